@@ -49,12 +49,17 @@ from offloader.bookkeeper.model import DigestType
 from offloader.bookkeeper.requests import BatchRead, EntryRead, ListEntries, ReadLac, Request
 from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
+from offloader.cli.orphans.deletion_parts import shown as ledger_shown
 from offloader.errors import OffloadError
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
 from offloader.format.index import decode_index
 from offloader.format.reader import entries, read_blocks
 from offloader.format.v1 import decode_ledger_index
+from offloader.lifecycle.deletion.machine import FailedLook, UnreferencedLedger, rule, turn
+from offloader.lifecycle.deletion.record_codec import decode_deletion, decode_switch, encode_deletion, encode_switch
+from offloader.lifecycle.deletion.records import DeletionSwitch
+from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.ledgers.kinds import purpose_of
 from offloader.lifecycle.ledgers.references import read_cursor, read_last_entry, read_list, read_locator
 from offloader.metadata import layout, requests
@@ -84,6 +89,7 @@ from tests.bookkeeper import test_v2, test_v3
 from tests.bookkeeper.damage import damaged
 from tests.bookkeeper.test_metadata_codec import message as ledger_message
 from tests.format.support import v1_tiny_blocks
+from tests.lifecycle.deletion.support import candidate as marked_ledger
 
 BUCKET = bucket()
 DEEP = 100_000
@@ -413,6 +419,11 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     )
     for number, said in enumerate(ANSWERS):
         yield f"admin's answer {number}", json.dumps(said).encode(), rest
+    yield "deletion", encode_deletion("token", marked_ledger()), a_deletion
+    yield "inside of a deletion", _body(encode_deletion("token", marked_ledger())), a_record("deletion", a_deletion)
+    switch = encode_switch("token", DeletionSwitch(True, 5))
+    yield "deletion's switch", switch, lambda data: decode_switch("key", data)
+    yield "inside of a switch", _body(switch), a_record("switch", lambda data: decode_switch("key", data))
     yield "broker's frames", _frames(), a_broker
     for request in (BatchRead(7, 0, 1, 1000), BatchRead(7, 0, 5, 1000)):
         yield (
@@ -429,6 +440,27 @@ def _delimited(message: bytes) -> bytes:
     assert len(message) < 0x4000
     size = len(message)
     return bytes([size & 0x7F | 0x80, size >> 7]) + message
+
+
+def a_deletion(data: bytes) -> None:
+    """All that is done with a record of others before anything else is looked at, and after it."""
+    record = decode_deletion("key", data)
+    timing, switch = DeletionTiming(), DeletionSwitch(True, 1)
+    turn(record, 2, timing, switch)
+    for look in (FailedLook("no answer"), UnreferencedLedger(record.node, record.evidence, 2**50)):
+        ruled = rule(record, look, 3, timing, switch).record
+        assert decode_deletion("key", encode_deletion("token", ruled)) == ruled
+    ledger_shown(record, timing)
+
+
+def a_record(kind: str, door: Door) -> Door:
+    """The door to what is in such a record, with a checksum that is right."""
+
+    def sealed(body: bytes) -> object:
+        record = pb.Record(format_version=FORMAT_VERSION, token=kind, body=body).SerializeToString()
+        return door(HEAD.pack(MAGIC, crc32c(record)) + record)
+
+    return sealed
 
 
 HEADED = BUCKET.keys("catalog")

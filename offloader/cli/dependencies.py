@@ -14,6 +14,8 @@ from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.nodes import Nodes
 from offloader.config import Config
 from offloader.errors import ConfigError
+from offloader.lifecycle.deletion.configured import cluster_scanner
+from offloader.lifecycle.ledgers.scanned import LedgerScanner
 from offloader.offload import settings
 from offloader.operations.doctor.probes import Probes, RealProbes
 from offloader.operations.restore.ports import Cluster
@@ -57,6 +59,12 @@ def _zookeeper(hosts: tuple[str, ...]) -> Nodes:
     return ZooKeeper(hosts)
 
 
+def _scanner(
+    config: Config, tree: MetadataTree, bookies: Bookies, admin: Admin, clock_ms: Callable[[], int]
+) -> LedgerScanner:
+    return cluster_scanner(config.lifecycle, tree, bookies, admin, clock_ms)
+
+
 @dataclass(frozen=True)
 class Dependencies:
     """The ways out of a command; the real ones by default."""
@@ -71,3 +79,4 @@ class Dependencies:
     live: Callable[[Config], Live] = lambda config: Live.of(settings.pulsar(config))
     bookkeeper: Callable[[Config, float], tuple[MetadataTree, Bookies]] = _bookkeeper
     zookeeper: Callable[[tuple[str, ...]], Nodes] = _zookeeper
+    scanner: Callable[[Config, MetadataTree, Bookies, Admin, Callable[[], int]], LedgerScanner] = _scanner

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli import cat, export, orphan_tail, peek, restore, topic_requests  # noqa: F401 (they add their commands to `topics`)
+from offloader.cli import (  # noqa: F401 (they add their commands to `topics` and `ledgers`)
+    cat,
+    export,
+    ledger_deletion,
+    orphan_tail,
+    peek,
+    restore,
+    topic_requests,
+)
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
 from offloader.cli.ledgers import ledgers
-from offloader.cli.orphans import explain, orphans, scan  # noqa: F401 (they add their commands)
+from offloader.cli.orphans import decide, explain, orphans, pending, purge, quarantine, scan  # noqa: F401 (they add their commands)
 from offloader.cli.run import run_command
 from offloader.cli.takeover import takeover_command
 from offloader.cli.topics import topics

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
+from offloader.config.problems import ConfigProblem
 from offloader.config.section import Section
 from offloader.config.units import Time, TimeInSeconds, Wait
 
@@ -103,3 +105,10 @@ class Lifecycle(Section):
         description="Between the record that a segment goes and the deletion of its objects: longer than the longest "
         "read of the archive.",
     )
+
+
+def unreachable(section: Lifecycle, *, has_bookies: bool) -> Iterator[ConfigProblem]:
+    """What is switched on and cannot be done."""
+    if section.topic_two_phase_deletion_enabled and not has_bookies:
+        path = ("lifecycle", "topicTwoPhaseDeletionEnabled")
+        yield ConfigProblem(path, "ledgers are looked at in ZooKeeper: set pulsar.metadataServiceUri, too")

@@ -137,6 +137,17 @@ class Journal:
                 there = self._log.held_by(self._next_slot)
             self._check_ours(there)
 
+    def check_from_beside(self) -> None:
+        """The same for whoever works beside the owner's thread, which does not wait for it."""
+        if self._overtaken:
+            raise OvertakenError(self._overtaken)
+        try:
+            there = self._log.held_by(self._next_slot)
+        except OffloadError as error:
+            raise JournalUnavailableError(str(error)) from error
+        if there is not None:  # a fence, or what the owner's thread is just writing
+            self.check_not_overtaken()
+
     def close(self) -> None:
         """Wait for what is being written. The journal must not be used afterwards."""
         with self._writing:

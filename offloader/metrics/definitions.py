@@ -90,4 +90,24 @@ WORK_QUEUED = _gauge("offloader_work_queued", "Work of the main loop that waits 
 WORK_RUNNING = _gauge("offloader_work_running", "Work of the main loop that is being done.", "kind")
 WORK_AGE = _gauge("offloader_work_oldest_seconds", "Age of the oldest work of the main loop.", "kind")
 
+DELETION_SENT = _counter("offloader_deletion_sent", "Deletions sent to PIP-186's system topic.", "type")
+DELETION_RECEIVED = _counter("offloader_deletion_received", "Messages received from PIP-186's system topic.", "type")
+DELETION_ACKNOWLEDGED = _counter(
+    "offloader_deletion_acknowledged", "Deletions that came to an end, whichever: nothing is left to do.", "type"
+)
+DELETION_DELETED = _counter("offloader_deletion_deleted", "Ledgers deleted.", "type")
+DELETION_ENDED = _counter(
+    "offloader_deletion_ended", "Deletions that came to an end, by their answer.", "type", "answer"
+)
+DELETION_FAILED = _counter("offloader_deletion_failed", "Looks and tries that came to nothing; repeated.", "type")
+DELETION_GAVE_UP = _counter(
+    "offloader_deletion_gave_up", "Deletions given up: an operator retries or drops them.", "type"
+)
+DELETION_PENDING = _gauge("offloader_deletion_records", "Records of deletions, by state.", "type", "state")
+DELETION_IN_FLIGHT = _gauge(
+    "offloader_deletion_in_flight", "Deletions whose second phase is still to come, or under way.", "type"
+)
+DELETION_DAMAGED = _gauge("offloader_deletion_damaged_records", "Records of deletions that cannot be read.")
+DELETION_REFUSALS = _gauge("offloader_deletion_refusals", "Reasons why nothing at all is deleted now.")
+
 ALL = tuple(value for value in list(globals().values()) if isinstance(value, Definition))

@@ -26,7 +26,10 @@ Verb = Literal["put", "begin", "put_part", "commit", "abort", "list_uploads", "r
 WRITES: frozenset[Verb] = frozenset(("put", "begin", "put_part", "commit", "abort", "delete"))
 RATE_SECONDS = 60
 # The other gauges are those of the collectors.
-GAUGES = (d.STATES, d.TICKED, d.BATCH_AGE, d.LONGEST_ROUND, d.WORK_QUEUED, d.WORK_RUNNING, d.WORK_AGE, d.LANE_TOPICS)
+GAUGES = (
+    *(d.STATES, d.TICKED, d.BATCH_AGE, d.LONGEST_ROUND, d.WORK_QUEUED, d.WORK_RUNNING, d.WORK_AGE, d.LANE_TOPICS),
+    *(d.DELETION_PENDING, d.DELETION_IN_FLIGHT, d.DELETION_DAMAGED, d.DELETION_REFUSALS),
+)
 
 
 class Metrics:
@@ -174,6 +177,45 @@ class Metrics:
         """How many topics travel in which lane; replaces what was said before."""
         for lane in Lane:
             self._gauges[d.LANE_TOPICS].labels(lane).set(counts.get(lane, 0))
+
+    # The end of data
+
+    def deletion_sent(self, kind: str) -> None:
+        """A deletion was sent to the system topic. `kind`: LEDGER or OFFLOAD_LEDGER, here and below."""
+        self._count(d.DELETION_SENT, kind)
+
+    def deletion_received(self, kind: str) -> None:
+        """A message came from the system topic."""
+        self._count(d.DELETION_RECEIVED, kind)
+
+    def deletion_ended(self, kind: str, answer: str) -> None:
+        """Nothing more is done about it."""
+        self._count(d.DELETION_ACKNOWLEDGED, kind)
+        self._count(d.DELETION_ENDED, kind, answer)
+        if answer == "deleted":
+            self._count(d.DELETION_DELETED, kind)
+
+    def deletion_failed(self, kind: str) -> None:
+        """A look or a try came to nothing."""
+        self._count(d.DELETION_FAILED, kind)
+
+    def deletion_gave_up(self, kind: str) -> None:
+        """That was the last try."""
+        self._count(d.DELETION_GAVE_UP, kind)
+
+    def deletions_pending(self, counts: Iterable[tuple[str, str, int]], damaged: int) -> None:
+        """What a round has found, by type and state."""
+        for one in (d.DELETION_PENDING, d.DELETION_IN_FLIGHT):
+            self._gauges[one].clear()
+        for kind, state, number in counts:
+            self._gauges[d.DELETION_PENDING].labels(kind, state).set(number)
+            if state in ("marked", "deleting"):
+                self._gauges[d.DELETION_IN_FLIGHT].labels(kind).inc(number)
+        self._gauges[d.DELETION_DAMAGED].set(damaged)
+
+    def deletions_refused(self, reasons: int) -> None:
+        """Why a round deleted nothing; 0: it may have."""
+        self._gauges[d.DELETION_REFUSALS].set(reasons)
 
     def _count(self, definition: d.Definition, *labels: str, by: float = 1) -> None:
         counter = self._counters[definition]

@@ -37,6 +37,8 @@ from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import Pool, Work
+from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
+from offloader.offload.lifecycle_thread import LifecycleThread
 from offloader.offload.spark import session as spark_side
 from offloader.offload.spark.executor import worker_function
 from offloader.offload.spark.plan_server import PlanServer
@@ -78,6 +80,7 @@ class Application:
         self._failure: BaseException | None = None
         self._clock_ms = SteadyClock()
         self.driver: Driver | None = None
+        self._lifecycle: LifecycleThread | None = None
         self.ready = threading.Event()
         self.ended = threading.Event()
         self.unfinished: list[str] = []
@@ -105,6 +108,8 @@ class Application:
             thread.start()
             stack.callback(thread.join)
             stack.callback(driver.stop)
+            if self._lifecycle is not None:
+                self._lifecycle.start()
             outcome = self._watch(driver, session, slots, checkpoint, public)
         if self._failure is not None:
             raise self._failure
@@ -129,6 +134,7 @@ class Application:
         config = self.config
         waiting = partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
         journal = stack.enter_context(Journal.open(store, config.application, _new_uuid, metrics.journaled, waiting))
+        self._lifecycle = self._build_lifecycle(stack, LifecycleParts(config, admin, store, journal, metrics, cluster))
         pins = stack.enter_context(closing(BrokerPins(derived.pulsar(config))))
         source = stack.enter_context(closing(BrokerSource(derived.pulsar(config))))
         pools = {kind: Pool(threads, kind) for kind, threads in derived.threads(config).items()}
@@ -160,13 +166,27 @@ class Application:
         requests = RequestHandler(context, config.spark.trigger_ms)
         return Driver(context, registry, plans, requests, config.spark.trigger_ms)
 
+    def _build_lifecycle(self, stack: ExitStack, parts: LifecycleParts) -> LifecycleThread | None:
+        """None where nothing of it is switched on."""
+        tasks = lifecycle_tasks(parts, lambda: thread.stopping)
+        if not tasks:
+            return None
+        thread = LifecycleThread(tasks, self._fail)
+        stack.callback(thread.stop)
+        return thread
+
     def _drive(self, driver: Driver) -> None:
         try:
             driver.run()
         except BaseException as error:  # noqa: BLE001 (handed to the main thread, which raises it)
-            self._failure = error
-            self._stop.set()
-            driver.stop()
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End with this error, unless another one was first."""
+        self._failure = self._failure or error
+        self._stop.set()
+        if self.driver is not None:
+            self.driver.stop()
 
     def _watch(
         self, driver: Driver, session: SparkSession, slots: spark_side.Slots, checkpoint: str, public: Public

@@ -70,12 +70,14 @@ class GuardCase:
     """All that the guard is made of. `doubt` None: it is certain that nobody will ever refer to the ledger.
 
     `referees`: all that might refer to it. `one_zookeeper`: they are in the ZooKeeper that has the ledger.
+    `round_node`: a node that every later look changes, as it was at the look that this is made of.
     """
 
     ledger: LedgerToGo
     referees: tuple[RefereeAsRead, ...]
     one_zookeeper: bool
     doubt: GuardDoubt | None = None
+    round_node: CheckNode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ def guard(case: GuardCase, root: str, layout: Layout) -> tuple[NodeOperation, ..
     if why:
         return Unguarded(why)
     proof = _rewritten(case.referees) if case.doubt else (*_checked(case.referees), *_absent(case.referees))
-    return *proof, DeleteNode(root + ledger_path(layout, case.ledger.ledger), case.ledger.version)
+    newest = (case.round_node,) if case.round_node else ()
+    return *newest, *proof, DeleteNode(root + ledger_path(layout, case.ledger.ledger), case.ledger.version)
 
 
 def _why_not(case: GuardCase) -> str:

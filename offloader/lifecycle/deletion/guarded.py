@@ -33,6 +33,7 @@ class GuardedOutcome(Enum):
     LEDGER_CHANGED = auto()  # or was made again: another than the one of the evidence
     REFEREE_CHANGED = auto()  # the ledger may be in use: look again
     UNGUARDED = auto()  # only reported
+    LOOKED_SINCE = auto()  # there was a later look, perhaps by another process: what it decides counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class GuardedLedgers:
         try:
             self.nodes.multi(operations)
         except OperationRefusedError as error:
-            return _refused(operations, error)
+            return _refused(case, operations, error)
         except OutcomeUnknownError as error:
             return self._read_back(case.ledger, error)
         return GuardedDeletion(GuardedOutcome.DELETED)
@@ -116,7 +117,9 @@ class GuardedLedgers:
         return self.root + ledger_path(self.layout, ledger.ledger)
 
 
-def _refused(operations: tuple[NodeOperation, ...], error: OperationRefusedError) -> GuardedDeletion:
+def _refused(case: GuardCase, operations: tuple[NodeOperation, ...], error: OperationRefusedError) -> GuardedDeletion:
+    if case.round_node is not None and error.operation == 0:
+        return GuardedDeletion(GuardedOutcome.LOOKED_SINCE, f"another look began since: {error}")
     if error.operation < len(operations) - 1:
         return GuardedDeletion(GuardedOutcome.REFEREE_CHANGED, str(error))
     gone = error.refusal is NodeRefusal.NO_NODE

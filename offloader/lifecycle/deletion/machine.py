@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from offloader.errors import FatalError
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,
     DeletionEvidence,
@@ -76,15 +75,14 @@ class DeletionStep(Enum):
 
     NOTHING = "nothing"
     CLOSE = "close"  # safely; then `closed`
-    DELETE = (
-        "delete"  # guarded by the record's node and evidence, in the session of the look and no later; then `tried`
-    )
+    DELETE = "delete"  # guarded by the record's node and evidence, and only if nobody has looked since; then `tried`
 
 
 class DeletionTry(Enum):
     """What came of a guarded deletion."""
 
     DONE = "done"
+    GONE = "gone"  # it was not there any more
     REFUSED = "refused"  # by the guard, or by a failure: nothing was done
     UNKNOWN = "unknown"  # its answer is lost
 
@@ -116,7 +114,7 @@ def turn(
         return DeletionTurn.NOTHING
     if not record.is_valid or _began_before(record, switch):
         return DeletionTurn.LOOK
-    return DeletionTurn.LOOK if now >= _due_at(record, timing) else DeletionTurn.NOTHING
+    return DeletionTurn.LOOK if now >= due_at(record, timing) else DeletionTurn.NOTHING
 
 
 def rule(
@@ -124,17 +122,17 @@ def rule(
 ) -> DeletionRuling:
     """Second phase: what follows from a second look. The switch is one that is on."""
     if not record.is_valid:
-        return DeletionRuling(_kept(record, DeletionAnswer.INVALID, "the record lacks what a deletion needs", now))
+        return DeletionRuling(kept(record, DeletionAnswer.INVALID, "the record lacks what a deletion needs", now))
     match look:
         case GoneLedger():
             return DeletionRuling(_gone(record, now))
         case FailedLook(why):
-            counted = replace(record, tries=record.tries + 1)
+            counted = replace(record, tries=min(record.tries, timing.max_tries) + 1)  # whatever a record says
             return DeletionRuling(_again(counted, why, now, timing))
         case ReferencedLedger(by):
-            return DeletionRuling(_kept(record, DeletionAnswer.STILL_IN_USE, by, now))
+            return DeletionRuling(kept(record, DeletionAnswer.STILL_IN_USE, by, now))
         case UnprovenLedger(why):
-            return DeletionRuling(_kept(record, DeletionAnswer.DOES_NOT_MATCH, why, now))
+            return DeletionRuling(kept(record, DeletionAnswer.DOES_NOT_MATCH, why, now))
         case UnreferencedLedger():
             return _rule_unreferenced(record, look, now, timing, switch)
 
@@ -142,6 +140,27 @@ def rule(
 def closed(record: PendingDeleteLedgerInfo, node: LedgerNode) -> DeletionRuling:
     """What follows once the ledger is closed: its node is another one now."""
     return DeletionRuling(replace(record, node=node, closing=False), DeletionStep.DELETE)
+
+
+def closed_and_looked_at(
+    record: PendingDeleteLedgerInfo,
+    node: LedgerNode,
+    look: SecondLook,
+    now: int,
+    timing: DeletionTiming,
+    switch: DeletionSwitch,
+) -> DeletionRuling:
+    """What follows once the ledger is closed and was looked at again: what is in it shows only then."""
+    if (
+        isinstance(look, UnreferencedLedger)
+        and look.node == node
+        and look.evidence.is_same(record.evidence)
+        and not (look.is_open or look.holds_data)
+    ):
+        return closed(replace(record, evidence=look.evidence), node)
+    if isinstance(look, FailedLook):  # the try has counted, and the next one is due already
+        return DeletionRuling(replace(record, reason=look.why))
+    return rule(record, look, now, timing, switch)
 
 
 def tried(
@@ -153,36 +172,12 @@ def tried(
     match outcome:
         case DeletionTry.DONE:
             return _ended(record, DeletionState.DELETED, DeletionAnswer.DELETED, "", now)
+        case DeletionTry.GONE:
+            return _gone(record, now) if record.tries > 1 else _already_gone(record, now)
         case DeletionTry.REFUSED:
             return replace(record, next_at=now + timing.wait_after(record.tries), reason=why)
         case DeletionTry.UNKNOWN:
             return replace(record, reason=why)
-
-
-def undone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
-    """Costs nothing while it is marked, or was given up. Raises FatalError for what is not to be undone like this."""
-    if record.state not in (DeletionState.MARKED, DeletionState.GIVEN_UP):
-        raise FatalError(f"ledger {record.ledger_id} is {record.state}: only what is marked or given up can be undone")
-    return replace(record, state=DeletionState.UNDONE, answer=None, reason="", ended_at=now)
-
-
-def recreated(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
-    """The second chance: the ledger's node, which we had deleted, is there again."""
-    if record.answer is not DeletionAnswer.DELETED:
-        raise FatalError(f"ledger {record.ledger_id} is {record.state}: only what we deleted can be created again")
-    return replace(record, state=DeletionState.UNDONE, ended_at=now)
-
-
-def retried(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
-    """An operator wants more tries for what was given up: its next look is due at once."""
-    _check_given_up(record)
-    return replace(record, state=DeletionState.MARKED, tries=0, next_at=now)
-
-
-def dropped(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
-    """An operator wants no more tries for what was given up."""
-    _check_given_up(record)
-    return _kept(record, DeletionAnswer.DROPPED, record.reason, now)
 
 
 def _rule_unreferenced(
@@ -193,11 +188,13 @@ def _rule_unreferenced(
     switch: DeletionSwitch,
 ) -> DeletionRuling:
     if look.holds_data:
-        return DeletionRuling(_kept(record, DeletionAnswer.HOLDS_DATA, "it has entries that no list has", now))
+        return DeletionRuling(kept(record, DeletionAnswer.HOLDS_DATA, "it has entries that no list has", now))
     if not look.evidence.is_complete:
-        return DeletionRuling(_kept(record, DeletionAnswer.INVALID, "the evidence names no referee", now))
-    if look.node != record.node and not _is_closed_by_us(record, look):
-        return DeletionRuling(_kept(record, DeletionAnswer.DOES_NOT_MATCH, _difference(record.node, look.node), now))
+        return DeletionRuling(kept(record, DeletionAnswer.INVALID, "the evidence names no referee", now))
+    if look.node != record.node and not _changed_by_our_closing(record, look):
+        return DeletionRuling(kept(record, DeletionAnswer.DOES_NOT_MATCH, _difference(record.node, look.node), now))
+    if look.is_open:  # where our closing came only so far, the next try goes on with it
+        record = replace(record, node=look.node)
     changed = look.node != record.node or not look.evidence.is_same(record.evidence)
     if changed or _began_before(record, switch):
         return DeletionRuling(_anew(record, look.node, look.evidence, now))
@@ -223,7 +220,8 @@ def _begin_try(
     return DeletionRuling(begun, DeletionStep.CLOSE if look.is_open else DeletionStep.DELETE)
 
 
-def _due_at(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> int:
+def due_at(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> int:
+    """When a record that is in flight is looked at next, at the earliest."""
     return max(record.marked_at + timing.effective_delay, record.next_at)
 
 
@@ -232,9 +230,9 @@ def _began_before(record: PendingDeleteLedgerInfo, switch: DeletionSwitch) -> bo
     return record.marked_at < switch.at
 
 
-def _is_closed_by_us(record: PendingDeleteLedgerInfo, look: UnreferencedLedger) -> bool:
-    """It was open, and we were about to close it when we were stopped."""
-    return record.closing and not look.is_open and look.node.ctime == record.node.ctime
+def _changed_by_our_closing(record: PendingDeleteLedgerInfo, look: UnreferencedLedger) -> bool:
+    """It was open, and we were about to close it when we were stopped, or when a bookie did not answer."""
+    return record.closing and look.node.ctime == record.node.ctime
 
 
 def _difference(recorded: LedgerNode, there: LedgerNode) -> str:
@@ -270,13 +268,17 @@ def _again(record: PendingDeleteLedgerInfo, why: str, now: int, timing: Deletion
 
 def _gone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
     """By our own try, if one was on its way: its answer was lost, or we were."""
-    ours = record.state is DeletionState.DELETING and not record.closing
-    return _ended(
-        record, DeletionState.DELETED, DeletionAnswer.DELETED if ours else DeletionAnswer.ALREADY_GONE, "", now
-    )
+    if record.state is DeletionState.DELETING and not record.closing:
+        return _ended(record, DeletionState.DELETED, DeletionAnswer.DELETED, "", now)
+    return _already_gone(record, now)
 
 
-def _kept(record: PendingDeleteLedgerInfo, answer: DeletionAnswer, why: str, now: int) -> PendingDeleteLedgerInfo:
+def _already_gone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    return _ended(record, DeletionState.DELETED, DeletionAnswer.ALREADY_GONE, "", now)
+
+
+def kept(record: PendingDeleteLedgerInfo, answer: DeletionAnswer, why: str, now: int) -> PendingDeleteLedgerInfo:
+    """It ends without a deletion."""
     return _ended(record, DeletionState.KEPT, answer, why, now)
 
 
@@ -284,8 +286,3 @@ def _ended(
     record: PendingDeleteLedgerInfo, state: DeletionState, answer: DeletionAnswer, why: str, now: int
 ) -> PendingDeleteLedgerInfo:
     return replace(record, state=state, answer=answer, reason=why, ended_at=now)
-
-
-def _check_given_up(record: PendingDeleteLedgerInfo) -> None:
-    if record.state is not DeletionState.GIVEN_UP:
-        raise FatalError(f"ledger {record.ledger_id} is {record.state}, not given up")

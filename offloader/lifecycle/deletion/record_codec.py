@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from offloader._proto import metadata_pb2 as pb
+from offloader.bookkeeper.nodes import AclEntry
 from offloader.errors import DamagedRecordError
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,
@@ -30,7 +31,7 @@ def encode_deletion(token: str, info: PendingDeleteLedgerInfo) -> bytes:
         cursor_name=info.cursor_name,
         schema_id=info.schema_id,
         offload_context=None if info.offload_context is None else _context_message(info.offload_context),
-        node=pb.LedgerNode(data=info.node.data, version=info.node.version, ctime=info.node.ctime),
+        node=_node_message(info.node),
         evidence=_evidence_message(info.evidence),
         state=info.state,
         marked_at=info.marked_at,
@@ -55,7 +56,7 @@ def decode_deletion(key: str, data: bytes) -> PendingDeleteLedgerInfo:
             ledger_type=word(LedgerType, m.ledger_type),
             ledger_component=word(LedgerComponent, m.ledger_component),
             topic_name=m.topic_name,
-            node=LedgerNode(m.node.data, m.node.version, m.node.ctime),
+            node=_read_node(m.node),
             evidence=_read_evidence(m.evidence),
             state=word(DeletionState, m.state),
             marked_at=m.marked_at,
@@ -91,18 +92,29 @@ def _opened(key: str, data: bytes, kind: str) -> UnwrappedRecord:
     return opened
 
 
+def _node_message(node: LedgerNode) -> pb.LedgerNode:
+    acl = (pb.NodePermission(permissions=one[0], scheme=one[1], identity=one[2]) for one in node.acl)
+    return pb.LedgerNode(data=node.data, version=node.version, ctime=node.ctime, acl=acl)
+
+
+def _read_node(m: pb.LedgerNode) -> LedgerNode:
+    acl = tuple(AclEntry(one.permissions, one.scheme, one.identity) for one in m.acl)
+    return LedgerNode(m.data, m.version, m.ctime, acl)
+
+
 def _evidence_message(evidence: DeletionEvidence) -> pb.DeletionEvidence:
     return pb.DeletionEvidence(
         proof=evidence.proof,
         referee=evidence.referee,
         referee_version=evidence.referee_version,
         says=evidence.says,
+        facts=evidence.facts,
     )
 
 
 def _read_evidence(m: pb.DeletionEvidence) -> DeletionEvidence:
     version = m.referee_version if m.HasField("referee_version") else None
-    return DeletionEvidence(word(DeletionProof, m.proof), m.referee, version, tuple(m.says))
+    return DeletionEvidence(word(DeletionProof, m.proof), m.referee, version, tuple(m.says), tuple(m.facts))
 
 
 def _context_message(context: DeletionOffloadContext) -> pb.DeletionOffloadContext:

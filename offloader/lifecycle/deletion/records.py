@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from offloader.bookkeeper.nodes import Acl
+
 UUID = re.compile(r"[0-9a-f-]{1,36}")  # others may say anything, and it becomes a part of a key
 
 
@@ -78,21 +80,28 @@ GUARDS = {
 
 @dataclass(frozen=True, slots=True)
 class LedgerNode:
-    """A ledger's metadata as ZooKeeper has them. `ctime` in ms, by ZooKeeper's clock."""
+    """A ledger's metadata as ZooKeeper has them. `ctime` in ms, by ZooKeeper's clock.
+
+    `acl`: who may do what with the node; none: not known. It is kept for an undo, and never compared: how much of it is
+    seen depends on who asks."""
 
     data: bytes = field(repr=False)  # it may hold a password
     version: int
     ctime: int
+    acl: Acl = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionEvidence:
-    """`referee`: the path of the node that would refer to the ledger. `says`: the chain of evidence, for people."""
+    """`referee`: the path of the node that would refer to the ledger. `says`: the chain of evidence, for people.
+
+    `facts`: all facts that prove it, without what may change while they stay true."""
 
     proof: DeletionProof
     referee: str
     referee_version: int | None = None  # None: there is no such node
     says: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
 
     @property
     def guard(self) -> GuardKind:
@@ -106,8 +115,9 @@ class DeletionEvidence:
         return bool(self.referee) and absent == (self.referee_version is None)
 
     def is_same(self, other: DeletionEvidence) -> bool:
-        """The same proof by the same node. Its version, and other ids that it names, may have changed since."""
-        return (self.proof, self.referee) == (other.proof, other.referee)
+        """The same facts, the same proof by the same node. Its version, and other ids that it names, may have changed
+        since."""
+        return (self.proof, self.referee, self.facts) == (other.proof, other.referee, other.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +176,11 @@ class PendingDeleteLedgerInfo:
         in_bucket = self.ledger_type is LedgerType.OFFLOAD_LEDGER
         placed = bool(UUID.fullmatch(context.uuid)) if context else not in_bucket
         return self.ledger_id >= 0 and placed and in_bucket == (context is not None) and self.evidence.is_complete
+
+
+def ledger_record_name(ledger: int) -> str:
+    """The name of the record of a ledger in BookKeeper."""
+    return f"{LedgerType.LEDGER}-{ledger:020d}"
 
 
 @dataclass(frozen=True, slots=True)

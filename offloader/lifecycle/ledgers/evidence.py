@@ -157,10 +157,11 @@ def same_evidence(first: LedgerVerdict, second: LedgerVerdict) -> bool:
     return (
         (one.ledger, one.purpose, one.created_ms) == (other.ledger, other.purpose, other.created_ms)
         and first.standing is second.standing
-        and _proof(first) == _proof(second)
+        and proof_of(first) == proof_of(second)
     )
 
 
-def _proof(verdict: LedgerVerdict) -> set[tuple[str, str, str]]:
+def proof_of(verdict: LedgerVerdict) -> set[tuple[str, str, str]]:
+    """All that proves it, without what may change while it stays true: fact, store, node."""
     contents = (Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK)
     return {(one.fact, one.store, one.node) for one in verdict.evidence if one.fact not in contents}

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import FatalError
+from offloader.lifecycle.deletion.decisions import dropped, recreated, retried, undone
 from offloader.lifecycle.deletion.machine import (
     DeletionRuling,
     DeletionStep,
@@ -19,14 +20,10 @@ from offloader.lifecycle.deletion.machine import (
     UnprovenLedger,
     UnreferencedLedger,
     closed,
-    dropped,
     marked,
-    recreated,
-    retried,
     rule,
     tried,
     turn,
-    undone,
 )
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,

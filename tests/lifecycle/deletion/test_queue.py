@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from offloader.errors import DamagedRecordError, FatalError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
-from offloader.lifecycle.deletion.machine import undone
+from offloader.lifecycle.deletion.decisions import undone
 from offloader.lifecycle.deletion.queue import DamagedDeletion, DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import DeletionState, DeletionSwitch, PendingDeleteLedgerInfo
 from offloader.metadata.layout import deletion_folder, parse_deletion_key

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from offloader.lifecycle.deletion.decisions import undone
 from offloader.lifecycle.deletion.machine import (
     DeletionStep,
     DeletionTry,
@@ -18,7 +19,6 @@ from offloader.lifecycle.deletion.machine import (
     marked,
     rule,
     tried,
-    undone,
 )
 from offloader.lifecycle.deletion.records import (
     DeletionEvidence,

@@ -1,0 +1,148 @@
+"""`offloader ledgers delete`: PIP-186's request, from the shell."""
+
+from __future__ import annotations
+
+import click
+
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.ledgers import ledgers
+from offloader.cli.orphans.deletion_parts import queue_of_cluster, shown, side_of, timing
+from offloader.cli.orphans.quarantine import YES
+from offloader.cli.parsing import parse_pair, parsed
+from offloader.errors import FatalError
+from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
+from offloader.lifecycle.deletion.configured import bounds_of
+from offloader.lifecycle.deletion.demand import (
+    DeleteLedgerPayload,
+    DemandAnswered,
+    DemandDenied,
+    answer_demand,
+)
+from offloader.lifecycle.deletion.quarantine import MarkOutcome, Quarantine
+from offloader.lifecycle.deletion.records import (
+    DeletionAnswer,
+    DeletionOffloadContext,
+    LedgerComponent,
+    LedgerType,
+    PendingDeleteLedgerInfo,
+    ledger_record_name,
+)
+from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.told import refusal_told
+
+_REFUSED = "something stands against any deletion"
+
+
+@ledgers.command()
+@click.argument("ledger", metavar="ID", type=click.IntRange(min=0))
+@click.option("--topic", default="", help="The topic, or managed ledger, that it must be of.")
+@click.option(
+    "--type",
+    "kind",
+    type=click.Choice([str(one) for one in LedgerType]),
+    default=str(LedgerType.LEDGER),
+    show_default=True,
+    help="Where its data are.",
+)
+@click.option("--component", type=click.Choice([str(one) for one in LedgerComponent]), help="What it must be for.")
+@click.option("--schema-id", default="", help="The schema that it must be of.")
+@click.option("--cursor", default="", help="The subscription that it must be of.")
+@click.option("--offload-uuid", help="Which copy of an OFFLOAD_LEDGER.")
+@click.option("--offload-driver", default="", help="The driver of that copy.")
+@click.option(
+    "--offload-metadata",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=parsed(parse_pair),
+    help="More about that copy. Can be repeated.",
+)
+@YES
+@command()
+def delete(
+    session: CommandSession,
+    ledger: int,
+    *,
+    topic: str,
+    kind: str,
+    component: str | None,
+    schema_id: str,
+    cursor: str,
+    offload_uuid: str | None,
+    offload_driver: str,
+    offload_metadata: tuple[tuple[str, str], ...],
+    yes: bool,
+) -> int:
+    """Ask for a ledger's deletion, as PIP-186 has it. What is asked is compared with what is there, never believed, and
+    no delay is skipped: what is certainly an orphan is marked, and `orphans list` says when it goes.
+
+    Exit code 0 also for the answers with which nothing is left to do: still in use, does not match, already gone,
+    invalid. Exit code 2 where it is not proven that nobody needs it, or anything stands against deletion.
+
+    \b
+    JSON: {message, answer, why, deletion, refusals}; answer is one of these four, marked, would be marked, pending
+    already, or denied; deletion as of `orphans list`, null where it is not marked.
+    """  # fmt: skip
+    context = DeletionOffloadContext(offload_uuid, offload_driver, offload_metadata) if offload_uuid else None
+    part = LedgerComponent(component) if component else None
+    payload = DeleteLedgerPayload(ledger, LedgerType(kind), topic, part, schema_id, cursor, context)
+    if payload.problem:
+        return _said(session, payload, str(DeletionAnswer.INVALID), payload.problem)
+    if payload.ledger_type is LedgerType.OFFLOAD_LEDGER:
+        raise FatalError("copies in a bucket are found and marked by `orphans scan` and `orphans quarantine`")
+    with side_of(session) as side:
+        return _demand(session, payload, side, yes=yes)
+
+
+def _demand(session: CommandSession, payload: DeleteLedgerPayload, side: BookKeeperSide, *, yes: bool) -> int:
+    scan = side.scanner.scan({payload.ledger_id})
+    answered, refusals = answer_demand(payload, scan), tuple(map(refusal_told, scan.refusals))
+    harmless = isinstance(answered, DemandAnswered) and answered.answer is not DeletionAnswer.ALREADY_GONE
+    if refusals and not harmless:
+        return _said(session, payload, "denied", _REFUSED, refusals=refusals)
+    if isinstance(answered, DemandAnswered):
+        return _said(session, payload, str(answered.answer), answered.why)
+    if isinstance(answered, DemandDenied):
+        return _said(session, payload, "denied", answered.why)
+    return _mark(session, payload, side, scan, yes=yes)
+
+
+def _mark(
+    session: CommandSession, payload: DeleteLedgerPayload, side: BookKeeperSide, scan: LedgerScan, *, yes: bool
+) -> int:
+    quarantine = _quarantine(session, side, yes=yes)
+    found = quarantine.mark(scan, {payload.ledger_id})
+    if found.refusals:
+        return _said(session, payload, "denied", _REFUSED, refusals=found.refusals)
+    (mark,) = found.marks
+    stored = quarantine.queue.read(ledger_record_name(payload.ledger_id))
+    fine = mark.outcome in (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING)
+    why = mark.why or ("" if yes else "nothing is marked without --yes")
+    answer = str(mark.outcome) if fine else "denied"
+    return _said(session, payload, answer, why, record=stored.record if stored else None)
+
+
+def _quarantine(session: CommandSession, side: BookKeeperSide, *, yes: bool) -> Quarantine:
+    queue, bounds = queue_of_cluster(session, create=yes), bounds_of(session.config.lifecycle)
+    return Quarantine(queue, side, bounds, session.dependencies.clock_ms, "command", dry=not yes)
+
+
+def _said(
+    session: CommandSession,
+    payload: DeleteLedgerPayload,
+    answer: str,
+    why: str,
+    *,
+    record: PendingDeleteLedgerInfo | None = None,
+    refusals: tuple[str, ...] = (),
+) -> int:
+    fields = None if record is None or record.has_ended else shown(record, timing(session))
+    goes = f", goes at {fields['goesAt']} at the earliest" if fields and fields["goesAt"] else ""
+    session.output.message(
+        f"ledger {payload.ledger_id}: {answer}{goes}" + (f": {why}" if why else ""),
+        list(refusals),
+        answer=answer,
+        why=why,
+        deletion=fields,
+        refusals=list(refusals),
+    )
+    return FINDINGS if answer == "denied" else OK

@@ -1,0 +1,183 @@
+"""`offloader orphans undo|retry|drop`: what an operator decides about a deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import click
+
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.orphans import orphans
+from offloader.cli.orphans.bookie_window import window_of
+from offloader.cli.orphans.deletion_parts import BOOKIE_SECONDS, queue_of_root, shown, timing
+from offloader.cli.output import say
+from offloader.errors import FatalError
+from offloader.lifecycle.deletion.decisions import dropped, recreated, retried, undone
+from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.records import (
+    DeletionState,
+    PendingDeleteLedgerInfo,
+    ledger_record_name,
+)
+from offloader.lifecycle.deletion.undo import LedgerUndo, UndoneLedger
+
+Change = Callable[[PendingDeleteLedgerInfo, int], PendingDeleteLedgerInfo]
+_LEDGERS = click.argument("ledgers", metavar="[ID]...", nargs=-1, type=click.IntRange(min=0))
+_ALL = click.option("--all", "all_given_up", is_flag=True, help="All that were given up.")
+_EVERY = 10_000  # copies between two lines of progress
+
+
+@orphans.command()
+@click.argument("ledger", metavar="ID", type=click.IntRange(min=0))
+@command()
+def undo(session: CommandSession, ledger: int) -> int:
+    """Take a deletion back. As long as the ledger is marked, or was given up, that costs nothing.
+
+    A ledger that was deleted is created again from its saved metadata, if it was closed, and every entry is read from
+    every bookie. That is a second chance and no promise: each bookie drops what it has when it next collects garbage,
+    between 0 and its gcWaitTime after the deletion. Can be repeated. Exit code 2 where copies are gone or not known.
+
+    \b
+    JSON: {message, deletion, entries, lost, lostNumber, unknown, copies}; deletion as of `orphans list`; copies are
+    [{bookie, there, gone, silent, windowSeconds, asked}], null where nothing had been deleted yet; asked: the bookie
+    itself says its window, else it is Pulsar's default.
+    """
+    queue = queue_of_root(session)
+    name = ledger_record_name(ledger)
+    stored = queue.read(name)
+    if stored is None:
+        raise FatalError(f"ledger {ledger} is not marked, or its record has been removed since")
+    now = session.dependencies.clock_ms
+    if stored.record.state in (DeletionState.MARKED, DeletionState.GIVEN_UP):
+        changed = queue.change(name, lambda it: undone(it, now()))
+        _say_undone(session, changed, None)
+        return OK
+    if stored.record.state is DeletionState.DELETING:
+        raise FatalError(f"ledger {ledger} is being deleted: look at `orphans list` again in some minutes")
+    found = _recreate(session, queue, stored)
+    return OK if found.whole else FINDINGS
+
+
+def _recreate(session: CommandSession, queue: DeletionQueue, stored: StoredDeletion) -> UndoneLedger:
+    record, now = stored.record, session.dependencies.clock_ms
+    recreated(record, now())  # raises where it was not we who deleted it
+    tree, bookies = session.bookkeeper(BOOKIE_SECONDS)
+    if not isinstance(tree, MetadataTree):
+        raise FatalError("the metadata service is no ZooKeeper: the ledger cannot be created again")
+    way_back = LedgerUndo(tree, bookies, window_of(tree), BOOKIE_SECONDS)
+    metadata = way_back.recreate(record)
+    changed = queue.change(record.name, lambda it: recreated(it, now()))
+    done = 0
+
+    def progress(number: int) -> None:
+        nonlocal done
+        done += number
+        if done % _EVERY == 0:
+            say(f"undo: {done} copies read", err=True)
+
+    found = way_back.check(record.ledger_id, metadata, progress)
+    _say_undone(session, changed, found)
+    return found
+
+
+def _say_undone(session: CommandSession, changed: StoredDeletion | None, found: UndoneLedger | None) -> None:
+    if changed is None:
+        raise FatalError("the record has been removed meanwhile: look at `orphans list`")
+    ledger = changed.record.ledger_id
+    copies = None if found is None else [
+        {
+            "bookie": one.bookie,
+            "there": one.there,
+            "gone": one.gone,
+            "silent": one.silent,
+            "windowSeconds": one.window_ms // 1000,
+            "asked": one.asked,
+        }
+        for one in found.copies
+    ]  # fmt: skip
+    session.output.message(
+        f"ledger {ledger} is not marked any more" if found is None else _told(ledger, found),
+        [] if found is None else list(_copy_lines(found)),
+        deletion=shown(changed.record, timing(session)),
+        entries=None if found is None else found.entries,
+        lost=[] if found is None else list(found.lost),
+        lostNumber=0 if found is None else found.lost_number,
+        unknown=0 if found is None else found.unknown,
+        copies=copies,
+    )
+
+
+def _copy_lines(found: UndoneLedger) -> Sequence[str]:
+    return [
+        f"{one.bookie}: {one.there} copies there, {one.gone} gone, {one.silent} not known; collects every "
+        f"{one.window_ms // 1000} s" + ("" if one.asked else " by Pulsar's default")
+        for one in found.copies
+    ]
+
+
+def _told(ledger: int, found: UndoneLedger) -> str:
+    if found.whole:
+        return f"ledger {ledger} is there again, with every copy of its {found.entries} entries"
+    if found.lost_number:
+        first = f"entry {found.lost[0]}"
+        return f"ledger {ledger} is there again, but {found.lost_number} entries have no copy any more, first {first}"
+    if found.unknown:
+        return f"ledger {ledger} is there again; of {found.unknown} entries nobody could show a copy: ask again"
+    return f"ledger {ledger} is there again with all entries, but copies are gone or not known: see above"
+
+
+@orphans.command()
+@_LEDGERS
+@_ALL
+@command()
+def retry(session: CommandSession, ledgers: tuple[int, ...], *, all_given_up: bool) -> int:
+    """Try deletions again that were given up: they are looked at in the next round.
+
+    \b
+    JSON: {message, deletions}; as of `orphans list`.
+    """
+    return _decide(session, ledgers, retried, "tried again", all_given_up=all_given_up)
+
+
+@orphans.command()
+@_LEDGERS
+@_ALL
+@command()
+def drop(session: CommandSession, ledgers: tuple[int, ...], *, all_given_up: bool) -> int:
+    """Drop deletions that were given up: the ledgers stay, and are marked again only by their IDs.
+
+    \b
+    JSON: {message, deletions}; as of `orphans list`.
+    """
+    return _decide(session, ledgers, dropped, "dropped", all_given_up=all_given_up)
+
+
+def _decide(session: CommandSession, ledgers: tuple[int, ...], change: Change, word: str, *, all_given_up: bool) -> int:
+    if bool(ledgers) == all_given_up:
+        raise FatalError("say which: IDs of ledgers, or --all")
+    queue, now = queue_of_root(session), session.dependencies.clock_ms
+    names = _given_up(queue) if all_given_up else [ledger_record_name(one) for one in ledgers]
+    changed = []
+    for name in names:
+        written = queue.change(name, lambda it: _changed(it, change, now(), skip=all_given_up))
+        if written is None:
+            raise FatalError(f"{name} is not marked, or its record has been removed since")
+        changed.append(written.record)
+    session.output.message(
+        f"{len(changed)} deletions are {word}", deletions=[shown(one, timing(session)) for one in changed]
+    )
+    return OK
+
+
+def _changed(record: PendingDeleteLedgerInfo, change: Change, now: int, *, skip: bool) -> PendingDeleteLedgerInfo:
+    """`skip`: what somebody else has decided meanwhile stays as it is."""
+    return record if skip and record.state is not DeletionState.GIVEN_UP else change(record, now)
+
+
+def _given_up(queue: DeletionQueue) -> list[str]:
+    return [
+        one.record.name
+        for one in queue.records()
+        if isinstance(one, StoredDeletion) and one.record.state is DeletionState.GIVEN_UP
+    ]

@@ -1,0 +1,95 @@
+"""What the commands about deletions work with, and how they show one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.cli.command import CommandSession
+from offloader.errors import ConfigError, FatalError
+from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
+from offloader.lifecycle.deletion.configured import close_scanner, timing_of
+from offloader.lifecycle.deletion.machine import due_at
+from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.deletion.records import DeletionState, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.timing import DeletionTiming
+from offloader.metadata.root import open_root, read_root
+
+BOOKIE_SECONDS = 10.0
+
+
+def queue_of_root(session: CommandSession) -> DeletionQueue:
+    """The deletions of the cluster that the bucket says it is of."""
+    return _queue(session, read_root(session.store).cluster)
+
+
+def queue_of_cluster(session: CommandSession, *, create: bool) -> DeletionQueue:
+    """The deletions of the cluster that answers; `create`: also in a bucket that has nothing yet."""
+    cluster = session.admin.cluster()
+    if create:
+        open_root(session.store, cluster, session.dependencies.new_token)
+    else:
+        with suppress(ConfigError):  # there is nothing yet
+            open_root(session.store, cluster, session.dependencies.new_token, create=False)
+    return _queue(session, cluster)
+
+
+@contextmanager
+def side_of(session: CommandSession) -> Iterator[BookKeeperSide]:
+    """BookKeeper's side. Raises ConfigError, MetadataUnavailableError."""
+    tree, bookies = session.bookkeeper(BOOKIE_SECONDS)
+    if not isinstance(tree, MetadataTree):
+        raise FatalError("the metadata service is no ZooKeeper: nothing can be deleted there under guard")
+    scanner = session.dependencies.scanner(session.config, tree, bookies, session.admin, session.dependencies.clock_ms)
+    try:
+        yield BookKeeperSide(tree, bookies, scanner, session.admin.loaded_by)
+    finally:
+        close_scanner(scanner)
+
+
+def timing(session: CommandSession) -> DeletionTiming:
+    """When deletions go on, by the configuration."""
+    return timing_of(session.config.lifecycle)
+
+
+def moment(ms: int) -> str | None:
+    """A time as text; None for none."""
+    if ms <= 0:
+        return None
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):  # a clock that was wrong
+        return f"{ms} ms"
+
+
+def shown(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> dict[str, object]:
+    """One deletion as JSON has it; times as text."""
+    in_flight = record.is_in_flight
+    return {
+        "id": record.ledger_id,
+        "type": str(record.ledger_type),
+        "component": str(record.ledger_component),
+        "topic": record.topic_name or record.schema_id,
+        "state": str(record.state),
+        "markedAt": moment(record.marked_at),
+        "goesAt": moment(due_at(record, timing)) if in_flight else None,
+        "tries": record.tries,
+        "answer": None if record.answer is None else str(record.answer),
+        "reason": record.reason,
+        "endedAt": moment(record.ended_at),
+        "markedBy": record.marked_by,
+        "proof": str(record.evidence.proof),
+        "referee": record.evidence.referee,
+        "evidence": list(record.evidence.says),
+        "cursor": record.cursor_name,
+        "uuid": record.offload_context.uuid if record.offload_context else None,
+    }
+
+
+def _queue(session: CommandSession, cluster: str) -> DeletionQueue:
+    return DeletionQueue(session.store, cluster, session.dependencies.new_token)
+
+
+STATES = tuple(str(one) for one in DeletionState)

@@ -1,0 +1,91 @@
+"""`offloader orphans list|in-flight`: what is marked, what became of it."""
+
+from __future__ import annotations
+
+import click
+
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.orphans import orphans
+from offloader.cli.orphans.deletion_parts import STATES, queue_of_root, shown, timing
+from offloader.lifecycle.deletion.queue import DamagedDeletion
+from offloader.lifecycle.deletion.records import DeletionState, LedgerType
+from offloader.lifecycle.deletion.watcher import PendingDeletions
+
+_COLUMNS = ("id", "type", "component", "topic", "state", "markedAt", "goesAt", "tries", "answer", "reason")
+
+
+@orphans.command("list")
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these. Can be repeated.")
+@command()
+def list_command(session: CommandSession, *, states: tuple[str, ...]) -> int:
+    """List what is marked and what became of it: states, when each is looked at next, answers and reasons.
+
+    Ends are kept for lifecycle.recordRetention. Exit code 2 where a record cannot be read.
+
+    \b
+    JSON: one object a line: {id, type, component, topic, state, markedAt, goesAt, tries, answer, reason, endedAt,
+    markedBy, proof, referee, evidence, cursor, uuid}; state is marked, deleting, deleted, kept, undone, given up, or
+    damaged, with {id: null, record, reason} alone. goesAt: not before.
+    """
+    by_config, damaged, number = timing(session), 0, 0
+    rows = []
+    fields: dict[str, object]
+    for one in queue_of_root(session).records():
+        if isinstance(one, DamagedDeletion):
+            damaged += 1
+            fields = {"id": None, "record": one.name, "state": "damaged", "reason": one.why}
+        elif states and one.record.state not in states:
+            continue
+        else:
+            fields = shown(one.record, by_config)
+        number += 1
+        if session.output.name == "json":
+            session.output.line("", fields)
+        else:
+            rows.append(tuple(fields.get(column) for column in _COLUMNS))
+    if session.output.name != "json":
+        session.output.table(_COLUMNS, rows, "nothing is marked")
+    return FINDINGS if damaged else OK
+
+
+@orphans.command("in-flight")
+@command()
+def in_flight(session: CommandSession) -> int:
+    """Estimate what is still to be deleted, by type: PIP-186's in-flight deletions.
+
+    \b
+    JSON: {message, types, damaged, on}; types are [{type, marked, deleting, inFlight, begun, acknowledged, deleted,
+    gaveUp}]: begun are those whose second phase began, acknowledged those that came to an end, as long as their records
+    are kept; on: whether deletion is switched on, null where it never was.
+    """
+    queue, pending = queue_of_root(session), PendingDeletions()
+    begun = dict.fromkeys(LedgerType, 0)
+    for one in queue.records():
+        if isinstance(one, DamagedDeletion):
+            pending.damaged += 1
+        else:
+            pending.count(one.record)
+            begun[one.record.ledger_type] += one.record.tries > 0
+    types = [{"type": str(kind), **_numbers(pending, kind), "begun": begun[kind]} for kind in LedgerType]
+    total = sum(pending.in_flight(kind) for kind in LedgerType)
+    switch = queue.switch()
+    session.output.message(
+        f"{total} deletions are in flight",
+        [" ".join(f"{key}={value}" for key, value in one.items()) for one in types],
+        types=types,
+        damaged=pending.damaged,
+        on=None if switch is None else switch.on,
+    )
+    return FINDINGS if pending.damaged else OK
+
+
+def _numbers(pending: PendingDeletions, kind: LedgerType) -> dict[str, int]:
+    states = {state: pending.counts[kind, state] for state in DeletionState}
+    return {
+        "marked": states[DeletionState.MARKED],
+        "deleting": states[DeletionState.DELETING],
+        "inFlight": pending.in_flight(kind),
+        "acknowledged": sum(states[one] for one in (DeletionState.DELETED, DeletionState.KEPT, DeletionState.UNDONE)),
+        "deleted": states[DeletionState.DELETED],
+        "gaveUp": states[DeletionState.GIVEN_UP],
+    }

@@ -1,0 +1,133 @@
+"""`offloader orphans purge`: the second phase, in this process."""
+
+from __future__ import annotations
+
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.orphans import orphans
+from offloader.cli.orphans.deletion_parts import queue_of_root, shown, side_of, timing
+from offloader.cli.orphans.quarantine import YES
+from offloader.cli.output import say
+from offloader.lifecycle.deletion.configured import bounds_of
+from offloader.lifecycle.deletion.machine import DeletionTurn, turn
+from offloader.lifecycle.deletion.queue import DamagedDeletion, DeletionQueue
+from offloader.lifecycle.deletion.records import (
+    DeletionAnswer,
+    DeletionSwitch,
+    LedgerType,
+    PendingDeleteLedgerInfo,
+)
+from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
+from offloader.lifecycle.deletion.timing import DeletionTiming
+from offloader.lifecycle.deletion.watcher import PendingDeletions
+
+SHOWN = 20
+
+
+class _Heard:
+    """What a purge tells in the end."""
+
+    def __init__(self) -> None:
+        self.damages: dict[str, str] = {}
+        self.failures: dict[str, str] = {}
+        self.ends: list[PendingDeleteLedgerInfo] = []
+        self.given_up: list[PendingDeleteLedgerInfo] = []
+        self.refusals: tuple[str, ...] = ()
+
+    def pending(self, pending: PendingDeletions, *, on: bool) -> None:
+        """Counted elsewhere."""
+
+    def refused(self, refusals: tuple[str, ...]) -> None:
+        self.refusals = refusals
+
+    def damaged(self, name: str, why: str) -> None:
+        self.damages[name] = why
+
+    def failed(self, record: PendingDeleteLedgerInfo, why: str) -> None:
+        self.failures[record.name] = why
+
+    def ended(self, record: PendingDeleteLedgerInfo) -> None:
+        self.failures.pop(record.name, None)
+        self.ends.append(record)
+
+    def gave_up(self, record: PendingDeleteLedgerInfo) -> None:
+        self.given_up.append(record)
+
+
+@orphans.command()
+@YES
+@command()
+def purge(session: CommandSession, *, yes: bool) -> int:
+    """Run the second phase now, for what is due: look again, close what is open, delete under guard. Never before the
+    quarantine is over.
+
+    Safe beside the running application: of two who change a record one does, and of two who look, the later one alone
+    deletes. Where deletion was switched off, what was marked before begins anew. Exit code 2 where something stands
+    against deletion, or a deletion failed or was given up.
+
+    \b
+    JSON: {message, due, ended, failed, gaveUp, damaged, refusals}; ended and gaveUp as of `orphans list`, failed and
+    damaged are [{record, why}].
+    """
+    queue, by_config, now_ms = queue_of_root(session), timing(session), session.dependencies.clock_ms
+    stored = queue.switch()
+    switch = DeletionSwitch(on=True, at=0 if stored is None else stored.at)
+    due = _due(queue, now_ms(), by_config, switch)
+    heard = _Heard()
+    if yes and due:
+        section = session.config.lifecycle
+        parallelism = section.two_phase_deletion_ledger_deletion_parallelism
+        rules = DeletionRules(by_config, bounds_of(section), parallelism)
+        with side_of(session) as side:
+            service = LedgerDeletionService(queue, {LedgerType.LEDGER: side}, rules, heard, now_ms)
+            _rounds(service, switch, due)
+    session.output.message(
+        _summary(due, heard, yes=yes),
+        [*heard.refusals, *_lines(heard)],
+        due=due,
+        ended=[shown(one, by_config) for one in heard.ends],
+        failed=[{"record": name, "why": why} for name, why in heard.failures.items()],
+        gaveUp=[shown(one, by_config) for one in heard.given_up],
+        damaged=[{"record": name, "why": why} for name, why in heard.damages.items()],
+        refusals=list(heard.refusals),
+    )
+    return FINDINGS if heard.refusals or heard.failures or heard.given_up or heard.damages else OK
+
+
+def _due(queue: DeletionQueue, now: int, timing: DeletionTiming, switch: DeletionSwitch) -> int:
+    records = (one.record for one in queue.records() if not isinstance(one, DamagedDeletion))
+    return sum(
+        turn(one, now, timing, switch) is DeletionTurn.LOOK and one.ledger_type is LedgerType.LEDGER for one in records
+    )
+
+
+def _rounds(service: LedgerDeletionService, switch: DeletionSwitch, due: int) -> None:
+    """Until all that was due was looked at."""
+    done = 0
+    while done < due:
+        this = service.round(switch)
+        done += this.looked_at
+        if this.refusals or not this.looked_at or not this.left:
+            return
+        say(f"purge: {done} of {due}", err=True)
+
+
+def _lines(heard: _Heard) -> list[str]:
+    """Ledgers that were not simply deleted, one by one, up to a number."""
+    kept = [one for one in heard.ends if one.answer is not DeletionAnswer.DELETED]
+    lines = [
+        *(f"ledger {one.ledger_id}: {one.answer}" + (f": {one.reason}" if one.reason else "") for one in kept),
+        *(f"ledger {one.ledger_id}: given up: {one.reason}" for one in heard.given_up),
+        *(f"{name}: failed, tried again later: {why}" for name, why in heard.failures.items()),
+        *(f"{name}: cannot be read: {why}" for name, why in heard.damages.items()),
+    ]
+    more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return [*lines[:SHOWN], *more]
+
+
+def _summary(due: int, heard: _Heard, *, yes: bool) -> str:
+    if not yes:
+        return f"{due} ledgers are due; nothing is deleted without --yes"
+    if heard.refusals:
+        return "nothing more is deleted: see above"
+    deleted = sum(one.answer is DeletionAnswer.DELETED for one in heard.ends)
+    return f"{deleted} of {due} ledgers that were due are deleted"

@@ -1,0 +1,173 @@
+"""BookKeeper's side of deletion: what a scan says of the marked ledgers, safe closing, and the guarded transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.recovery.inspection import InspectionOptions, examine
+from offloader.errors import (
+    AccessDeniedError,
+    LedgerNotFoundError,
+    MetadataUnavailableError,
+    OffloadError,
+    OutcomeUnknownError,
+    RecoveryAbortedError,
+)
+from offloader.lifecycle.deletion.guard import GuardCase, LedgerToGo, RefereeAsRead, StandingReferee, Unguarded, guard
+from offloader.lifecycle.deletion.guarded import GuardedLedgers, GuardedOutcome
+from offloader.lifecycle.deletion.ledger_records import evidence_of, fits, node_of, not_deletable, unreferenced
+from offloader.lifecycle.deletion.look_round import LookRound, begin_look
+from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook, GoneLedger, SecondLook, UnprovenLedger
+from offloader.lifecycle.deletion.owners import LoadedBy, still_written
+from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.side import SideLooks
+from offloader.lifecycle.ledgers.evidence import LedgerVerdict
+from offloader.lifecycle.ledgers.scanned import LedgerScan, LedgerScanner
+from offloader.lifecycle.ledgers.told import refusal_told
+
+ROUND_NODE = "/offloader/deletion"  # beside BookKeeper's root, where Pulsar has its own nodes
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerToLookAt:
+    """What the scan and the nodes say of one ledger at one look."""
+
+    verdict: LedgerVerdict
+    node: LedgerNode
+    referees: tuple[RefereeAsRead, ...]
+
+
+@dataclass
+class BookKeeperSide:
+    """`closing`: how an open ledger is closed."""
+
+    tree: MetadataTree
+    bookies: Bookies
+    scanner: LedgerScanner
+    loaded_by: LoadedBy
+    closing: InspectionOptions = field(default_factory=lambda: InspectionOptions(dry=False))
+    _cases: dict[str, GuardCase] = field(default_factory=dict)
+
+    @property
+    def ledgers(self) -> GuardedLedgers:
+        """Where they are deleted."""
+        return GuardedLedgers(self.tree.nodes, self.tree.uri.root, self.tree.layout)
+
+    def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
+        self._cases.clear()
+        try:
+            this_round = begin_look(self.tree.nodes, round_path(self.tree))
+            scan = self.scanner.scan({one.ledger_id for one in records if one.ledger_id >= 0})
+        except OffloadError as error:
+            return SideLooks({one.name: FailedLook(str(error)) for one in records}, 0, (str(error),))
+        verdicts = {one.ledger.ledger: one for one in scan.verdicts}
+        looks = {one.name: self._look_at(one, verdicts.get(one.ledger_id), scan, this_round) for one in records}
+        return SideLooks(looks, scan.ledgers, tuple(map(refusal_told, scan.refusals)))
+
+    def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
+        ledger = record.ledger_id
+        versioned = self.tree.read(ledger)
+        if versioned.metadata.listed_ms != record.node.ctime:
+            raise LedgerNotFoundError(f"ledger {ledger}: another one has this id now")
+        if not versioned.metadata.closed:
+            refused = still_written(record, self.loaded_by)
+            if refused is not None:
+                raise RecoveryAbortedError(refused)
+        found = examine(ledger, self.tree, self.bookies, self.closing)
+        _ = found.outcome.metadata  # raises where it was not closed
+        node = self._node(ledger)
+        if node is None or node.ctime != record.node.ctime:
+            raise LedgerNotFoundError(f"ledger {ledger}: it was deleted while it was closed")
+        return node
+
+    def delete(self, record: PendingDeleteLedgerInfo) -> tuple[DeletionTry, str]:
+        case = self._cases.pop(record.name, None)
+        if case is None or not fits(record, case):
+            return DeletionTry.REFUSED, "it was not looked at right before"
+        try:
+            done = self.ledgers.delete(case)
+        except OutcomeUnknownError as error:
+            return DeletionTry.UNKNOWN, str(error)
+        except (MetadataUnavailableError, AccessDeniedError) as error:
+            return DeletionTry.REFUSED, str(error)
+        return _TRIES.get(done.outcome, DeletionTry.REFUSED), done.why
+
+    def look_closer(
+        self, verdict: LedgerVerdict, scan: LedgerScan, begun_ms: int | None = None
+    ) -> LedgerToLookAt | UnprovenLedger | FailedLook | GoneLedger:
+        """A verdict's own node and its referees, as they are now, if they are those that the scan saw. `begun_ms`: when
+        that began, by ZooKeeper's clock."""
+        ledger = verdict.ledger
+        if any(one.node and one.store != scan.store for one in verdict.evidence):
+            return UnprovenLedger("what proves it is in another metadata store: no transaction is for both")
+        try:
+            node = self._node(ledger.ledger)
+            if node is None:
+                return GoneLedger()
+            if node.version != ledger.version or node.ctime != ledger.created_ms:
+                return FailedLook("its metadata were changed while it was looked at")
+            referees = []
+            for one in (each for each in verdict.referees if each.store == scan.store):
+                found = self._referee(scan.root + one.node, one.version, begun_ms)
+                if isinstance(found, FailedLook):
+                    return found
+                referees.append(found)
+        except OffloadError as error:
+            return FailedLook(str(error))
+        return LedgerToLookAt(verdict, node, tuple(referees))
+
+    def guarded(self, seen: LedgerToLookAt, this_round: LookRound | None = None) -> GuardCase | Unguarded:
+        """What its guard is made of, or why there is none."""
+        ledger = LedgerToGo(seen.verdict.ledger.ledger, seen.node.version, seen.node.ctime)
+        check = this_round.check if this_round else None
+        case = GuardCase(ledger, seen.referees, one_zookeeper=True, round_node=check)
+        operations = guard(case, self.tree.uri.root, self.tree.layout)
+        return operations if isinstance(operations, Unguarded) else case
+
+    def _look_at(
+        self, record: PendingDeleteLedgerInfo, verdict: LedgerVerdict | None, scan: LedgerScan, this_round: LookRound
+    ) -> SecondLook:
+        if verdict is None:
+            return GoneLedger() if record.ledger_id in scan.gone else FailedLook("the scan says nothing of it")
+        says = not_deletable(verdict)
+        if says is not None:
+            return says
+        seen = self.look_closer(verdict, scan, this_round.now_ms)
+        if not isinstance(seen, LedgerToLookAt):
+            return seen
+        evidence = evidence_of(verdict, seen.referees)
+        if evidence is None:
+            return UnprovenLedger("nothing proves it that a transaction could check")
+        case = self.guarded(seen, this_round)
+        if isinstance(case, Unguarded):
+            return UnprovenLedger(case.why)
+        self._cases[record.name] = case
+        return unreferenced(verdict, seen.node, evidence, this_round.now_ms)
+
+    def _referee(self, path: str, seen: int | None, begun_ms: int | None) -> RefereeAsRead | FailedLook:
+        found = self.ledgers.referee(path)
+        version = found.version if isinstance(found, StandingReferee) else None
+        made_anew = isinstance(found, StandingReferee) and begun_ms is not None and found.created_ms > begun_ms
+        if version != seen or made_anew:
+            return FailedLook(f"{path} was changed while it was looked at")
+        return found
+
+    def _node(self, ledger: int) -> LedgerNode | None:
+        node = self.tree.nodes.get(self.tree.path_of(ledger), latest=True, with_acl=True)
+        return None if node is None else node_of(node)
+
+
+def round_path(tree: MetadataTree) -> str:
+    """The node that each look changes."""
+    return chroot(tree) + ROUND_NODE
+
+
+def chroot(tree: MetadataTree) -> str:
+    """Where Pulsar's nodes are."""
+    return tree.uri.root.rpartition("/")[0]
+
+
+_TRIES = {GuardedOutcome.DELETED: DeletionTry.DONE, GuardedOutcome.ALREADY_GONE: DeletionTry.GONE}

@@ -1,0 +1,114 @@
+"""From the section `lifecycle` to what deletion goes by, and to a cluster's side of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.nodes import Nodes
+from offloader.config.lifecycle import Lifecycle
+from offloader.errors import OffloadError
+from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
+from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook
+from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
+from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
+from offloader.lifecycle.ledgers.scanned import LedgerScanner
+from offloader.ports.admin import Admin
+
+
+def timing_of(section: Lifecycle) -> DeletionTiming:
+    """When deletions go on."""
+    return DeletionTiming(
+        delay=section.quarantine_ms,
+        longest_compaction=section.longest_compaction_ms,
+        reconsume_later=section.reconsume_later_ms,
+        max_tries=section.two_phase_deletion_max_retry_delete_count,
+        kept=section.record_retention_ms,
+        floor=section.quarantine_floor_ms,
+    )
+
+
+def bounds_of(section: Lifecycle) -> DeletionBounds:
+    """How much may go at once."""
+    return DeletionBounds(section.limits.number, section.limits.percent, section.limits.a_round)
+
+
+def cluster_scanner(
+    section: Lifecycle, tree: MetadataTree, bookies: Bookies, admin: Admin, clock_ms: Callable[[], int]
+) -> LedgerScanner:
+    """What looks at ledgers. Raises ConfigError."""
+    from offloader.lifecycle.ledgers.open import open_scanner
+
+    def connect(hosts: tuple[str, ...]) -> Nodes:
+        from offloader.bookkeeper.zookeeper import ZooKeeper  # kazoo is an extra
+
+        return ZooKeeper(hosts)
+
+    scanner: LedgerScanner = open_scanner(section, tree, bookies, admin, connect=connect, clock_ms=clock_ms)
+    return scanner
+
+
+def close_scanner(scanner: LedgerScanner) -> None:
+    """End the sessions that it has opened for other stores, if it has any."""
+    close = getattr(scanner, "close", None)
+    if close is not None:
+        close()
+
+
+OpenSide = Callable[[ExitStack], DeletionSide]
+"""Opens a side; what must be closed is left with the stack. Raises OffloadError."""
+
+
+def bookkeeper_side(
+    section: Lifecycle,
+    clients: Callable[[], tuple[MetadataTree, Bookies]],
+    admin: Admin,
+    clock_ms: Callable[[], int],
+) -> OpenSide:
+    """BookKeeper's, by the configuration. `clients`: connects."""
+
+    def opened(stack: ExitStack) -> DeletionSide:
+        tree, bookies = clients()
+        stack.callback(tree.close)
+        stack.callback(bookies.close)
+        scanner = cluster_scanner(section, tree, bookies, admin, clock_ms)
+        stack.callback(close_scanner, scanner)
+        return BookKeeperSide(tree, bookies, scanner, admin.loaded_by)
+
+    return opened
+
+
+@dataclass
+class OpenedForALook:
+    """A side that is reached only where something is due: a service without work asks nobody. One thread looks."""
+
+    open_side: OpenSide
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _side: DeletionSide | None = None
+
+    def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
+        try:
+            side = self._side = self._side or self.open_side(self._stack)
+        except OffloadError as error:
+            return SideLooks({one.name: FailedLook(str(error)) for one in records}, 0, (str(error),))
+        return side.look(records)
+
+    def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
+        return self._looked().close(record)
+
+    def delete(self, record: PendingDeleteLedgerInfo) -> tuple[DeletionTry, str]:
+        return self._looked().delete(record)
+
+    def end(self) -> None:
+        """Until the next look."""
+        self._side = None
+        self._stack.close()
+
+    def _looked(self) -> DeletionSide:
+        if self._side is None:
+            raise RuntimeError("nothing is done without a look")
+        return self._side

@@ -1,0 +1,119 @@
+"""From the verdict on a ledger to the record of its deletion, and to what a second look says. Pure."""
+
+from __future__ import annotations
+
+from offloader.bookkeeper.model import LedgerState
+from offloader.bookkeeper.nodes import Node
+from offloader.lifecycle.deletion.guard import GuardCase, MissingReferee, RefereeAsRead
+from offloader.lifecycle.deletion.machine import FailedLook, ReferencedLedger, UnprovenLedger, UnreferencedLedger
+from offloader.lifecycle.deletion.records import (
+    DeletionEvidence,
+    DeletionProof,
+    DeletionState,
+    LedgerComponent,
+    LedgerNode,
+    LedgerType,
+    PendingDeleteLedgerInfo,
+)
+from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict, Standing, proof_of
+from offloader.lifecycle.ledgers.kinds import RefereeKind
+from offloader.lifecycle.ledgers.told import facts_told, told
+from offloader.printable import printable
+
+COMPONENTS = {
+    RefereeKind.LEDGER_LIST: LedgerComponent.MANAGED_LEDGER,
+    RefereeKind.CURSOR_NODE: LedgerComponent.MANAGED_CURSOR,
+    RefereeKind.SCHEMA_LOCATOR: LedgerComponent.SCHEMA_STORAGE,
+    RefereeKind.COMPACTION_CURSOR: LedgerComponent.COMPACTED_VIEW,
+    RefereeKind.DELAYED_BUCKETS: LedgerComponent.DELAYED_INDEX,
+}
+_PROOFS = {
+    Fact.OWNER_ABSENT: DeletionProof.REFEREE_ABSENT,
+    Fact.CURSOR_ABSENT: DeletionProof.REFEREE_ABSENT,
+    Fact.PASSED_BY: DeletionProof.PASSED_BY,
+    Fact.COPY_READ_BACK: DeletionProof.BOOKKEEPER_DELETED,
+}
+_PASSING = (Fact.UNREADABLE, Fact.COPY_NOT_READ)  # somebody could not answer: that is no verdict
+
+
+def candidate_of(
+    verdict: LedgerVerdict, node: LedgerNode, evidence: DeletionEvidence, by: str
+) -> PendingDeleteLedgerInfo:
+    """What `marked` takes. `by`: who marks it."""
+    purpose = verdict.ledger.purpose
+    component = COMPONENTS.get(purpose.referee) if purpose.referee is not None else None
+    if component is None:
+        raise ValueError(f"ledger {verdict.ledger.ledger} has no component: it is never deleted")
+    return PendingDeleteLedgerInfo(
+        ledger_id=verdict.ledger.ledger,
+        ledger_type=LedgerType.LEDGER,
+        ledger_component=component,
+        topic_name=purpose.managed_ledger,
+        node=node,
+        evidence=evidence,
+        state=DeletionState.MARKED,
+        marked_at=0,
+        marked_by=by,
+        cursor_name=purpose.cursor,
+        schema_id=purpose.schema,
+    )
+
+
+def evidence_of(verdict: LedgerVerdict, referees: tuple[RefereeAsRead, ...]) -> DeletionEvidence | None:
+    """A verdict's proof in the record's form. `referees`: the nodes that the verdict names, in its order, as they are.
+    None: it proves nothing that could be guarded."""
+    proofs = {_PROOFS[one.fact] for one in verdict.evidence if one.fact in _PROOFS}
+    if verdict.standing is not Standing.CERTAIN or not proofs:
+        return None
+    proof = next(one for one in _PROOFS.values() if one in proofs)
+    absent = proof is DeletionProof.REFEREE_ABSENT
+    for referee in referees:
+        if isinstance(referee, MissingReferee) == absent:
+            version = None if isinstance(referee, MissingReferee) else referee.version
+            return DeletionEvidence(proof, referee.path, version, told(verdict), facts_of(verdict))
+    return None
+
+
+def facts_of(verdict: LedgerVerdict) -> tuple[str, ...]:
+    """What two looks are compared by."""
+    return tuple(sorted(" ".join(filter(None, one)) for one in proof_of(verdict)))
+
+
+def node_of(node: Node) -> LedgerNode:
+    """A ledger's node in the record's form."""
+    return LedgerNode(node.value, node.version, node.created_ms, node.acl or ())
+
+
+def not_deletable(verdict: LedgerVerdict) -> ReferencedLedger | UnprovenLedger | FailedLook | None:
+    """What a look says of a verdict that deletes nothing; None: it may be deleted, or holds data."""
+    if verdict.standing is Standing.CERTAIN:
+        return None
+    if verdict.standing is Standing.REFERENCED:
+        return ReferencedLedger(printable(verdict.referees[0].node if verdict.referees else "a node"))
+    said = printable(" ".join(text for one in verdict.evidence for text in facts_told(one, verdict.ledger.ledger)))
+    if verdict.standing is Standing.SUSPECT and any(one.fact in _PASSING for one in verdict.evidence):
+        return FailedLook(said)
+    return UnprovenLedger(f"{verdict.standing}: {said}")
+
+
+def unreferenced(
+    verdict: LedgerVerdict, node: LedgerNode, evidence: DeletionEvidence, now_ms: int
+) -> UnreferencedLedger:
+    """`now_ms`: by ZooKeeper's clock."""
+    return UnreferencedLedger(
+        node=node,
+        evidence=evidence,
+        age=now_ms - node.ctime,
+        is_open=verdict.ledger.state is not LedgerState.CLOSED,
+        holds_data=verdict.kept,
+    )
+
+
+def fits(record: PendingDeleteLedgerInfo, case: GuardCase) -> bool:
+    """Whether what the guard was made of is what the record says."""
+    ledger = case.ledger
+    return (ledger.ledger, ledger.version, ledger.created_ms) == (
+        record.ledger_id,
+        record.node.version,
+        record.node.ctime,
+    )

@@ -1,0 +1,140 @@
+"""The first phase: what a scan found is marked, with all its evidence. Nothing else changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerToLookAt
+from offloader.lifecycle.deletion.guard import Unguarded
+from offloader.lifecycle.deletion.ledger_records import candidate_of, evidence_of
+from offloader.lifecycle.deletion.machine import GoneLedger, UnprovenLedger, marked
+from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.records import (
+    DeletionAnswer,
+    DeletionState,
+    LedgerType,
+    PendingDeleteLedgerInfo,
+    ledger_record_name,
+)
+from offloader.lifecycle.deletion.timing import DeletionBounds
+from offloader.lifecycle.ledgers.evidence import LedgerVerdict
+from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.told import refusal_told
+
+
+class MarkOutcome(StrEnum):
+    """What came of one ledger."""
+
+    MARKED = "marked"
+    WOULD_BE_MARKED = "would be marked"
+    PENDING = "pending already"
+    SPARED = "spared"  # an operator has undone or dropped it before: only by its number
+    NOT_DELETABLE = "not deletable"
+    CHANGED = "changed meanwhile"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """`why`: one sentence, where it was not marked."""
+
+    ledger: int
+    outcome: MarkOutcome
+    why: str = ""
+    verdict: LedgerVerdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """`refusals`: why nothing was marked at all."""
+
+    marks: tuple[Mark, ...]
+    refusals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """`by`: who asks, as the records have it. Nothing is written where `dry`."""
+
+    queue: DeletionQueue
+    side: BookKeeperSide
+    bounds: DeletionBounds
+    now_ms: Callable[[], int]
+    by: str
+    dry: bool = False
+
+    def mark(self, scan: LedgerScan, named: Collection[int] | None = None) -> Marks:
+        """What is deletable in a scan; `named`: only these, also those that somebody has undone. Repeated it marks
+        nothing twice. Raises OffloadError: what was marked until then is marked."""
+        refusals = tuple(map(refusal_told, scan.refusals))
+        chosen = [one for one in scan.verdicts if one.deletable and (named is None or one.ledger.ledger in named)]
+        others = _not_deletable(scan, named)
+        if not refusals and chosen:
+            refusals = self._too_many(chosen, scan.ledgers)
+        if refusals:
+            return Marks(others, refusals)
+        return Marks((*(self._mark(one, scan, by_number=named is not None) for one in chosen), *others))
+
+    def _too_many(self, chosen: Sequence[LedgerVerdict], ledgers: int) -> tuple[str, ...]:
+        pending = {
+            one.record.name
+            for one in self.queue.records()
+            if isinstance(one, StoredDeletion)
+            and one.record.ledger_type is LedgerType.LEDGER
+            and one.record.is_in_flight
+        }
+        together = pending | {ledger_record_name(one.ledger.ledger) for one in chosen}
+        why = self.bounds.refusal(len(together), ledgers)
+        return (why,) if why else ()
+
+    def _mark(self, verdict: LedgerVerdict, scan: LedgerScan, *, by_number: bool) -> Mark:
+        ledger = verdict.ledger.ledger
+        former = self.queue.read(ledger_record_name(ledger))
+        if former is not None and not former.record.has_ended:
+            return Mark(ledger, MarkOutcome.PENDING, f"it is {former.record.state}", verdict)
+        if former is not None and not by_number and _was_spared(former.record):
+            why = f"it was {former.record.answer or former.record.state} before: name it to mark it again"
+            return Mark(ledger, MarkOutcome.SPARED, why, verdict)
+        seen = self.side.look_closer(verdict, scan)
+        if not isinstance(seen, LedgerToLookAt):
+            why = "it is gone" if isinstance(seen, GoneLedger) else seen.why
+            unproven = isinstance(seen, UnprovenLedger)
+            return Mark(ledger, MarkOutcome.NOT_DELETABLE if unproven else MarkOutcome.CHANGED, why, verdict)
+        evidence = evidence_of(verdict, seen.referees)
+        unguarded = self.side.guarded(seen)
+        if evidence is None or isinstance(unguarded, Unguarded):
+            why = unguarded.why if isinstance(unguarded, Unguarded) else "nothing proves it that can be checked"
+            return Mark(ledger, MarkOutcome.NOT_DELETABLE, why, verdict)
+        record = marked(
+            candidate_of(verdict, seen.node, evidence, self.by), former.record if former else None, self.now_ms()
+        )
+        if record is None:
+            return Mark(ledger, MarkOutcome.NOT_DELETABLE, "the record would lack what a deletion needs", verdict)
+        return self._write(record, former, verdict)
+
+    def _write(self, record: PendingDeleteLedgerInfo, former: StoredDeletion | None, verdict: LedgerVerdict) -> Mark:
+        if self.dry:
+            return Mark(record.ledger_id, MarkOutcome.WOULD_BE_MARKED, verdict=verdict)
+        if self.queue.write(record, former) is None:
+            return Mark(record.ledger_id, MarkOutcome.CHANGED, "somebody else marks it, too", verdict)
+        return Mark(record.ledger_id, MarkOutcome.MARKED, verdict=verdict)
+
+
+def _not_deletable(scan: LedgerScan, named: Collection[int] | None) -> tuple[Mark, ...]:
+    if named is None:
+        return ()
+    found = {one.ledger.ledger: one for one in scan.verdicts}
+    marks = []
+    for ledger in sorted(set(named)):
+        verdict = found.get(ledger)
+        if verdict is None:
+            marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, "there is no such ledger"))
+        elif not verdict.deletable:
+            why = "it holds data that no list has" if verdict.kept else f"it is {verdict.standing}"
+            marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, why, verdict))
+    return tuple(marks)
+
+
+def _was_spared(record: PendingDeleteLedgerInfo) -> bool:
+    return record.state is DeletionState.UNDONE or record.answer is DeletionAnswer.DROPPED

@@ -1,0 +1,257 @@
+"""The second phase: what is marked is looked at again, ruled upon, recorded, and only then deleted.
+
+A round reads all records, page by page, and takes up a bounded share of those that are due: one second look for all of
+them on each side, then each by itself in a pool of its own. Whatever ends it in between, the records tell the next one
+how far it was: a try is recorded before it is made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from offloader.errors import OffloadError, OutcomeUnknownError, OvertakenError
+from offloader.lifecycle.deletion.machine import (
+    DeletionRuling,
+    DeletionStep,
+    DeletionTry,
+    DeletionTurn,
+    FailedLook,
+    SecondLook,
+    closed_and_looked_at,
+    rule,
+    tried,
+    turn,
+)
+from offloader.lifecycle.deletion.queue import DamagedDeletion, DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.records import DeletionState, DeletionSwitch, LedgerNode, LedgerType
+from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
+from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
+from offloader.lifecycle.deletion.watcher import DeletionWatcher, PendingDeletions
+
+log = logging.getLogger(__name__)
+
+REMOVALS = 1000  # of ended records, a round
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRules:
+    """`parallelism`: deletions that are made at a time. `owner`: of the application's journal, who alone removes
+    records. `stopping`: whether to begin nothing more."""
+
+    timing: DeletionTiming = field(default_factory=DeletionTiming)
+    bounds: DeletionBounds = field(default_factory=DeletionBounds)
+    parallelism: int = 4
+    owner: bool = False
+    stopping: Callable[[], bool] = lambda: False
+
+
+@dataclass
+class _Found:
+    """What a pass over the queue has found. `due`: those whose turn it is, no more than a round takes."""
+
+    pending: PendingDeletions = field(default_factory=PendingDeletions)
+    due: list[StoredDeletion] = field(default_factory=list)
+    more: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRound:
+    """`looked_at`: records that were taken up. `left`: those that were due, too, and wait for the next round.
+    `refusals`: why nothing was deleted on some side."""
+
+    looked_at: int = 0
+    left: int = 0
+    refusals: tuple[str, ...] = ()
+
+
+class LedgerDeletionService:
+    """One at a time in a process. Two processes at once delete nothing twice: of two who change a record, one does; of
+    two who look, the later one alone deletes."""
+
+    def __init__(
+        self,
+        queue: DeletionQueue,
+        sides: Mapping[LedgerType, DeletionSide],
+        rules: DeletionRules,
+        watcher: DeletionWatcher,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._queue = queue
+        self._sides = sides
+        self._rules = rules
+        self._watcher = watcher
+        self._now_ms = now_ms
+        self._wrote = True  # at its start it does not know
+
+    def round(self, switch: DeletionSwitch | None = None) -> DeletionRound:
+        """`switch`: in the place of the one in the queue. Raises OffloadError: what was done is recorded, the rest is
+        done later; OvertakenError: nothing may follow."""
+        switch = switch or self._queue.switch()
+        found = self._pass(switch)
+        if self._rules.stopping():
+            return DeletionRound()
+        self._watcher.pending(found.pending, on=switch is not None and switch.on)
+        refusals: list[str] = []
+        if switch is not None and switch.on:
+            for kind, side in self._sides.items():
+                due = [one for one in found.due if one.record.ledger_type is kind]
+                if due and not self._rules.stopping():
+                    refusals += self._second_phase(side, due, found.pending.in_flight(kind), switch)
+        self._watcher.refused(tuple(refusals))
+        self._tidy()
+        return DeletionRound(len(found.due), found.more, tuple(refusals))
+
+    def _pass(self, switch: DeletionSwitch | None) -> _Found:
+        found, now = _Found(), self._now_ms()
+        for one in self._queue.records():
+            if self._rules.stopping():
+                break
+            if isinstance(one, DamagedDeletion):
+                self._watcher.damaged(one.name, one.why)
+                found.pending.damaged += 1
+                continue
+            found.pending.count(one.record)
+            match turn(one.record, now, self._rules.timing, switch):
+                case DeletionTurn.REMOVE if self._rules.owner and found.removed < REMOVALS:
+                    self._queue.remove(one)
+                    found.removed += 1
+                case DeletionTurn.LOOK if one.record.ledger_type in self._sides:
+                    self._take(found, one)
+        self._cut(found)
+        return found
+
+    def _take(self, found: _Found, one: StoredDeletion) -> None:
+        """Those that have waited longest come first, whatever their names."""
+        found.due.append(one)
+        if len(found.due) >= 2 * self._rules.bounds.a_round:
+            self._cut(found)
+
+    def _cut(self, found: _Found) -> None:
+        found.due.sort(key=lambda one: max(one.record.marked_at, one.record.next_at))
+        found.more += len(found.due[self._rules.bounds.a_round :])
+        del found.due[self._rules.bounds.a_round :]
+
+    def _second_phase(
+        self, side: DeletionSide, due: Sequence[StoredDeletion], pending: int, switch: DeletionSwitch
+    ) -> list[str]:
+        looks = side.look([one.record for one in due])
+        refusals = self._refusals(looks, pending)
+        if refusals:
+            return refusals
+        jobs = [partial(self._begin, side, one, _look_of(looks, one), switch) for one in due]
+        closing = [one for one in self._at_once(jobs) if one is not None]
+        if closing and not self._rules.stopping():
+            refusals = self._close(side, closing, pending, switch)
+        return refusals
+
+    def _refusals(self, looks: SideLooks, pending: int) -> list[str]:
+        too_many = self._rules.bounds.refusal(pending, looks.things)
+        return [*looks.refusals, *([too_many] if too_many and not looks.refusals else [])]
+
+    def _begin(
+        self, side: DeletionSide, former: StoredDeletion, look: SecondLook, switch: DeletionSwitch
+    ) -> StoredDeletion | None:
+        """The record that is to be closed next, if it is."""
+        ruling = rule(former.record, look, self._now_ms(), self._rules.timing, switch)
+        if isinstance(look, FailedLook):
+            self._watcher.failed(former.record, look.why)
+        return self._act(side, former, ruling)
+
+    def _act(self, side: DeletionSide, former: StoredDeletion, ruling: DeletionRuling) -> StoredDeletion | None:
+        written = self._write(ruling, former)
+        if written is None or ruling.step is DeletionStep.NOTHING:
+            return None
+        if ruling.step is DeletionStep.CLOSE:
+            return written
+        outcome, why = side.delete(written.record)
+        self._note(written, outcome, why)
+        return None
+
+    def _close(
+        self, side: DeletionSide, closing: Sequence[StoredDeletion], pending: int, switch: DeletionSwitch
+    ) -> list[str]:
+        """Close, look again at what was closed: what is in it shows only then."""
+        done = self._at_once([partial(self._close_one, side, one) for one in closing])
+        closed = [(one, node) for one, node in zip(closing, done, strict=True) if node is not None]
+        if not closed or self._rules.stopping():
+            return []
+        looks = side.look([one.record for one, _ in closed])
+        refusals = self._refusals(looks, pending)
+        if refusals:
+            return refusals
+        now, timing = self._now_ms(), self._rules.timing
+        rulings = [
+            closed_and_looked_at(one.record, node, _look_of(looks, one), now, timing, switch) for one, node in closed
+        ]
+        self._at_once([partial(self._act, side, one, it) for (one, _), it in zip(closed, rulings, strict=True)])
+        return []
+
+    def _close_one(self, side: DeletionSide, one: StoredDeletion) -> LedgerNode | None:
+        try:
+            return side.close(one.record)
+        except OvertakenError:
+            raise
+        except OffloadError as error:
+            self._note(one, DeletionTry.REFUSED, str(error))
+            return None
+
+    def _note(self, one: StoredDeletion, outcome: DeletionTry, why: str) -> None:
+        """What came of a try. Where this cannot be written, the next look finds it out."""
+        if outcome in (DeletionTry.REFUSED, DeletionTry.UNKNOWN):
+            self._watcher.failed(one.record, why)
+        record = tried(one.record, outcome, why, self._now_ms(), self._rules.timing)
+        self._write(DeletionRuling(record), one)
+
+    def _write(self, ruling: DeletionRuling, former: StoredDeletion) -> StoredDeletion | None:
+        """None: somebody else has changed it, or may have: the next round goes by what is there then."""
+        if ruling.record == former.record:
+            return former
+        self._wrote = True
+        try:
+            written = self._queue.write(ruling.record, former)
+        except OutcomeUnknownError as error:
+            log.info("deletion of ledger %d: %s", ruling.record.ledger_id, error)
+            return None
+        if written is not None:
+            if ruling.record.has_ended:
+                self._watcher.ended(ruling.record)
+            elif ruling.record.state is DeletionState.GIVEN_UP:
+                self._watcher.gave_up(ruling.record)
+        return written
+
+    def _at_once(self, jobs: Iterable[Callable[[], _T]]) -> list[_T | None]:
+        """In order. What was not begun before the end is None. Raises the first error, once all that began are done."""
+
+        def unless_stopping(job: Callable[[], _T]) -> _T | None:
+            return None if failed or self._rules.stopping() else watched(job)
+
+        def watched(job: Callable[[], _T]) -> _T:
+            try:
+                return job()
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        failed: list[BaseException] = []
+        with ThreadPoolExecutor(self._rules.parallelism, "deletion") as pool:
+            futures = [pool.submit(unless_stopping, job) for job in jobs]
+        overtaken = next((one for one in failed if isinstance(one, OvertakenError)), None)
+        if overtaken is not None:
+            raise overtaken
+        return [one.result() for one in futures]
+
+    def _tidy(self) -> None:
+        if self._rules.owner and self._wrote and not self._rules.stopping():
+            self._queue.tidy()
+            self._wrote = False
+
+
+def _look_of(looks: SideLooks, one: StoredDeletion) -> SecondLook:
+    return looks.looks.get(one.record.name) or FailedLook("nobody looked at it")

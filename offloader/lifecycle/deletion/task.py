@@ -1,0 +1,41 @@
+"""The deletion service as a task of the application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from offloader.lifecycle.deletion.configured import OpenedForALook
+from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.deletion.records import LedgerType
+from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
+from offloader.lifecycle.deletion.watcher import DeletionWatcher
+
+SOON = 1.0  # seconds; more is due
+
+
+@dataclass
+class DeletionTask:
+    """Runs the second phase where it is switched on. Off with deletions pending, it counts them. `interval`: seconds
+    between two rounds."""
+
+    on: bool
+    interval: float
+    queue: DeletionQueue
+    sides: Mapping[LedgerType, OpenedForALook]
+    rules: DeletionRules
+    watcher: DeletionWatcher
+    now_ms: Callable[[], int]
+    name: str = "deletion"
+
+    def __post_init__(self) -> None:
+        self._service = LedgerDeletionService(self.queue, self.sides, self.rules, self.watcher, self.now_ms)
+
+    def run(self) -> float:
+        switch = self.queue.set_switch(on=self.on, now=self.now_ms())
+        try:
+            done = self._service.round(switch)
+        finally:
+            for side in self.sides.values():
+                side.end()
+        return SOON if done.left and not done.refusals else self.interval

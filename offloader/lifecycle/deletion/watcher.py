@@ -1,0 +1,53 @@
+"""Who hears of what becomes of deletions: metrics, alarms, a command's output."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from offloader.lifecycle.deletion.records import DeletionState, LedgerType, PendingDeleteLedgerInfo
+
+
+@dataclass
+class PendingDeletions:
+    """How many records there are, by type and state; and how many cannot be read."""
+
+    counts: Counter[tuple[LedgerType, DeletionState]] = field(default_factory=Counter)
+    damaged: int = 0
+
+    def count(self, record: PendingDeleteLedgerInfo) -> None:
+        """One more."""
+        self.counts[record.ledger_type, record.state] += 1
+
+    def in_flight(self, kind: LedgerType) -> int:
+        """Those whose second phase is still to come, or under way."""
+        return self.counts[kind, DeletionState.MARKED] + self.counts[kind, DeletionState.DELETING]
+
+
+class DeletionWatcher(Protocol):
+    """Thread safe. Ends are told once they are recorded."""
+
+    def pending(self, pending: PendingDeletions, *, on: bool) -> None:
+        """What a round found. `on`: whether deletion is switched on."""
+        ...
+
+    def refused(self, refusals: tuple[str, ...]) -> None:
+        """Why a round deleted nothing; none: it may have."""
+        ...
+
+    def damaged(self, name: str, why: str) -> None:
+        """A record that cannot be read."""
+        ...
+
+    def failed(self, record: PendingDeleteLedgerInfo, why: str) -> None:
+        """A look or a try that came to nothing, or whose outcome is not known. It is repeated."""
+        ...
+
+    def ended(self, record: PendingDeleteLedgerInfo) -> None:
+        """Its state and answer say how."""
+        ...
+
+    def gave_up(self, record: PendingDeleteLedgerInfo) -> None:
+        """After the last try."""
+        ...

@@ -1,0 +1,73 @@
+"""What becomes of deletions, as metrics and alarms."""
+
+from __future__ import annotations
+
+import logging
+
+from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.watcher import PendingDeletions
+from offloader.metrics import Metrics
+from offloader.printable import printable
+
+log = logging.getLogger(__name__)
+
+DAMAGED_TOLD = 1000  # names that are remembered, so that each is told once
+
+
+class DeletionTold:
+    """The application's watcher. A refusal is told once, until it is another one or none."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._refused: tuple[str, ...] = ()
+        self._damaged: set[str] = set()
+        self._off = False
+
+    def pending(self, pending: PendingDeletions, *, on: bool) -> None:
+        counts = ((kind, state, number) for (kind, state), number in pending.counts.items())
+        self._metrics.deletions_pending(counts, pending.damaged)
+        waiting = sum(n for (_, state), n in pending.counts.items() if state in _IN_FLIGHT)
+        if waiting and not on and not self._off:
+            log.warning(
+                "deletion is switched off: %d deletions are pending and stay", waiting, extra={"see": "deletion-off"}
+            )
+        self._off = bool(waiting and not on)
+
+    def refused(self, refusals: tuple[str, ...]) -> None:
+        self._metrics.deletions_refused(len(refusals))
+        if refusals and refusals != self._refused:
+            log.warning("nothing is deleted: %s", " ".join(refusals), extra={"see": "deletion-refused"})
+        if self._refused and not refusals:
+            log.info("nothing stands against deletions any more")
+        self._refused = refusals
+
+    def damaged(self, name: str, why: str) -> None:
+        if name in self._damaged or len(self._damaged) >= DAMAGED_TOLD:
+            return
+        self._damaged.add(name)
+        log.warning("the record of a deletion is passed over: %s", why, extra={"see": "deletion-damaged"})
+
+    def failed(self, record: PendingDeleteLedgerInfo, why: str) -> None:
+        self._metrics.deletion_failed(record.ledger_type)
+        log.info("deletion of %s failed, tried again: %s", record.name, printable(why))
+
+    def ended(self, record: PendingDeleteLedgerInfo) -> None:
+        answer = record.answer or DeletionAnswer.INVALID
+        self._metrics.deletion_ended(record.ledger_type, answer)
+        why = printable(record.reason) or "nothing is left to do"
+        if answer in _TOLD:
+            log.warning(
+                "deletion of %s ended without one, %s: %s", record.name, answer, why, extra={"see": "deletion-kept"}
+            )
+        else:
+            log.info("deletion of %s ended, %s: %s", record.name, answer, why)
+
+    def gave_up(self, record: PendingDeleteLedgerInfo) -> None:
+        self._metrics.deletion_gave_up(record.ledger_type)
+        log.warning(
+            "deletion of %s was given up: %s", record.name, printable(record.reason), extra={"see": "deletion-given-up"}
+        )
+
+
+_TOLD = (DeletionAnswer.DOES_NOT_MATCH, DeletionAnswer.INVALID, DeletionAnswer.HOLDS_DATA)
+_IN_FLIGHT = (DeletionState.MARKED, DeletionState.DELETING)

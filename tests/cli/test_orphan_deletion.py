@@ -1,0 +1,347 @@
+"""The commands about deletions, over a cluster in memory and the archive's store."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from offloader.cli.orphans.bookie_window import ask_window
+from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.deletion.records import DeletionState, ledger_record_name
+from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
+from tests.cli.support import CONFIG
+from tests.lifecycle.deletion.cluster import DAY, JudgingScanner, OrphanCluster
+
+LIMITS = "lifecycle: {bookkeeperIsNotShared: true, limits: {percent: 100}}\n"
+
+
+class Orphans(OrphanCluster):
+    """Ledgers 5 and 6 are orphans, 7 is open, 1000 is in use, 2000 may be one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals: tuple[Refusal, ...] = ()
+        for ledger in (5, 6):
+            self.ledger(ledger, "t", 0)
+        self.ledger(1000, "t")
+        self.list_ledgers("t", 1000)
+        self.ledger(2000, "t", 0)
+        self.network.now += DAY + 1
+
+    def scanner(self, _config, tree, _bookies, _admin, _clock) -> JudgingScanner:
+        return JudgingScanner(tree.nodes, lambda: self.now_ms, self.refusals)
+
+
+@pytest.fixture
+def orphans():
+    return Orphans()
+
+
+@pytest.fixture
+def line(line, orphans):
+    line.config = CONFIG + LIMITS
+    line.dependencies = replace(
+        line.dependencies,
+        bookkeeper=lambda _config, _timeout: tuple(reversed(orphans.client())),
+        scanner=orphans.scanner,
+        clock_ms=lambda: orphans.now_ms,
+    )
+    return line
+
+
+def queue(line) -> DeletionQueue:
+    return DeletionQueue(line.archive.store, "memory", lambda: "test")
+
+
+def state(line, ledger: int):
+    return queue(line).read(ledger_record_name(ledger)).record.state
+
+
+def found(line, *arguments: str):
+    """A command with findings."""
+    result = line.run(*arguments, "--output", "json")
+    assert result.exit_code == 2, result.output
+    return json.loads(result.stdout)
+
+
+def marked(line, *ledgers: int) -> None:
+    line.ok("orphans", "quarantine", *(map(str, ledgers) if ledgers else ["--all-certain"]), "--yes")
+
+
+def purged(line, orphans):
+    orphans.network.now += DAY + 1
+    return line.json("orphans", "purge", "--yes")
+
+
+# quarantine
+
+
+def test_quarantine_says_what_it_would_mark_and_writes_nothing_without_yes(line):
+    said = line.json("orphans", "quarantine", "--all-certain")
+    assert [(one["id"], one["outcome"]) for one in said["marks"]] == [(5, "would be marked"), (6, "would be marked")]
+    assert all(one["evidence"] for one in said["marks"])
+    assert list(line.archive.store.list("_deletion/")) == []
+
+
+def test_quarantine_marks_in_a_bucket_that_has_nothing_yet(line):
+    said = line.json("orphans", "quarantine", "--all-certain", "--yes")
+    assert said["message"].startswith("2 ledgers are marked")
+    assert said["goesAt"]
+    assert state(line, 5) is DeletionState.MARKED
+    again = line.json("orphans", "quarantine", "5", "--yes")
+    assert [one["outcome"] for one in again["marks"]] == ["pending already"]
+
+
+def test_what_is_named_and_not_certain_is_a_finding(line):
+    said = found(line, "orphans", "quarantine", "2000", "1000", "4711", "--yes")
+    assert {one["id"]: one["outcome"] for one in said["marks"]} == dict.fromkeys((1000, 2000, 4711), "not deletable")
+
+
+def test_a_refusal_marks_nothing_and_is_a_finding(line, orphans):
+    orphans.refusals = (Refusal(RefusalKind.ANOTHER_CLUSTER, "other"),)
+    said = found(line, "orphans", "quarantine", "--all-certain", "--yes")
+    assert "other" in said["refusals"][0]
+    assert list(line.archive.store.list("_deletion/")) == []
+
+
+def test_quarantine_wants_to_know_which(line):
+    assert line.error("orphans", "quarantine") == "say which: IDs of ledgers, or --all-certain"
+    assert line.error("orphans", "quarantine", "5", "--all-certain").startswith("say which")
+
+
+# list
+
+
+def test_list_shows_states_and_when_each_goes(line, orphans):
+    marked(line, 5)
+    (one,) = line.json_lines("orphans", "list")
+    assert (one["id"], one["state"], one["proof"], one["markedBy"]) == (5, "marked", "passed by", "command")
+    assert one["goesAt"] > one["markedAt"]
+    assert "marked" in line.ok("orphans", "list")
+    assert line.ok("orphans", "list", "--state", "deleted", "--output", "json") == ""
+    assert "nothing is marked" in line.ok("orphans", "list", "--state", "deleted")
+
+
+def test_a_damaged_record_is_a_finding(line):
+    marked(line)
+    key = next(key for key, _ in line.archive.store.list("_deletion/") if f"{5:020d}" in key)
+    line.archive.store.delete([key])
+    line.archive.store.put(key, b"damaged")
+    result = line.run("orphans", "list", "--output", "json")
+    assert result.exit_code == 2
+    assert [json.loads(text)["state"] for text in result.stdout.splitlines()] == ["damaged", "marked"]
+
+
+def test_nothing_was_offloaded_and_nothing_marked(line):
+    assert "nothing was offloaded" in line.error("orphans", "list")
+
+
+def test_in_flight_counts_by_type(line, orphans):
+    marked(line)
+    said = line.json("orphans", "in-flight")
+    of_ledgers = next(one for one in said["types"] if one["type"] == "LEDGER")
+    assert (of_ledgers["inFlight"], of_ledgers["marked"], said["on"]) == (2, 2, None)
+    purged(line, orphans)
+    (of_ledgers, _) = line.json("orphans", "in-flight")["types"]
+    assert (of_ledgers["inFlight"], of_ledgers["acknowledged"], of_ledgers["begun"]) == (0, 2, 2)
+
+
+# purge
+
+
+def test_purge_deletes_what_is_due_and_never_before(line, orphans):
+    marked(line)
+    early = line.json("orphans", "purge", "--yes")
+    assert (early["due"], early["ended"]) == (0, [])
+    orphans.network.now += DAY + 1
+    assert line.json("orphans", "purge")["message"] == "2 ledgers are due; nothing is deleted without --yes"
+    assert {5, 6} <= orphans.ledger_ids()
+    said = line.json("orphans", "purge", "--yes")
+    assert [one["answer"] for one in said["ended"]] == ["deleted", "deleted"]
+    assert orphans.ledger_ids() == {1000, 2000}
+
+
+def test_purge_takes_more_than_one_round(line, orphans):
+    line.config = CONFIG + "lifecycle: {bookkeeperIsNotShared: true, limits: {percent: 100, aRound: 1}}\n"
+    marked(line)
+    assert len(purged(line, orphans)["ended"]) == 2
+
+
+def test_purge_tells_what_stands_against_it(line, orphans):
+    marked(line)
+    orphans.network.now += DAY + 1
+    orphans.refusals = (Refusal(RefusalKind.IN_TROUBLE, "b1:3181"),)
+    said = found(line, "orphans", "purge", "--yes")
+    assert "b1:3181" in said["refusals"][0]
+    assert {5, 6} <= orphans.ledger_ids()
+
+
+def test_purge_after_a_switch_off_begins_anew(line, orphans):
+    marked(line)
+    queue(line).set_switch(on=True, now=1)
+    queue(line).set_switch(on=False, now=orphans.now_ms + 1)
+    orphans.network.now += DAY + 1
+    assert line.json("orphans", "purge", "--yes")["ended"] == []
+    assert {5, 6} <= orphans.ledger_ids()
+    assert len(purged(line, orphans)["ended"]) == 2
+
+
+# undo, retry, drop
+
+
+def test_undo_of_what_is_marked_costs_nothing(line, orphans):
+    marked(line)
+    said = line.json("orphans", "undo", "5")
+    assert (said["deletion"]["state"], said["copies"]) == ("undone", None)
+    purged(line, orphans)
+    assert orphans.ledger_ids() == {5, 1000, 2000}
+    assert "only what we deleted" in line.error("orphans", "undo", "5")
+
+
+def test_undo_of_what_was_deleted_creates_it_again_and_reads_every_copy(line, orphans):
+    orphans.ledger(8, "t", 3)
+    orphans.list_ledgers("t", 900, 1000)
+    orphans.ledger(900, "t")
+    orphans.network.now += DAY
+    marked(line, 8)
+    purged(line, orphans)
+    assert 8 not in orphans.ledger_ids()
+    said = line.json("orphans", "undo", "8")
+    assert said["message"] == "ledger 8 is there again, with every copy of its 3 entries"
+    assert sum(one["there"] for one in said["copies"]) == 6
+    assert {(one["windowSeconds"], one["asked"]) for one in said["copies"]} == {(900, False)}
+    assert 8 in orphans.ledger_ids()
+    (listed,) = line.json_lines("orphans", "list")
+    assert listed["state"] == "undone"
+
+
+def test_undo_tells_copies_that_are_gone(line, orphans):
+    orphans.ledger(8, "t", 1)
+    orphans.network.now += DAY
+    marked(line, 8)
+    purged(line, orphans)
+    for bookie in orphans.bookies.values():
+        bookie.memory.ledgers.pop(8, None)
+    said = found(line, "orphans", "undo", "8")
+    assert said["lost"] == [0]
+    assert "no copy any more" in said["message"]
+
+
+def test_undo_of_what_is_not_marked(line):
+    line.root()
+    assert "is not marked" in line.error("orphans", "undo", "5")
+
+
+def given_up(line, orphans) -> None:
+    orphans.ledger(7, "t", 0, is_open=True)
+    orphans.network.now += DAY
+    marked(line, 7)
+    for bookie in orphans.bookies.values():
+        bookie.up = False
+    for _ in range(12):
+        orphans.network.now += 2 * DAY
+        line.run("orphans", "purge", "--yes")
+    for bookie in orphans.bookies.values():
+        bookie.up = True
+    assert state(line, 7) is DeletionState.GIVEN_UP
+
+
+def test_what_was_given_up_is_tried_again(line, orphans):
+    given_up(line, orphans)
+    said = line.json("orphans", "retry", "--all")
+    assert [one["id"] for one in said["deletions"]] == [7]
+    assert purged(line, orphans)["ended"][0]["answer"] == "deleted"
+
+
+def test_what_was_given_up_is_dropped_and_marked_again_only_by_its_number(line, orphans):
+    given_up(line, orphans)
+    line.ok("orphans", "drop", "7")
+    said = line.json("orphans", "quarantine", "--all-certain", "--yes")
+    assert {one["id"]: one["outcome"] for one in said["marks"]}[7] == "spared"
+    assert "not given up" in line.error("orphans", "retry", "7")
+    marked(line, 7)
+
+
+# ledgers delete
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["1000"], "still in use"),
+        (["4711"], "already gone"),
+        (["5", "--topic", "persistent://acme/orders/other"], "does not match"),
+        (["5", "--component", "SCHEMA_STORAGE", "--schema-id", "acme/orders/t"], "does not match"),
+        (["5", "--cursor", "sub"], "does not match"),
+        (["5", "--type", "OFFLOAD_LEDGER"], "invalid"),
+        (["5", "--offload-uuid", "11111111-1111-1111-1111-111111111111"], "invalid"),
+        (["5", "--component", "MANAGED_CURSOR"], "invalid"),
+    ],
+)
+def test_the_four_successes(line, orphans, arguments, answer):
+    said = line.json("ledgers", "delete", *arguments, "--yes")
+    assert said["answer"] == answer
+    assert said["why"]
+    assert list(line.archive.store.list("_deletion/")) == []
+
+
+def test_what_is_certain_is_marked_and_never_skips_the_delay(line, orphans):
+    given = ["5", "--topic", "persistent://acme/orders/t", "--component", "MANAGED_LEDGER"]
+    assert line.json("ledgers", "delete", *given)["answer"] == "would be marked"
+    said = line.json("ledgers", "delete", *given, "--yes")
+    assert said["answer"] == "marked"
+    assert said["deletion"]["goesAt"] > said["deletion"]["markedAt"]
+    assert line.json("ledgers", "delete", "5", "--yes")["answer"] == "pending already"
+    assert 5 in orphans.ledger_ids()
+
+
+def test_what_is_not_proven_is_denied(line, orphans):
+    assert found(line, "ledgers", "delete", "2000", "--yes")["answer"] == "denied"
+    orphans.refusals = (Refusal(RefusalKind.MAY_BE_SHARED),)
+    said = found(line, "ledgers", "delete", "5", "--yes")
+    assert said["refusals"]
+    assert line.json("ledgers", "delete", "1000")["answer"] == "still in use"
+    assert list(line.archive.store.list("_deletion/")) == []
+
+
+# A bookie's window
+
+
+@pytest.mark.parametrize(
+    ("body", "window"),
+    [
+        (b'{"gcWaitTime": "30000"}', 30_000),
+        (b'{"gcWaitTime": 30000}', 30_000),
+        (b'{"gcWaitTime": "soon"}', None),
+        (b"[1]", None),
+        (b"<html>", None),
+    ],
+)
+def test_a_bookie_says_its_window_or_something_else(body, window):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.handle_request)
+    thread.start()
+    try:
+        assert ask_window("127.0.0.1", server.server_port) == window
+    finally:
+        thread.join()
+        server.server_close()
+
+
+def test_nobody_listens_at_a_bookie_s_end_point():
+    server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    server.server_close()
+    assert ask_window("127.0.0.1", server.server_port) is None

@@ -1,0 +1,194 @@
+"""Which tasks there are, by the configuration; and the deletion task over a cluster in memory."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from offloader.config import Config
+from offloader.errors import ConfigError, OvertakenError, StoreUnavailableError
+from offloader.lifecycle.deletion.configured import OpenedForALook
+from offloader.lifecycle.deletion.records import LedgerType
+from offloader.lifecycle.deletion.service import DeletionRules
+from offloader.lifecycle.deletion.task import SOON, DeletionTask
+from offloader.lifecycle.deletion.timing import DeletionBounds
+from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
+from offloader.metadata.journal import Journal
+from offloader.metrics import Metrics
+from offloader.offload.deletion_told import DeletionTold
+from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
+from offloader.storage.memory import MemoryStore
+from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.lifecycle.deletion.test_service import DELETED, WIDE, Setting
+
+BASE = """
+application: main
+storage: {root: "file:///tmp/archive"}
+pulsar: {serviceUrl: "pulsar://b:6650", adminUrl: "http://b:8080", metadataServiceUri: "zk://z/ledgers"}
+"""
+
+
+def parts(store, text: str = BASE) -> LifecycleParts:
+    journal = Journal.open(store, "main", lambda: "token")
+    return LifecycleParts(Config.parse(text, {}), SimpleNamespace(), store, journal, Metrics(), "main")
+
+
+def test_where_nothing_is_switched_on_there_is_no_task():
+    assert lifecycle_tasks(parts(MemoryStore()), lambda: False) == []
+
+
+def test_what_once_was_on_is_said_to_be_off_and_counted():
+    store = MemoryStore()
+    (on,) = lifecycle_tasks(parts(store, BASE + "lifecycle: {topicTwoPhaseDeletionEnabled: true}"), lambda: False)
+    on.queue.set_switch(on=True, now=5)
+    (off,) = lifecycle_tasks(parts(store), lambda: False)
+    off.run()
+    assert off.queue.switch().on is False
+
+
+def test_a_store_that_does_not_answer_does_not_end_the_start():
+    store = MemoryStore()
+    made = parts(store)
+    faulty = FaultyStore(store, StoreFaults([StoreFault("*", Effect.BEFORE, StoreUnavailableError, times=99)]))
+    made = LifecycleParts(made.config, made.admin, faulty, made.journal, made.metrics, made.cluster)
+    assert len(lifecycle_tasks(made, lambda: False)) == 1
+
+
+def test_switched_on_without_a_metadata_service_is_refused():
+    text = BASE.replace(', metadataServiceUri: "zk://z/ledgers"', "")
+    with pytest.raises(ConfigError, match=r"lifecycle\.topicTwoPhaseDeletionEnabled: .*metadataServiceUri"):
+        Config.parse(text + "lifecycle: {topicTwoPhaseDeletionEnabled: true}", {})
+
+
+@pytest.fixture
+def setting():
+    return Setting()
+
+
+def task_of(setting: Setting, *, on: bool = True, opened: list[str] | None = None, side=None, **more) -> DeletionTask:
+    def open_side(stack):
+        if opened is not None:
+            opened.append("opened")
+            stack.callback(opened.append, "closed")
+        return side or setting.cluster.side()
+
+    rules = DeletionRules(setting.timing, more.pop("bounds", WIDE), owner=True)
+    metrics = more.pop("metrics", None) or Metrics()
+    sides = {LedgerType.LEDGER: OpenedForALook(open_side)}
+    told = DeletionTold(metrics)
+    return DeletionTask(on, 600.0, setting.queue, sides, rules, told, lambda: setting.cluster.now_ms)
+
+
+def test_an_idle_task_reaches_nobody(setting):
+    opened: list[str] = []
+    assert task_of(setting, opened=opened).run() == 600.0
+    assert opened == []
+
+
+def test_what_is_due_goes_and_what_was_opened_is_closed(setting):
+    opened: list[str] = []
+    task = task_of(setting, opened=opened)
+    task.run()
+    setting.passed_by(5)
+    setting.mark()
+    setting.later()
+    task.run()
+    assert setting.end_of(5) == DELETED
+    assert opened == ["opened", "closed"]
+
+
+def test_more_than_a_share_is_gone_on_with_at_once(setting):
+    setting.on()
+    setting.passed_by(5, 6, 7)
+    setting.mark()
+    setting.later()
+    task = task_of(setting, bounds=DeletionBounds(percent=100, a_round=2))
+    assert [task.run(), task.run()] == [SOON, 600.0]
+
+
+def test_who_cannot_reach_zookeeper_is_refused_and_counts_no_try(setting, caplog):
+    setting.on()
+    setting.passed_by(5)
+    setting.mark()
+    setting.later()
+    task = task_of(setting)
+
+    def away(stack):
+        raise StoreUnavailableError("no ZooKeeper")
+
+    task.sides[LedgerType.LEDGER].open_side = away
+    task.run()
+    task.run()
+    assert setting.record(5).tries == 0
+    assert [record.see for record in caplog.records if record.levelno >= logging.WARNING] == ["deletion-refused"]
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_refusals_are_told_once_and_counted_until_they_are_gone(setting, caplog):
+    setting.on()
+    setting.passed_by(5)
+    setting.mark()
+    setting.later()
+    metrics, side = Metrics(), setting.cluster.side()
+    task = task_of(setting, side=side, metrics=metrics)
+    side.scanner.refusals = (Refusal(RefusalKind.MAY_BE_SHARED),)
+    task.run()
+    task.run()
+    assert [record.see for record in caplog.records] == ["deletion-refused"]
+    assert value(metrics, "offloader_deletion_refusals") == 1
+    assert value(metrics, "offloader_deletion_in_flight", type="LEDGER") == 1
+    side.scanner.refusals = ()
+    task.run()
+    task.run()
+    assert value(metrics, "offloader_deletion_refusals") == 0
+    assert value(metrics, "offloader_deletion_deleted_total", type="LEDGER") == 1
+    assert value(metrics, "offloader_deletion_acknowledged_total", type="LEDGER") == 1
+    assert value(metrics, "offloader_deletion_records", type="LEDGER", state="deleted") == 1
+
+
+def test_off_with_records_pending_is_told_once(setting, caplog):
+    setting.on()
+    setting.passed_by(5)
+    setting.mark()
+    task = task_of(setting, on=False)
+    task.run()
+    task.run()
+    assert [record.see for record in caplog.records] == ["deletion-off"]
+
+
+def test_what_looks_forged_and_what_was_given_up_are_alarms(setting, caplog):
+    setting.on()
+    setting.passed_by(5, 6, is_open=True)
+    setting.mark()
+    name = setting.record(5).name
+    setting.queue.change(name, lambda it: replace(it, node=replace(it.node, data=b"others")))
+    for bookie in setting.cluster.bookies.values():
+        bookie.up = False
+    metrics = Metrics()
+    task = task_of(setting, metrics=metrics)
+    for _ in range(12):
+        setting.later(2 * 86_400)
+        task.run()
+    assert {record.see for record in caplog.records if record.levelno >= logging.WARNING} == {
+        "deletion-kept",
+        "deletion-given-up",
+    }
+    assert value(metrics, "offloader_deletion_gave_up_total", type="LEDGER") == 1
+    assert value(metrics, "offloader_deletion_failed_total", type="LEDGER") == 10
+    assert value(metrics, "offloader_deletion_ended_total", type="LEDGER", answer="does not match") == 1
+
+
+def test_an_owner_that_was_overtaken_ends_and_the_owner_s_own_writes_are_no_takeover():
+    store = MemoryStore()
+    first = Journal.open(store, "main", lambda: "a")
+    first.check_from_beside()
+    second = Journal.open(store, "main", lambda: "b")
+    with pytest.raises(OvertakenError):
+        first.check_from_beside()
+    second.check_from_beside()
