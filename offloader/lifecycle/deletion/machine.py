@@ -162,14 +162,14 @@ def tried(
 def undone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
     """Costs nothing while it is marked, or was given up. Raises FatalError for what is not to be undone like this."""
     if record.state not in (DeletionState.MARKED, DeletionState.GIVEN_UP):
-        raise FatalError(f"ledger {record.ledger_id} is {record.state}: only what is marked or given up can be undone")
+        raise FatalError(f"{record.thing} is {record.state}: only what is marked or given up can be undone")
     return replace(record, state=DeletionState.UNDONE, answer=None, reason="", ended_at=now)
 
 
 def recreated(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
     """The second chance: the ledger's node, which we had deleted, is there again."""
     if record.answer is not DeletionAnswer.DELETED:
-        raise FatalError(f"ledger {record.ledger_id} is {record.state}: only what we deleted can be created again")
+        raise FatalError(f"{record.thing} is {record.state}: only what we deleted can be created again")
     return replace(record, state=DeletionState.UNDONE, ended_at=now)
 
 
@@ -239,7 +239,7 @@ def _is_closed_by_us(record: PendingDeleteLedgerInfo, look: UnreferencedLedger) 
 
 def _difference(recorded: LedgerNode, there: LedgerNode) -> str:
     if recorded.ctime != there.ctime:
-        return "another ledger has this id: its node was created at another time than the record says"
+        return "another one has this name: it was created at another time than the record says"
     return f"the ledger's metadata are not those of the record: version {there.version}, recorded {recorded.version}"
 
 
@@ -288,4 +288,4 @@ def _ended(
 
 def _check_given_up(record: PendingDeleteLedgerInfo) -> None:
     if record.state is not DeletionState.GIVEN_UP:
-        raise FatalError(f"ledger {record.ledger_id} is {record.state}, not given up")
+        raise FatalError(f"{record.thing} is {record.state}, not given up")
