@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offloader.lifecycle.bucket.extents import Contents, NoExtent, together
 from offloader.lifecycle.bucket.names import ObjectKind, PlacedKey, TopicNames
 from offloader.lifecycle.bucket.orphans import BucketOrphan
-from offloader.lifecycle.bucket.reading import folder_of, read_contents
+from offloader.lifecycle.bucket.reading import folder_of, is_claimed, read_contents
 from offloader.lifecycle.bucket.verdicts import OF_SEGMENTS, Doubts, ruling
 from offloader.metadata.layout import data_key, index_key, parse_topic_key, record_key
 from offloader.model import TopicName
@@ -42,6 +42,8 @@ def judged(
         kind = place.kind or ObjectKind.OLD_GENERATION
         size = sum(each.size for each in group)
         return [BucketOrphan(place.folder, kind, size, "", None, ruled, place.topic, known)]
+    if place.kind is ObjectKind.OWNERLESS_CLAIM and is_claimed(store, group[0].key):
+        return []
     contents = _contents(store, group, alone=alone)
     seen = ((each, store.stat(each.key)) for each in group)
     return [_orphan(each, stat, contents, known, doubts) for each, stat in seen if stat is not None]

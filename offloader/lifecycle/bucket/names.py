@@ -189,7 +189,7 @@ def _of_root(key: str, size: int, names: NamesInForce) -> PlacedKey:
         return (
             PlacedKey(KeyStanding.NAMED, by=by)
             if known
-            else PlacedKey(KeyStanding.UNNAMED, ObjectKind.OWNERLESS_CLAIM, f"{application} has no journal")
+            else PlacedKey(KeyStanding.UNNAMED, ObjectKind.OWNERLESS_CLAIM, f"there is no journal of {application}")
         )
     if folder == DELETION and key.startswith(deletion_cluster_folder(names.cluster)):
         return PlacedKey(KeyStanding.NAMED, by="the deletions' own records")

@@ -105,7 +105,7 @@ class BucketOrphan:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketScan:
+class ObjectScan:
     """`counts`, `sizes`: objects and bytes by standing, of all. `refusals`: why nothing may be deleted by this scan.
 
     `now_ms`: when it began, by the store's clock. `keeps_versions`: what is deleted can be brought back; None: not

@@ -16,7 +16,7 @@ from offloader.lifecycle.bucket.extents import FIRST_BYTES, Contents, NoExtent, 
 from offloader.lifecycle.bucket.names import TopicNames, names_of
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import RecordCache
-from offloader.metadata.layout import KeyKind, TopicKey, generations_folder, parse_slot, proof_key
+from offloader.metadata.layout import KeyKind, TopicKey, generations_folder, parse_claim_key, parse_slot, proof_key
 from offloader.metadata.log import read_record
 from offloader.metadata.manifest import FAN
 from offloader.model import TopicName
@@ -44,6 +44,16 @@ def _is_rebuilding(store: ObjectStore, topic: TopicName, in_force: int) -> bool:
     folder = generations_folder(topic)
     found = (parse_slot(name.removeprefix(folder).rstrip("/")) for name in store.folders(folder))
     return any(generation is not None and generation > in_force for generation in found)
+
+
+def is_claimed(store: ObjectStore, key: str) -> bool:
+    """Whether the catalog that a claim's marker is about says the same, or cannot say."""
+    parsed = parse_claim_key(key)
+    try:
+        claim = None if parsed is None else Catalogs(store, "").head(parsed[1]).claim
+    except (IntegrityError, FormatVersionError):
+        return True
+    return parsed is not None and claim is not None and claim.application == parsed[0]
 
 
 def read_contents(store: ObjectStore, key: str, parsed: TopicKey) -> Contents | None:

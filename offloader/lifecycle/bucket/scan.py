@@ -23,7 +23,7 @@ from offloader.lifecycle.bucket.names import (
     PlacedKey,
     placed,
 )
-from offloader.lifecycle.bucket.orphans import BucketOrphan, BucketScan
+from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.bucket.reading import folder_of, read_names, store_time
 from offloader.lifecycle.bucket.verdicts import Doubts, ruling
 from offloader.metadata.journal_reading import applications, read_journals
@@ -66,7 +66,7 @@ class BucketScanner:
         self._progress = progress
         self._keys_together = keys_together
 
-    def scan(self) -> BucketScan:
+    def scan(self) -> ObjectScan:
         """Everything below the root. Raises ConfigError where there is no archive; what the store raises."""
         cluster, refusals = self._root()
         now = self.now()
@@ -83,11 +83,11 @@ class BucketScanner:
         broken = tuple(f"A journal cannot be read: {each.why}" for each in journals.damaged)
         orphans = tuple(sorted(found.orphans, key=lambda each: (each.key, each.upload)))
         versions = self._store.keeps_versions()
-        return BucketScan(now, orphans, found.counts, found.sizes, (*refusals, *broken), versions)
+        return ObjectScan(now, orphans, found.counts, found.sizes, (*refusals, *broken), versions)
 
     def look(
         self, keys: Sequence[str], uploads: Sequence[OpenUpload]
-    ) -> tuple[dict[str, BucketOrphan | str], BucketScan]:
+    ) -> tuple[dict[str, BucketOrphan | str], ObjectScan]:
         """Some keys and uploads by the same rules. By key or handle: what it is, or who names it; what is not there is
         left out. No grace: whoever asks has one of its own."""
         cluster, refusals = self._root()
@@ -106,7 +106,7 @@ class BucketScanner:
         told |= {each.upload: "a journal names it" for each in uploads}
         told |= {each.id: each for each in found.orphans}
         broken = tuple(f"A journal cannot be read: {each.why}" for each in journals.damaged)
-        return told, BucketScan(now, tuple(found.orphans), found.counts, found.sizes, (*refusals, *broken))
+        return told, ObjectScan(now, tuple(found.orphans), found.counts, found.sizes, (*refusals, *broken))
 
     def now(self) -> int:
         """By the store's clock."""

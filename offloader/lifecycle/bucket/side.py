@@ -11,7 +11,7 @@ from offloader.errors import (
     OffloadError,
     OutcomeUnknownError,
 )
-from offloader.lifecycle.bucket.orphans import BucketOrphan, BucketScan
+from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.candidates import OrphanVerdict
@@ -52,7 +52,7 @@ class BucketSide:
         try:
             found, scan = self._look_at_ours(ours)
             of_stock = self._look_at_stock(stock)
-            things = self._count(len(records))
+            things = _count(self._store, len(ours)) + (_count(self._stock.store, len(stock)) if self._stock else 0)
         except OffloadError as error:
             failed = {record.name: FailedLook(str(error)) for record in records}
             return SideLooks(failed, 0, (f"The bucket cannot be looked at: {error}",))
@@ -84,7 +84,7 @@ class BucketSide:
 
     def _look_at_ours(
         self, records: Sequence[PendingDeleteLedgerInfo]
-    ) -> tuple[dict[str, BucketOrphan | str], BucketScan]:
+    ) -> tuple[dict[str, BucketOrphan | str], ObjectScan]:
         keys = sorted({record.object_key for record in records if not record.upload})
         wanted = {record.upload for record in records}
         prefixes = sorted({record.object_key for record in records if record.upload})
@@ -97,10 +97,6 @@ class BucketSide:
         if self._stock is None:
             return {_id_of(record): NO_STOCK for record in records}
         return self._stock.look(sorted({_id_of(record) for record in records}))
-
-    def _count(self, marked: int) -> int:
-        """How many objects there are, as far as that matters."""
-        return sum(1 for _ in islice(self._store.list(), COUNTED * marked))
 
     def _store_of(self, record: PendingDeleteLedgerInfo) -> ObjectStore:
         if record.ledger_type is LedgerType.OBJECT:
@@ -124,6 +120,11 @@ class BucketSide:
         known = record.evidence.referee_version or 0
         same = catalog_folder(topic, head.generation) == record.evidence.referee and head.next_slot >= known
         return "" if same else f"the catalog of {topic} was made anew since it was looked at"
+
+
+def _count(store: ObjectStore, marked: int) -> int:
+    """How many objects there are, as far as that matters."""
+    return sum(1 for _ in islice(store.list(), COUNTED * marked))
 
 
 def _id_of(record: PendingDeleteLedgerInfo) -> str:

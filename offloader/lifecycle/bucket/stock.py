@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from offloader.ahead import map_ahead
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.orphans import BucketOrphan
-from offloader.lifecycle.bucket.reading import store_time
+from offloader.lifecycle.bucket.reading import MOST_SKEW_MS
 from offloader.lifecycle.bucket.stock_rules import StockNames, stock_names, stock_ruling
 from offloader.lifecycle.bucket.verdicts import Doubts
 from offloader.lifecycle.ledgers.references import References
@@ -30,22 +30,23 @@ class StockScanner:
     references: Callable[[], Sequence[References]]
     cluster: str
     clock_ms: Callable[[], int]
-    new_token: Callable[[], str]
     grace_ms: int
 
     def scan(self, progress: Callable[[int], None] = lambda _: None) -> tuple[BucketOrphan, ...]:
         """Every object whose key is one of that offloader's."""
-        now = store_time(self.store, self.clock_ms, self.new_token)
         keys = [key for key, _ in self.store.list() if parse_key(key) is not None]
         progress(len(keys))
-        return tuple(self._unnamed(keys, Doubts(now, self.grace_ms)))
+        return tuple(self._unnamed(keys, Doubts(self._now(), self.grace_ms)))
 
     def look(self, keys: Sequence[str]) -> dict[str, BucketOrphan | str]:
         """Some keys by the same rules. By key: what it is, or why it stays; what is not there is left out."""
-        now = store_time(self.store, self.clock_ms, self.new_token)
         there = [key for key in keys if self.store.stat(key) is not None]
         told: dict[str, BucketOrphan | str] = dict.fromkeys(there, "a ledger list names it, or it is another cluster's")
-        return told | {each.key: each for each in self._unnamed(there, Doubts(now, 0))}
+        return told | {each.key: each for each in self._unnamed(there, Doubts(self._now(), 0))}
+
+    def _now(self) -> int:
+        """Nothing of ours is written into another program's bucket, also not to learn its time."""
+        return self.clock_ms() - MOST_SKEW_MS
 
     def _unnamed(self, keys: Sequence[str], doubts: Doubts) -> Iterator[BucketOrphan]:
         names = stock_names(self.references())

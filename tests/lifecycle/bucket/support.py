@@ -9,7 +9,7 @@ from random import Random
 
 from offloader.format.blocks import BlockHeader
 from offloader.lifecycle.bucket.names import ObjectKind
-from offloader.lifecycle.bucket.orphans import BucketScan
+from offloader.lifecycle.bucket.orphans import ObjectScan
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.candidates import OrphanCandidate, OrphanVerdict
 from offloader.metadata import layout
@@ -66,7 +66,7 @@ def scanner(
     return kind(store, clock, lambda: f"scan-{next(tokens)}", grace, **more)
 
 
-def by_id(scan: BucketScan) -> dict[str, OrphanCandidate]:
+def by_id(scan: ObjectScan) -> dict[str, OrphanCandidate]:
     return {each.id: each for each in scan.candidates}
 
 

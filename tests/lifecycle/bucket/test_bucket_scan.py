@@ -9,7 +9,7 @@ import pytest
 from offloader.errors import ConfigError, IntegrityError
 from offloader.lifecycle.bucket import scan as scanning
 from offloader.lifecycle.bucket.names import KeyStanding, ObjectKind
-from offloader.lifecycle.bucket.orphans import BucketScan, sums
+from offloader.lifecycle.bucket.orphans import ObjectScan, sums
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
@@ -284,7 +284,7 @@ class NamesBeforeKeys(BucketScanner):
 
     between = staticmethod(lambda: None)
 
-    def scan(self) -> BucketScan:
+    def scan(self) -> ObjectScan:
         self._kept = super().journals()
         type(self).between()
         return super().scan()

@@ -11,7 +11,7 @@ import pytest
 
 from integration.soak import SOAK
 from offloader.archive.findings import FindingKind
-from offloader.lifecycle.bucket.orphans import BucketScan
+from offloader.lifecycle.bucket.orphans import ObjectScan
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal_reading import applications, read_journals
@@ -163,7 +163,7 @@ def test_a_scan_beside_a_running_application_calls_nothing_an_orphan_that_is_nam
     assert not {each.id for each in everything.candidates} & set(named(memory(sim)))
 
 
-def sure_of(scan: BucketScan) -> set[str]:
+def sure_of(scan: ObjectScan) -> set[str]:
     return {each.id for each in scan.orphans if each.deletable}
 
 
