@@ -1,4 +1,4 @@
-"""The bucket's part of `offloader orphans scan`: what it is told, what it scans, and what it shows."""
+"""The bucket's part of `orphans scan`: what it is told, what it scans, and what it shows."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -18,6 +19,8 @@ from offloader.metadata.journal import Journal
 from offloader.metadata.journals import Journals
 from offloader.metadata.state import Abandoned, LedgerClosed, TopicState, record_uuid
 from offloader.model import Position
+from offloader.operations.rebuild.remains import Given
+from offloader.operations.rebuild.write import rebuild
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, stream
 
@@ -328,3 +331,23 @@ def test_a_scan_without_a_grace_is_caught():
 def test_an_empty_store_is_no_archive():
     with pytest.raises(ConfigError):
         scanner(MemoryStore(), StoreClock()).scan()
+
+
+def test_the_numbers_of_an_old_generation_are_fences_so_they_are_never_deleted():
+    made, clock = archive()
+    paused = Catalogs(made.store, "app")
+    head = paused.head(TOPIC)
+    segment, data, index = made.made(stream(6, 10, 12), [], {}, segment_of(made, 0).cuts)
+    made.store.put(layout.data_key(TOPIC, segment.uuid), data)
+    made.store.put(layout.index_key(TOPIC, segment.uuid), index)
+    made.store.delete([layout.slot_key(TOPIC, 0, 1)])
+    tokens = count()
+    rebuild(made.store, TOPIC, Given("app", clock.now), lambda: f"rebuild-{next(tokens)}")
+    clock.now += 1000 * HOUR
+    scan = scanner(made.store, clock).scan()
+    old = by_id(scan)[layout.catalog_folder(TOPIC, 0)]
+    assert (old.kind, old.verdict, old.kept) == ("old-generation", SUSPECT, True)
+    made.store.delete([each.key for each in scan.orphans if each.deletable])
+    # Were they gone, this would be committed into a catalog that nobody reads.
+    assert paused.append(head, segment).generation == paused.head(TOPIC).generation
+    assert segment.uuid in {each.uuid for each in made.catalog.segments}
