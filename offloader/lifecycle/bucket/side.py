@@ -33,8 +33,9 @@ from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
 NO_STOCK = "it is in the bucket of Pulsar's own offloader, which is not named to us"
-COUNTED = 100
-"""For each marked object so many are counted, at most: enough to tell any share of 1 % and more."""
+MOST_COUNTED = 1_000_000
+COUNTED_FOR_MS = 60 * 60 * 1000
+"""How many objects there are need not be known more exactly, or be counted more often."""
 
 
 class BucketSide:
@@ -44,6 +45,7 @@ class BucketSide:
         self._store = store
         self._scanner = scanner
         self._stock = stock
+        self._counted: dict[LedgerType, tuple[int, int]] = {}
 
     def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
         """All of them at once: keys first, then what names any."""
@@ -52,12 +54,12 @@ class BucketSide:
         try:
             found, scan = self._look_at_ours(ours)
             of_stock = self._look_at_stock(stock)
-            things = _count(self._store, len(ours)) + (_count(self._stock.store, len(stock)) if self._stock else 0)
+            things = self._things(records, scan.now_ms)
         except OffloadError as error:
             failed = {record.name: FailedLook(str(error)) for record in records}
             return SideLooks(failed, 0, (f"The bucket cannot be looked at: {error}",))
         told = {**found, **of_stock}
-        looks = {record.name: _second_look(told.get(_id_of(record)), scan.now_ms) for record in records}
+        looks = {record.name: _second_look(told.get(_id_of(record)), scan.now_ms, scan.refusals) for record in records}
         return SideLooks(looks, things, scan.refusals)
 
     def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
@@ -98,6 +100,18 @@ class BucketSide:
             return {_id_of(record): NO_STOCK for record in records}
         return self._stock.look(sorted({_id_of(record) for record in records}))
 
+    def _things(self, records: Sequence[PendingDeleteLedgerInfo], now_ms: int) -> int:
+        """How many objects there are where these records' are, as far as that matters."""
+        of_kinds = {record.ledger_type: self._store_of(record) for record in records if self._is_known(record)}
+        for kind, store in of_kinds.items():
+            at, _ = self._counted.get(kind, (0, 0))
+            if not at <= now_ms < at + COUNTED_FOR_MS or not at:
+                self._counted[kind] = now_ms, sum(1 for _ in islice(store.list(), MOST_COUNTED))
+        return sum(self._counted[kind][1] for kind in of_kinds)
+
+    def _is_known(self, record: PendingDeleteLedgerInfo) -> bool:
+        return record.ledger_type is LedgerType.OBJECT or self._stock is not None
+
     def _store_of(self, record: PendingDeleteLedgerInfo) -> ObjectStore:
         if record.ledger_type is LedgerType.OBJECT:
             return self._store
@@ -122,11 +136,6 @@ class BucketSide:
         return "" if same else f"the catalog of {topic} was made anew since it was looked at"
 
 
-def _count(store: ObjectStore, marked: int) -> int:
-    """How many objects there are, as far as that matters."""
-    return sum(1 for _ in islice(store.list(), COUNTED * marked))
-
-
 def _id_of(record: PendingDeleteLedgerInfo) -> str:
     """Others than our scan name a copy by its ledger and uuid alone."""
     context = record.offload_context
@@ -135,7 +144,7 @@ def _id_of(record: PendingDeleteLedgerInfo) -> str:
     return stock_data_key(context.uuid, record.ledger_id)
 
 
-def _second_look(found: BucketOrphan | str | None, now_ms: int) -> SecondLook:
+def _second_look(found: BucketOrphan | str | None, now_ms: int, refusals: Sequence[str]) -> SecondLook:
     if found is None:
         return GoneLedger()
     if isinstance(found, str):
@@ -145,6 +154,8 @@ def _second_look(found: BucketOrphan | str | None, now_ms: int) -> SecondLook:
     if found.ruling.verdict is OrphanVerdict.CERTAIN and not found.ruling.kept:
         return UnreferencedLedger(found.node, found.evidence, now_ms - found.modified_ms)
     why = found.ruling.evidence[-1].rstrip(".")
+    if refusals:
+        return FailedLook(refusals[0])
     passing = found.stock is not None if found.names is None else found.names.unreadable or found.names.rebuilding
     return FailedLook(why) if passing else UnprovenLedger(why)
 
