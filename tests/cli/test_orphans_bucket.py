@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from offloader.cli.command import CommandSession, command
 from offloader.cli.orphans.bucket import BucketOption, bucket_options, scan_bucket, show_bucket
+from offloader.cli.orphans.bucket_phases import explain_object, parse_orphan, quarantine_objects
 from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
 from offloader.lifecycle.ledgers.references import ListedData, ListNode, References
 from offloader.metadata import layout
@@ -31,10 +32,27 @@ def scan_command(session: CommandSession, *, bucket: BucketOption) -> int:
     return show_bucket(session, scan_bucket(session, bucket, lambda: (OURS,)))
 
 
-def run(line: Line, *arguments: str) -> Result:
+@click.command()
+@click.argument("thing")
+@command()
+def explain_command(session: CommandSession, *, thing: str) -> int:
+    """As `orphans explain` calls it."""
+    return explain_object(session, thing)
+
+
+@click.command()
+@click.argument("things", nargs=-1)
+@click.option("--yes", is_flag=True)
+@command()
+def quarantine_command(session: CommandSession, *, things: tuple[str, ...], yes: bool) -> int:
+    """As `orphans quarantine` calls it."""
+    return quarantine_objects(session, things or None, yes=yes)
+
+
+def run(line: Line, *arguments: str, of: click.Command = scan_command) -> Result:
     path = line.folder / "offloader.yaml"
     path.write_text(CONFIG, encoding="utf-8")
-    return CliRunner().invoke(scan_command, [*arguments, "--config", str(path)], obj=line.dependencies)
+    return CliRunner().invoke(of, [*arguments, "--config", str(path)], obj=line.dependencies)
 
 
 def archived(line: Line) -> None:
@@ -97,3 +115,38 @@ def test_a_damaged_journal_is_told_as_why_nothing_would_be_deleted(line: Line):
     assert result.exit_code == 2
     assert "nothing would be deleted in the bucket:" in result.stdout
     assert "A journal cannot be read" in result.stdout
+
+
+def test_one_object_is_explained_and_what_is_not_there_is_an_error(line: Line):
+    archived(line)
+    key = layout.data_key(TOPIC, a_uuid(1))
+    line.archive.store.put(key, b"junk")
+    upload = line.archive.store.begin(key)
+    line.clock.now += 2 * HOUR
+    told = json.loads(run(line, key, "--output", "json", of=explain_command).stdout)
+    assert (told["kind"], told["verdict"]) == ("data-object", "certain")
+    assert "No catalog and no journal names it." in run(line, key, of=explain_command).stdout
+    assert json.loads(run(line, upload, "--output", "json", of=explain_command).stdout)["kind"] == "upload"
+    used = layout.data_key(TOPIC, line.archive.catalog.segments[0].uuid)
+    assert json.loads(run(line, used, "--output", "json", of=explain_command).stdout)["verdict"] == "referenced"
+    line.archive.store.put("notes", b"x")
+    assert json.loads(run(line, "notes", "--output", "json", of=explain_command).stdout)["verdict"] == "foreign"
+    assert run(line, "none", of=explain_command).exit_code == 1
+
+
+def test_objects_are_marked_only_with_yes(line: Line):
+    archived(line)
+    key = layout.data_key(TOPIC, a_uuid(1))
+    line.archive.store.put(key, b"junk")
+    line.clock.now += 2 * HOUR
+    assert "1 objects would be marked; nothing is without --yes" in run(line, key, of=quarantine_command).stdout
+    assert not list(line.archive.store.list("_deletion/"))
+    told = json.loads(run(line, key, "--yes", "--output", "json", of=quarantine_command).stdout)
+    assert told["marks"] == [{"id": key, "outcome": "marked", "why": "", "bytes": 4}]
+    assert list(line.archive.store.list("_deletion/"))
+    assert run(line, "--yes", of=quarantine_command).exit_code == 0
+    assert run(line, "notes", "--yes", of=quarantine_command).exit_code == 2
+
+
+def test_an_id_of_digits_is_a_ledger_and_any_other_an_object():
+    assert [parse_orphan(text) for text in ("17", "a/b/17", "٣")] == [17, "a/b/17", "٣"]

@@ -86,10 +86,10 @@ class BucketScanner:
         return ObjectScan(now, orphans, found.counts, found.sizes, (*refusals, *broken), versions)
 
     def look(
-        self, keys: Sequence[str], uploads: Sequence[OpenUpload]
+        self, keys: Sequence[str], uploads: Sequence[OpenUpload], grace_ms: int = 0
     ) -> tuple[dict[str, BucketOrphan | str], ObjectScan]:
         """Some keys and uploads by the same rules. By key or handle: what it is, or who names it; what is not there is
-        left out. No grace: whoever asks has one of its own."""
+        left out. By default no grace: the second phase has one of its own."""
         cluster, refusals = self._root()
         now, found = self.now(), _Found()
         with ThreadPoolExecutor(READERS, "bucket-scan") as pool:
@@ -99,7 +99,7 @@ class BucketScanner:
                 if stat is not None
             ]
             journals = self.journals()
-            doubts = self._doubts(now, refusals, journals, grace_ms=0)
+            doubts = self._doubts(now, refusals, journals, grace_ms)
             named = self._share(pool, there, journals, cluster, doubts, found, alone=True)
             found.orphans += self._uploads(uploads, journals, doubts)
         told: dict[str, BucketOrphan | str] = dict(named)
