@@ -31,8 +31,10 @@ from offloader.metadata.layout import KeyKind, catalog_folder, data_key, index_k
 from offloader.metadata.stock_keys import data_key as stock_data_key
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
+from offloader.storage.rules import check_key
 
 NO_STOCK = "it is in the bucket of Pulsar's own offloader, which is not named to us"
+NO_KEY = "it names nothing that a bucket could hold"
 MOST_COUNTED = 1_000_000
 COUNTED_FOR_MS = 60 * 60 * 1000
 """How many objects there are need not be known more exactly, or be counted more often."""
@@ -49,8 +51,9 @@ class BucketSide:
 
     def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
         """All of them at once: keys first, then what names any."""
-        ours = [record for record in records if record.ledger_type is LedgerType.OBJECT]
-        stock = [record for record in records if record.ledger_type is LedgerType.OFFLOAD_LEDGER]
+        named = [record for record in records if _is_key(record.object_key if record.upload else _id_of(record))]
+        ours = [record for record in named if record.ledger_type is LedgerType.OBJECT]
+        stock = [record for record in named if record.ledger_type is LedgerType.OFFLOAD_LEDGER]
         try:
             found, scan = self._look_at_ours(ours)
             of_stock = self._look_at_stock(stock)
@@ -59,7 +62,9 @@ class BucketSide:
             failed = {record.name: FailedLook(str(error)) for record in records}
             return SideLooks(failed, 0, (f"The bucket cannot be looked at: {error}",))
         told = {**found, **of_stock}
-        looks = {record.name: _second_look(told.get(_id_of(record)), scan.now_ms, scan.refusals) for record in records}
+        looks: dict[str, SecondLook] = {record.name: UnprovenLedger(NO_KEY) for record in records}
+        for record in named:
+            looks[record.name] = _second_look(told.get(_id_of(record)), scan.now_ms, scan.refusals)
         return SideLooks(looks, things, scan.refusals)
 
     def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
@@ -74,7 +79,7 @@ class BucketSide:
                 return DeletionTry.REFUSED, refused
             if record.upload:
                 self._store.abort(record.upload)
-            elif not self._store_of(record).delete_if(_id_of(record), record.node.data.decode()):
+            elif not self._store_of(record).delete_if(_id_of(record), record.node.data.decode(errors="replace")):
                 return DeletionTry.REFUSED, "it was written again since it was looked at"
         except OutcomeUnknownError as error:
             return DeletionTry.UNKNOWN, str(error)
@@ -134,6 +139,14 @@ class BucketSide:
         known = record.evidence.referee_version or 0
         same = catalog_folder(topic, head.generation) == record.evidence.referee and head.next_slot >= known
         return "" if same else f"the catalog of {topic} was made anew since it was looked at"
+
+
+def _is_key(key: str) -> bool:
+    """A record that others have forged must not keep all the others from being looked at."""
+    try:
+        return bool(check_key(key))
+    except FatalError:
+        return False
 
 
 def _id_of(record: PendingDeleteLedgerInfo) -> str:

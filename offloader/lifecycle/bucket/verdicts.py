@@ -15,6 +15,8 @@ from offloader.lifecycle.candidates import OrphanVerdict
 CERTAIN, SUSPECT = OrphanVerdict.CERTAIN, OrphanVerdict.SUSPECT
 OF_SEGMENTS = frozenset({ObjectKind.DATA, ObjectKind.INDEX, ObjectKind.RECORD, ObjectKind.ABANDONED})
 
+_OF_FORMER_CATALOGS = frozenset({ObjectKind.OLD_MANIFEST, ObjectKind.DAMAGED_CATALOG})
+
 _STAY = {
     ObjectKind.OLD_GENERATION: "Its numbers are fences: a writer who was paused must find them taken. It stays.",
     ObjectKind.UNOPENED_GENERATION: "A rebuild is under way, or was interrupted: `offloader catalog rebuild` "
@@ -78,6 +80,9 @@ def _by_kind(place: PlacedKey, contents: Contents, names: TopicNames | None) -> 
     if names is not None and names.rebuilding and kind is not ObjectKind.UPLOAD:
         why = "A rebuild of its topic's catalog is under way, or was interrupted: it may name it. Finish that first."
         return BucketRuling(SUSPECT, (why,))
+    if kind in _OF_FORMER_CATALOGS and names is not None and not all(span.uuid for span in names.spans):
+        why = "The catalog in force has losses, and what is here may tell more of them. It stays."
+        return BucketRuling(SUSPECT, (why,), kept=True)
     if kind in _GO:
         return BucketRuling(CERTAIN, (_GO[kind],))
     if kind in OF_SEGMENTS and names is not None:

@@ -19,7 +19,7 @@ _FINDINGS = {
     ObjectKind.INDEX: (FindingKind.STRAY_OBJECT, "neither a catalog nor a journal names it"),
     ObjectKind.RECORD: (FindingKind.UNCOMMITTED_RECORD, "neither the catalog has it nor a journal names it"),
     ObjectKind.ABANDONED: (FindingKind.ABANDONED_OBJECT, "abandoned: {}"),
-    ObjectKind.DAMAGED_CATALOG: (FindingKind.LEFT_OVER, "of a catalog that was moved away; it can be deleted"),
+    ObjectKind.DAMAGED_CATALOG: (FindingKind.LEFT_OVER, "of a catalog that was moved away"),
     ObjectKind.OLD_MANIFEST: (FindingKind.LEFT_OVER, "{}; its records stay: their numbers are fences"),
     ObjectKind.OLD_GENERATION: (FindingKind.LEFT_OVER, "{}; its records stay: their numbers are fences"),
     ObjectKind.UNOPENED_GENERATION: (

@@ -215,6 +215,25 @@ def test_names_of_records_fit_into_keys_whatever_the_object_is_called():
         assert layout.parse_deletion_key("main", f"{layout.deletion_folder('main', name)}{layout.slot_name(0)}")
 
 
+def test_a_forged_record_keeps_no_other_from_being_looked_at():
+    made, clock, records = marked_strays(U)
+    forged = [
+        replace(records[0], object_key=key, upload=upload)
+        for key, upload in (
+            ("a//b", ""),
+            ("../x", ""),
+            ("\0", "x:y"),
+            (layout.slot_key(TOPIC, 0, 1), ""),
+            ("_root", ""),
+        )
+    ]
+    data = next(record for record in records if record.object_key == DATA)
+    looks = side(made.store, clock).look([*forged, data]).looks
+    assert isinstance(looks[data.name], UnreferencedLedger)
+    kinds = [type(looks[record.name]) for record in forged]
+    assert kinds == [UnprovenLedger] * 3 + [ReferencedLedger] * 2
+
+
 # Kills.
 
 KILLS, UUIDS = (100, 300) if SOAK else (25, 20)
