@@ -19,10 +19,10 @@ from offloader.archive.findings import FindingKind
 from offloader.config import Config
 from offloader.logs import LEVEL_VARIABLE
 from offloader.metadata.catalog import Catalogs
+from offloader.metadata.journal_reading import read_journals
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import Position, TopicName
 from offloader.offload.core.evidence import pin_target
-from offloader.operations.verify.strays import read_journals
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource

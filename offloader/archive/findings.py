@@ -64,7 +64,7 @@ class FindingKind(StrEnum):
     )
     LEFT_OVER = (
         "left-over",
-        "of an interrupted start or rebuild, of a generation of a catalog and it can be deleted; or of a claim that "
+        "of an interrupted start or rebuild, of a generation of a catalog that is not in force, or of a claim that "
         "is not in force",
     )
     OPEN_UPLOAD = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offloader.archive.items import DAMAGED, Missing
-from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.object_range import DataObject
 from offloader.metadata.state import TopicCatalog
+from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import LedgerList, Position, Segment, TopicName, Transaction
 
 LAST_ENTRY = 2**63 - 1  # no entry has a higher id

@@ -17,9 +17,10 @@ from offloader.cli.reading import not_archived, opened
 from offloader.config.units import format_time
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata import layout, listing, requests
+from offloader.metadata.journal_reading import applications, read_journals
+from offloader.metadata.journals import Journals
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import OpenSegment, Segment, SegmentStatus, TopicName
-from offloader.operations.verify.strays import Journals, applications, read_journals
 from offloader.ports.object_store import ObjectStore
 
 POLL = 0.5  # seconds
@@ -40,7 +41,7 @@ def journals_of(session: CommandSession) -> Journals:
     """All journals of the root, as far as they can be read: what is archived does not depend on them."""
     found = read_journals(session.store, applications(session.store))
     if not found.readable:
-        log.warning("what is under way may not be shown: %s", found.findings[0], extra={"see": "journal-damaged"})
+        log.warning("what is under way may not be shown: %s", found.damaged[0].why, extra={"see": "journal-damaged"})
     return found
 
 
@@ -202,7 +203,7 @@ def _status(session: CommandSession, topic: TopicName) -> tuple[Status, str]:
     """Of a partitioned topic, that of the worst partition."""
     journals = journals_of(session)
     if not journals.readable:
-        raise OffloadError(str(journals.findings[0]))
+        raise OffloadError(journals.damaged[0].why)
     names = matching(topic, archived_topics(session, journals))
     requested = {
         r.topic for _, r in requests.pending(session.store, session.config.application, session.dependencies.clock_ms())

@@ -1,5 +1,5 @@
 """Where everything lies under a root of ours: the one owner of its key names. (Those in a bucket of
-Pulsar's own offloader: offloader/archive/ledgers/names.py.)
+Pulsar's own offloader: offloader/metadata/stock_keys.py.)
 
     _root
     _journal/<application>/<epoch>/<slot>
@@ -138,6 +138,11 @@ def epoch_folder(application: str, epoch: int) -> str:
 def requests_folder(application: str) -> str:
     """An application's requests, with the closing slash."""
     return f"{REQUESTS}/{_encode(application)}/"
+
+
+def deletion_cluster_folder(cluster: str) -> str:
+    """All that is recorded of a cluster's deletions, with the closing slash."""
+    return f"{DELETION}/{_encode(cluster)}/"
 
 
 def deletion_records_folder(cluster: str) -> str:

@@ -30,6 +30,7 @@ from typing import Protocol
 @dataclass(frozen=True, slots=True)
 class Stat:
     """What a store says of an object. `etag` changes whenever the content does; `meta` has lower-case keys.
+    `modified_at`: when it was written, in ms by the store's clock; 0: it does not say, as of what was just written.
 
     Metadata is for people who look into a bucket: not every store can keep it (fsspec, file systems without extended
     attributes), so nothing may depend on reading it back.
@@ -38,6 +39,7 @@ class Stat:
     size: int
     etag: str
     meta: Mapping[str, str] = field(default_factory=dict)
+    modified_at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,18 @@ class ObjectStore(Protocol):
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; a missing one is no error."""
+        ...
+
+    def delete_if(self, key: str, etag: str) -> bool:
+        """Delete an object while it has this etag; a missing one is no error. False: another one is there, and stays.
+
+        S3 and memory decide at the moment of the deletion (MinIO, which ignores the condition, before it); other stores
+        look first: who may write the key meanwhile must not matter there.
+        """
+        ...
+
+    def keeps_versions(self) -> bool | None:
+        """Whether what is deleted stays as a former version, for an undo. None: the store does not tell us."""
         ...
 
     def close(self) -> None:

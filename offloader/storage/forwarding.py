@@ -63,5 +63,11 @@ class ForwardingStore:
         listed = list(keys)
         self._call("delete", " ".join(listed), lambda: self.store.delete(listed))
 
+    def delete_if(self, key: str, etag: str) -> bool:
+        return self._call("delete", key, lambda: self.store.delete_if(key, etag))
+
+    def keeps_versions(self) -> bool | None:
+        return self._call("stat", "", self.store.keeps_versions)
+
     def close(self) -> None:
         self.store.close()

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -36,6 +37,7 @@ CLIENTS_RETRY_S = 100.0  # the clients' own tries, which we cannot change: gcsfs
 _UPLOADS = rules.HELPER_FOLDERS[0]
 _BOUNDARY = b"--==0=="  # gcsfs separates an object's metadata and bytes by it, whatever the bytes are
 _CHANGED_BY_READING = ("last_accessed_on",)  # Azure's
+_MODIFIED = ("updated", "last_modified", "created")  # Google's, Azure's, fsspec's memory's
 _MEMORY_LOCK = threading.Lock()
 
 
@@ -158,7 +160,7 @@ class FsspecStore:
             return None
         told = {name: value for name, value in info.items() if name not in _CHANGED_BY_READING}
         described = json.dumps(told, sort_keys=True, default=str).encode()
-        return Stat(info["size"], hashlib.sha256(described).hexdigest()[:32])
+        return Stat(info["size"], hashlib.sha256(described).hexdigest()[:32], modified_at=_modified_at(info))
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
         folder = prefix.rpartition("/")[0]
@@ -201,6 +203,12 @@ class FsspecStore:
     def delete(self, keys: Iterable[str]) -> None:
         with translated("deleting", write=True):
             self._remove([self._path(key) for key in keys])
+
+    def delete_if(self, key: str, etag: str) -> bool:
+        return rules.delete_if_same(self, key, etag)
+
+    def keeps_versions(self) -> bool | None:
+        return None
 
     def close(self) -> None:
         """Nothing to give back: fsspec keeps file systems for the life of the process."""
@@ -275,3 +283,13 @@ class FsspecStore:
         for path in paths:
             with suppress(FileNotFoundError):
                 self._fs.rm_file(path)
+
+
+def _modified_at(info: Mapping[str, Any]) -> int:
+    """From whichever field the file system has; 0 where it is none, or in no zone."""
+    found = next((info[name] for name in _MODIFIED if name in info), None)
+    try:
+        at = datetime.fromisoformat(found) if isinstance(found, str) else found
+    except ValueError:
+        return 0
+    return int(at.timestamp() * 1000) if isinstance(at, datetime) and at.tzinfo is not None else 0

@@ -157,6 +157,12 @@ class LocalStore:
             for folder in touched:
                 sync_folder(folder)
 
+    def delete_if(self, key: str, etag: str) -> bool:
+        return rules.delete_if_same(self, key, etag)
+
+    def keeps_versions(self) -> bool | None:
+        return False
+
     def close(self) -> None:
         """Nothing is held open."""
 

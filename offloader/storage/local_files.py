@@ -146,7 +146,8 @@ def stat_of(fd: int) -> Stat:
     (A zombie that writes a part once more after the commit changes the etag, never the content.)
     """
     found = os.fstat(fd)
-    return Stat(found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}", _get_meta(fd))
+    etag = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+    return Stat(found.st_size, etag, _get_meta(fd), found.st_mtime_ns // 1_000_000)
 
 
 def _get_meta(fd: int) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -35,11 +35,13 @@ class MemoryBacking:
     uploads: dict[str, _Upload] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     writes: int = 0
+    clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
     def write(self, key: str, data: bytes, meta: Mapping[str, str] | None) -> Stat:
         """Make or replace an object, under the lock."""
         self.writes += 1
-        stat = Stat(len(data), f"w{self.writes}", {k.lower(): v for k, v in (meta or {}).items()})
+        lower = {k.lower(): v for k, v in (meta or {}).items()}
+        stat = Stat(len(data), f"w{self.writes}", lower, self.clock_ms())
         self.objects[key] = _Object(data, stat)
         return stat
 
@@ -67,7 +69,7 @@ class MemoryStore:
         check_key(key)
         upload_id = uuid4().hex
         with self.backing.lock:
-            self.backing.uploads[upload_id] = _Upload(key, dict(meta or {}), time.time_ns() // 1_000_000)
+            self.backing.uploads[upload_id] = _Upload(key, dict(meta or {}), self.backing.clock_ms())
         return make_handle(key, upload_id)
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
@@ -126,6 +128,17 @@ class MemoryStore:
         with self.backing.lock:
             for key in keys:
                 self.backing.objects.pop(key, None)
+
+    def delete_if(self, key: str, etag: str) -> bool:
+        with self.backing.lock:
+            found = self.backing.objects.get(key)
+            if found is not None and found.stat.etag != etag:
+                return False
+            self.delete([key])
+            return True
+
+    def keeps_versions(self) -> bool | None:
+        return False
 
     def close(self) -> None:
         """Keeps the backing."""

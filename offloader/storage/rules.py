@@ -100,6 +100,15 @@ def stat_if_equal(store: ObjectStore, key: str, data: bytes) -> Stat | None:
     return stat if found == data else None
 
 
+def delete_if_same(store: ObjectStore, key: str, etag: str) -> bool:
+    """`delete_if` of a store that cannot decide at the moment of the deletion."""
+    found = store.stat(key)
+    if found is not None and found.etag != etag:
+        return False
+    store.delete([key])
+    return True
+
+
 def may_be_listed(key: str, prefix: str, start_after: str) -> bool:
     """Whether a key belongs to a listing; of a folder, which ends with a slash: whether one below it may."""
     if not key.endswith("/"):

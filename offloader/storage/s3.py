@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 from crc32c import crc32c as checksum
 
-from offloader.errors import FatalError, ObjectNotFoundError, OutcomeUnknownError, RetryableError, UploadGoneError
+from offloader.errors import (
+    AccessDeniedError,
+    FatalError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+    RetryableError,
+    UploadGoneError,
+)
 from offloader.model import MIB
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
@@ -159,6 +167,27 @@ class S3Store:
             batch = names[start : start + DELETE_BATCH]
             self._calls.write(f"deleting {len(batch)} objects", partial(self._delete, batch))
 
+    def delete_if(self, key: str, etag: str) -> bool:
+        """An answer that was lost looks like another one's deletion, which is the same: it is gone."""
+        request = {**self._at(key), "IfMatch": f'"{etag}"'}
+        found = self.stat(key)  # MinIO deletes whatever the etag
+        if found is None or found.etag != etag:
+            return found is None
+        try:
+            if self._calls.write(f"deleting {key}", partial(self._delete_or_refused, request)):
+                return True
+        except ObjectNotFoundError:
+            return True
+        return self._head(key) is None
+
+    def keeps_versions(self) -> bool | None:
+        """None where the role may not ask."""
+        ask = partial(self._client.get_bucket_versioning, Bucket=self._bucket)
+        try:
+            return bool(self._calls.read("asking for versioning", ask).get("Status") == "Enabled")
+        except (AccessDeniedError, FatalError):  # not every server knows the question
+            return None
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
@@ -188,6 +217,15 @@ class S3Store:
             if status_of(e) == 412:
                 return None
             raise
+
+    def _delete_or_refused(self, request: Mapping[str, Any]) -> bool:
+        try:
+            self._client.delete_object(**request)
+        except ClientError as e:
+            if status_of(e) == 412:
+                return False
+            raise
+        return True
 
     def _get_or_none(self, request: Mapping[str, Any]) -> tuple[bytes, Stat] | None:
         try:
@@ -243,4 +281,6 @@ def _etag(answer: Mapping[str, Any]) -> str:
 def _stat(answer: Mapping[str, Any]) -> Stat:
     whole = str(answer.get("ContentRange", "")).rpartition("/")[2]
     size = int(whole) if whole.isdecimal() else int(answer["ContentLength"])
-    return Stat(size, _etag(answer), _lower(answer.get("Metadata")))
+    modified = answer.get("LastModified")
+    modified_at = int(modified.timestamp() * 1000) if isinstance(modified, datetime) else 0
+    return Stat(size, _etag(answer), _lower(answer.get("Metadata")), modified_at)

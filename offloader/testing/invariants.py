@@ -10,10 +10,10 @@ from offloader.archive.findings import FindingKind
 from offloader.archive.items import ArchivedEntry, Item
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import OffloadError
+from offloader.metadata.journal_reading import applications, read_journals
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.core.evidence import pin_target
 from offloader.operations.verify.catalog_records import ReadCatalog, read_catalog
-from offloader.operations.verify.strays import applications, read_journals
 from offloader.operations.verify.verify import verify
 from offloader.ports.object_store import ObjectStore
 from offloader.testing.truth import Truth, sha256

@@ -13,13 +13,13 @@ import pytest
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.archive.following.live import FollowLimits, Live
-from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.reading.reader import ReadOptions
 from offloader.cli.command import CommandSession
 from offloader.cli.output import OUTPUTS
 from offloader.cli.reading import LedgersOption, archived_partitions
 from offloader.errors import BrokerUnavailableError
 from offloader.metadata.layout import catalog_folder
+from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import Position, Segment, TopicName
 from offloader.storage.local import LocalStore
 from tests.archive.following.test_follow import TOPIC as FOLLOWED

@@ -10,10 +10,10 @@ import pytest
 
 from dev.docs.commands import render
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.archive.ledgers.names import data_key, index_key
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import Releasing, TopicState
+from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
 from offloader.storage.local import LocalStore
 from tests.archive.ledgers.support import put_ledger

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.ledgers.names import parse_key
 from offloader.metadata import layout, listing
 from offloader.metadata.layout import KeyKind, TopicKey
+from offloader.metadata.stock_keys import parse_key
 from offloader.model import Position, TopicName
 from offloader.storage.memory import MemoryStore
 from offloader.storage.metered import MeteredStore

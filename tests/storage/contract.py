@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing.synchronize import Barrier
@@ -254,6 +255,30 @@ class ObjectContract:
         store.delete(keys[:2])
         store.delete([])
         assert [key for key, _ in store.list()] == ["stays"]
+
+    def test_what_is_deleted_by_its_etag_is_this_object_and_no_other(self, store: ObjectStore) -> None:
+        first = store.put("one", b"first")
+        assert first is not None
+        store.put("one", b"second")
+        assert not store.delete_if("one", first.etag)
+        second = store.stat("one")
+        assert second is not None
+        assert store.read("one")[0] == b"second"
+        assert store.delete_if("one", second.etag)
+        assert store.stat("one") is None
+        assert store.delete_if("one", second.etag)
+
+    def test_an_object_says_when_it_was_written(self, store: ObjectStore) -> None:
+        before = time.time_ns() // 1_000_000
+        store.put("dated", b"x")
+        found = store.stat("dated")
+        assert found is not None
+        assert abs(found.modified_at - before) < 60_000
+        assert store.read("dated")[1].modified_at == found.modified_at
+
+    def test_whether_former_versions_stay_is_told_or_not_known(self, store: ObjectStore) -> None:
+        store.put("any", b"x")
+        assert store.keeps_versions() in (False, None)
 
 
 class StoreContract(ObjectContract, UploadContract, EndedUploadContract):

@@ -55,6 +55,10 @@ def part(method: str, path: str) -> bool:
     return method == "PUT" and "partNumber=" in path
 
 
+def delete(method: str, path: str) -> bool:
+    return method == "DELETE"
+
+
 class S3FaultContract:
     """`store` and `impatient`, which soon gives up, go through the proxy, `direct` does not."""
 
@@ -147,6 +151,35 @@ class S3FaultContract:
             impatient.put("k", b"x")
         with pytest.raises(StoreUnavailableError):
             impatient.read("k")
+
+    def test_a_deletion_by_etag_whose_answer_is_lost_happened(
+        self, proxy: Proxy, store: ObjectStore, direct: ObjectStore
+    ) -> None:
+        found = direct.put("one", b"x")
+        assert found is not None
+        lost = proxy.add(Rule(delete))
+        assert store.delete_if("one", found.etag)
+        assert lost.times == 0
+        assert direct.stat("one") is None
+
+    def test_what_is_written_again_right_before_its_deletion_by_etag_stays(
+        self, proxy: Proxy, store: ObjectStore, direct: ObjectStore
+    ) -> None:
+        found = direct.put("one", b"x")
+        assert found is not None
+        proxy.add(Rule(delete, status=412, code="PreconditionFailed"))
+        assert not store.delete_if("one", found.etag)
+        assert direct.stat("one") is not None
+
+    def test_a_deletion_by_etag_without_any_answer_is_unknown(
+        self, proxy: Proxy, impatient: ObjectStore, direct: ObjectStore
+    ) -> None:
+        found = direct.put("one", b"x")
+        assert found is not None
+        proxy.add(Rule(delete, times=FOR_EVER))
+        with pytest.raises(OutcomeUnknownError):
+            impatient.delete_if("one", found.etag)
+        assert direct.stat("one") is None
 
     def test_a_body_that_is_cut_short_is_read_again(self, proxy: Proxy, store: ObjectStore) -> None:
         data = noise(300_000)

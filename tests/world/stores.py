@@ -113,6 +113,12 @@ class BucketStore:
         listed = list(keys)
         self._call("delete", " ".join(listed), lambda: self._plain.delete(listed))
 
+    def delete_if(self, key: str, etag: str) -> bool:
+        return self._call("delete", key, lambda: self._plain.delete_if(key, etag))
+
+    def keeps_versions(self) -> bool | None:
+        return self._plain.keeps_versions()
+
     def close(self) -> None:
         pass
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 
 from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.found import Contradiction, FoundLedgers
-from offloader.archive.ledgers.names import LedgerKey, data_key, index_key, parse_key
 from offloader.archive.ledgers.pair import LedgerPair, owner_of
 from offloader.archive.snapshot import OffloadedLedger
 from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
 from offloader.format.v1 import decode_ledger_index
+from offloader.metadata.stock_keys import LedgerKey, data_key, index_key, parse_key
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore, Stat
 from offloader.storage.bounded_reads import read_index

@@ -12,14 +12,14 @@ from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, 
 def undone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
     """Costs nothing while it is marked, or was given up. Raises FatalError for what is not to be undone like this."""
     if record.state not in (DeletionState.MARKED, DeletionState.GIVEN_UP):
-        raise FatalError(f"ledger {record.ledger_id} is {record.state}: only what is marked or given up can be undone")
+        raise FatalError(f"{record.thing} is {record.state}: only what is marked or given up can be undone")
     return replace(record, state=DeletionState.UNDONE, answer=None, reason="", ended_at=now)
 
 
 def recreated(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
     """The second chance: the ledger's node, which we had deleted, is there again."""
     if record.answer is not DeletionAnswer.DELETED:
-        raise FatalError(f"ledger {record.ledger_id} is {record.state}: only what we deleted can be created again")
+        raise FatalError(f"{record.thing} is {record.state}: only what we deleted can be created again")
     return replace(record, state=DeletionState.UNDONE, ended_at=now)
 
 
@@ -37,4 +37,4 @@ def dropped(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInf
 
 def _check_given_up(record: PendingDeleteLedgerInfo) -> None:
     if record.state is not DeletionState.GIVEN_UP:
-        raise FatalError(f"ledger {record.ledger_id} is {record.state}, not given up")
+        raise FatalError(f"{record.thing} is {record.state}, not given up")

@@ -237,7 +237,7 @@ def _changed_by_our_closing(record: PendingDeleteLedgerInfo, look: UnreferencedL
 
 def _difference(recorded: LedgerNode, there: LedgerNode) -> str:
     if recorded.ctime != there.ctime:
-        return "another ledger has this id: its node was created at another time than the record says"
+        return "another one has this name: it was created at another time than the record says"
     return f"the ledger's metadata are not those of the record: version {there.version}, recorded {recorded.version}"
 
 

@@ -42,6 +42,8 @@ def encode_deletion(token: str, info: PendingDeleteLedgerInfo) -> bytes:
         answer=info.answer or "",
         reason=info.reason,
         ended_at=info.ended_at,
+        object_key=info.object_key,
+        upload=info.upload,
     )
     message.MergeFromString(info.unknown_fields)
     return wrap(token, pb.Body(deletion=message))
@@ -70,6 +72,8 @@ def decode_deletion(key: str, data: bytes) -> PendingDeleteLedgerInfo:
             cursor_name=m.cursor_name,
             schema_id=m.schema_id,
             offload_context=_read_context(m.offload_context) if m.HasField("offload_context") else None,
+            object_key=m.object_key,
+            upload=m.upload,
             unknown_fields=unknown_fields(m),
         )
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
 
 from offloader.bookkeeper.nodes import Acl
+from offloader.metadata.layout import INDEX, data_key, parse_topic_key
 
 UUID = re.compile(r"[0-9a-f-]{1,36}")  # others may say anything, and it becomes a part of a key
 
@@ -18,6 +20,7 @@ class LedgerType(StrEnum):
 
     LEDGER = "LEDGER"  # in BookKeeper
     OFFLOAD_LEDGER = "OFFLOAD_LEDGER"  # in a bucket
+    OBJECT = "OBJECT"  # no ledger: an object of the archive, or an upload
 
 
 class LedgerComponent(StrEnum):
@@ -28,6 +31,7 @@ class LedgerComponent(StrEnum):
     SCHEMA_STORAGE = "SCHEMA_STORAGE"
     COMPACTED_VIEW = "COMPACTED_VIEW"
     DELAYED_INDEX = "DELAYED_INDEX"
+    ARCHIVE = "ARCHIVE"  # what the offloader itself has written
 
 
 class DeletionState(StrEnum):
@@ -83,7 +87,8 @@ class LedgerNode:
     """A ledger's metadata as ZooKeeper has them. `ctime` in ms, by ZooKeeper's clock.
 
     `acl`: who may do what with the node; none: not known. It is kept for an undo, and never compared: how much of it is
-    seen depends on who asks."""
+    seen depends on who asks. Of an object: its etag, its size,
+    and when it was written, by the store's clock."""
 
     data: bytes = field(repr=False)  # it may hold a password
     version: int
@@ -151,13 +156,23 @@ class PendingDeleteLedgerInfo:
     cursor_name: str = ""
     schema_id: str = ""
     offload_context: DeletionOffloadContext | None = None
+    object_key: str = ""
+    upload: str = ""
     unknown_fields: bytes = b""
 
     @property
     def name(self) -> str:
-        """What it is kept by: one record a ledger and place, whoever marks it."""
+        """What it is kept by: one record a ledger and place, whoever marks it. Of an object: its key's digest."""
+        if self.ledger_type is LedgerType.OBJECT:
+            return object_record_name(self.upload or self.object_key)
         context = self.offload_context
-        return f"{self.ledger_type}-{self.ledger_id:020d}" + (f"-{context.uuid}" if context else "")
+        part = INDEX if self.object_key.endswith(INDEX) else ""
+        return f"{self.ledger_type}-{self.ledger_id:020d}" + (f"-{context.uuid}{part}" if context else "")
+
+    @property
+    def thing(self) -> str:
+        """What it is about, for people."""
+        return self.upload or self.object_key or f"ledger {self.ledger_id}"
 
     @property
     def has_ended(self) -> bool:
@@ -172,6 +187,10 @@ class PendingDeleteLedgerInfo:
     @property
     def is_valid(self) -> bool:
         """Whether it says all that a deletion needs."""
+        if (self.ledger_type is LedgerType.OBJECT) != (self.ledger_component is LedgerComponent.ARCHIVE):
+            return False
+        if self.ledger_type is LedgerType.OBJECT:
+            return bool(self.object_key and self.node.data) and self.evidence.is_complete
         context = self.offload_context
         in_bucket = self.ledger_type is LedgerType.OFFLOAD_LEDGER
         placed = bool(UUID.fullmatch(context.uuid)) if context else not in_bucket
@@ -181,6 +200,19 @@ class PendingDeleteLedgerInfo:
 def ledger_record_name(ledger: int) -> str:
     """The name of the record of a ledger in BookKeeper."""
     return f"{LedgerType.LEDGER}-{ledger:020d}"
+
+
+def object_record_name(thing: str) -> str:
+    """The name of the record of an object's key, or of an upload's handle. A segment's data object comes before its
+    index and its record, so that whoever goes through the records in their order deletes them so."""
+    parsed = parse_topic_key(thing)
+    if parsed is None or not parsed.uuid:
+        return f"{LedgerType.OBJECT}-{_digest(thing)}"
+    return f"{LedgerType.OBJECT}-{_digest(data_key(parsed.topic, parsed.uuid))}-{parsed.kind.value}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:40]
 
 
 @dataclass(frozen=True, slots=True)

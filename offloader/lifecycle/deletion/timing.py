@@ -48,13 +48,13 @@ class DeletionBounds:
     percent: int = 25
     a_round: int = 100
 
-    def refusal(self, pending: int, ledgers: int) -> str:
-        """Why nothing at all may be deleted now; empty: it may. `ledgers`: how many there are."""
+    def refusal(self, pending: int, ledgers: int, what: str = "ledgers") -> str:
+        """Why nothing at all may be deleted now; empty: it may. `ledgers`: how many there are, or of `what`."""
         if pending > self.number:
-            return f"{pending} ledgers would go at once, more than {self.number}: look why, or raise the limit"
+            return f"{pending} {what} would go at once, more than {self.number}: look why, or raise the limit"
         if 100 * pending > self.percent * ledgers:
             return (
-                f"{pending} of {ledgers} ledgers would go at once, more than {self.percent} %: look why, or raise the "
+                f"{pending} of {ledgers} {what} would go at once, more than {self.percent} %: look why, or raise the "
                 "limit"
             )
         return ""

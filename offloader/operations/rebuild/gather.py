@@ -10,6 +10,7 @@ from offloader.ahead import map_ahead
 from offloader.errors import DamagedRecordError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import decode_of
 from offloader.metadata.generations import Slots, found_after, last_slot, newest_open
+from offloader.metadata.journal_reading import applications, read_journals
 from offloader.metadata.layout import (
     KeyKind,
     catalog_folder,
@@ -23,7 +24,6 @@ from offloader.metadata.log import READERS, read_record
 from offloader.metadata.state import CatalogHead, GenerationEnded, Record, Said, TopicCatalog, record_uuid
 from offloader.model import Segment, TopicName
 from offloader.operations.rebuild.remains import Note, NoteKind, Remains
-from offloader.operations.verify.strays import applications, read_journals
 from offloader.ports.object_store import ObjectStore
 
 
@@ -41,7 +41,7 @@ def gather(store: ObjectStore, topic: TopicName) -> Remains:
     objects = {key.uuid for key in keys if key.kind in (KeyKind.DATA, KeyKind.INDEX)}
     named = reader.records.keys() | abandoned | {segment.uuid for _, segment in opened}
     strays = (Note(NoteKind.LEFT_OUT, data_key(topic, uuid), "its record is lost") for uuid in sorted(objects - named))
-    unread = (Note(NoteKind.UNKNOWN, f.key, f"what the journal names: {f.message}") for f in journals.findings)
+    unread = (Note(NoteKind.UNKNOWN, each.key, f"what the journal names: {each.why}") for each in journals.damaged)
     return Remains(
         topic=topic,
         records=reader.records,

@@ -12,12 +12,12 @@ from offloader.ahead import map_ahead
 from offloader.archive.findings import Finding, FindingKind
 from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import decode_of
+from offloader.metadata.journals import Journals
 from offloader.metadata.layout import parse_topic_key, record_key
 from offloader.metadata.log import READERS, read_record
 from offloader.metadata.state import record_uuid
 from offloader.model import Loss, Segment, TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord
-from offloader.operations.verify.strays import Journals
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.bounded_reads import read_to_compare
 

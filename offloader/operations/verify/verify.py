@@ -10,7 +10,10 @@ from itertools import chain
 
 from offloader.ahead import map_ahead
 from offloader.archive.findings import Finding, FindingKind
+from offloader.errors import ConfigError, FormatVersionError, IntegrityError
 from offloader.metadata import listing
+from offloader.metadata.journal_reading import applications, read_journals
+from offloader.metadata.journals import Journals
 from offloader.metadata.layout import (
     CLAIMS,
     catalog_folder,
@@ -21,12 +24,13 @@ from offloader.metadata.layout import (
     parse_topic_key,
     topic_folder,
 )
+from offloader.metadata.root import read_root
 from offloader.metadata.state import REBUILT, TopicCatalog
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.operations.verify.beside import check_copies, lost_ends
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord, parts_of, read_catalog
 from offloader.operations.verify.segment_check import check_objects
-from offloader.operations.verify.strays import Journals, applications, open_uploads, read_journals, stray_objects
+from offloader.operations.verify.strays import damaged_journals, open_uploads, stray_objects
 from offloader.ports.object_store import ObjectStore
 
 THREADS = 8
@@ -70,7 +74,7 @@ def verify(
             r.catalog.topic: r
             for r in map_ahead(pool, lambda topic: read_catalog(store, topic, slim=True), names, 2 * THREADS)
         }
-    findings = [*journals.findings, *_check_records(read), *_check_journals(store, read, journals)]
+    findings = [*damaged_journals(journals), *_check_records(read), *_check_journals(store, read, journals)]
     tokens = ((record.key, record.uuid) for r in read.values() for record in r.records)
     findings += _check_tokens(chain(journals.tokens, tokens))
     findings += _check_objects(store, read, quick=quick)
@@ -78,7 +82,7 @@ def verify(
         findings += check_copies(store, read.values(), dict(listed), pool, quick=quick)
     if chosen is None:
         findings += _check_claims(store, read, [key for key, _ in listed])
-    findings += lost_ends(store, stray_objects((key for key, _ in listed), read, journals), read, journals)
+    findings += lost_ends(store, stray_objects(listed, read, journals, _cluster(store)), read, journals)
     unnamed = list(open_uploads(uploads, journals))
     findings += [finding for _, finding in unnamed]
     ours = [upload.upload for upload, _ in unnamed if upload is not None]
@@ -95,6 +99,14 @@ def verify(
         aborted=tuple(aborted),
         unreadable=sum(r.unreadable for r in read.values()),
     )
+
+
+def _cluster(store: ObjectStore) -> str:
+    """Whose root it is; "" where nothing says so."""
+    try:
+        return read_root(store).cluster
+    except (ConfigError, IntegrityError, FormatVersionError):
+        return ""
 
 
 def _check_records(read: Mapping[TopicName, ReadCatalog]) -> Iterator[Finding]:

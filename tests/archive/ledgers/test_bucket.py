@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from offloader.archive.findings import FindingKind
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.found import Contradiction
-from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.snapshot import OffloadedLedger
 from offloader.errors import FatalError
 from offloader.format.v1 import decode_ledger_index
+from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import Position, TopicName
 from offloader.ports.object_store import Stat
 from offloader.storage.memory import MemoryStore

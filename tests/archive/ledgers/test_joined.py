@@ -13,7 +13,6 @@ from offloader.archive.items import Missing
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.contexts import LedgerContext, found_in
 from offloader.archive.ledgers.found import FoundLedgers, joined
-from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.reading.index_cache import IndexCache
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
@@ -22,6 +21,7 @@ from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata.state import TopicCatalog
+from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import Position, TopicName
 from offloader.storage.memory import MemoryStore
 from offloader.storage.open import open_store

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.ledgers.names import LedgerKey, data_key, index_key, parse_key
+from offloader.metadata.stock_keys import LedgerKey, data_key, index_key, parse_key
 
 from .support import UUID
 

@@ -8,9 +8,9 @@ import pickle
 import pytest
 
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
-from offloader.archive.ledgers.names import data_key
 from offloader.archive.reading import stores
 from offloader.errors import BrokerUnavailableError, DamagedRecordError
+from offloader.metadata.stock_keys import data_key
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings

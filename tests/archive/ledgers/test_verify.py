@@ -9,8 +9,8 @@ import pytest
 from offloader.archive.findings import FindingKind
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.found import FoundLedgers
-from offloader.archive.ledgers.names import data_key, index_key
 from offloader.format.v1 import decode_ledger_index
+from offloader.metadata.stock_keys import data_key, index_key
 from offloader.operations.verify.stock_ledgers import verify_ledgers
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC

@@ -18,13 +18,13 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 import offloader.archive
-from offloader.archive.ledgers import names
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.spark.batch import ArchiveReader, FilteringReader
 from offloader.archive.spark.data_source import PulsarArchiveSource
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
 from offloader.archive.spark.task import ReadTask
 from offloader.errors import ConfigError, DamagedObjectError, DataLostError, ObjectNotFoundError, OffloadError
+from offloader.metadata import stock_keys as names
 from offloader.metadata.layout import data_key
 from offloader.model import Position, TopicName
 from offloader.storage.open import open_store

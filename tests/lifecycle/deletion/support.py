@@ -60,6 +60,8 @@ records = st.builds(
     text,
     text,
     st.none() | contexts,
+    text,
+    text,
 )
 looks = st.one_of(
     st.builds(GoneLedger),

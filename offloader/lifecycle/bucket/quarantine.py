@@ -1,0 +1,130 @@
+"""The first phase in the bucket: what a scan found is marked, with all its evidence. Nothing else changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from offloader.lifecycle.bucket.names import ObjectKind
+from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
+from offloader.lifecycle.deletion.machine import marked
+from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.records import (
+    DeletionAnswer,
+    DeletionState,
+    LedgerType,
+    PendingDeleteLedgerInfo,
+)
+from offloader.lifecycle.deletion.timing import DeletionBounds
+from offloader.metadata.layout import parse_topic_key
+
+IN_BUCKET = (LedgerType.OBJECT, LedgerType.OFFLOAD_LEDGER)
+
+
+class ObjectMarkOutcome(StrEnum):
+    """What came of one object or upload."""
+
+    MARKED = "marked"
+    WOULD_BE_MARKED = "would be marked"
+    PENDING = "pending already"
+    SPARED = "spared"  # an operator has undone or dropped it before: only by its name
+    NOT_DELETABLE = "not deletable"
+    CHANGED = "changed meanwhile"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMark:
+    """`id`: as commands call it. `why`: one sentence, where it was not marked."""
+
+    id: str
+    outcome: ObjectMarkOutcome
+    why: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMarks:
+    """`refusals`: why nothing was marked at all."""
+
+    marks: tuple[ObjectMark, ...]
+    refusals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectQuarantine:
+    """`by`: who asks, as the records have it. Nothing is written where `dry`."""
+
+    queue: DeletionQueue
+    bounds: DeletionBounds
+    now_ms: Callable[[], int]
+    by: str
+    dry: bool = False
+
+    def mark(self, scan: ObjectScan, named: Collection[str] | None = None) -> ObjectMarks:
+        """What is deletable in a scan; `named`: only these, also those that somebody has undone, with all other objects
+        of their segments. Repeated it marks nothing twice. Raises OffloadError: what was marked until then is marked.
+        """
+        wanted = None if named is None else with_siblings(scan.orphans, named)
+        chosen = [each for each in scan.orphans if each.deletable and (wanted is None or each.id in wanted)]
+        others = tuple(_not_deletable(scan, named or ()))
+        refusals = scan.refusals or self._too_many(chosen, scan)
+        if refusals:
+            return ObjectMarks(others, refusals)
+        return ObjectMarks((*(self._mark(each, by_name=named is not None) for each in chosen), *others))
+
+    def _too_many(self, chosen: Sequence[BucketOrphan], scan: ObjectScan) -> tuple[str, ...]:
+        stored = (one.record for one in self.queue.records() if isinstance(one, StoredDeletion))
+        pending = {record.name for record in stored if record.ledger_type in IN_BUCKET and record.is_in_flight}
+        together = pending | {each.record(self.by).name for each in chosen}
+        why = self.bounds.refusal(len(together), sum(scan.counts.values()), "objects")
+        return (why,) if why and chosen else ()
+
+    def _mark(self, orphan: BucketOrphan, *, by_name: bool) -> ObjectMark:
+        candidate = orphan.record(self.by)
+        former = self.queue.read(candidate.name)
+        told = ObjectMark(orphan.id, ObjectMarkOutcome.MARKED, size=orphan.size)
+        if former is not None and not former.record.has_ended:
+            return replace(told, outcome=ObjectMarkOutcome.PENDING, why=f"it is {former.record.state}")
+        if former is not None and not by_name and _was_spared(former.record):
+            why = f"it was {former.record.answer or former.record.state} before: name it to mark it again"
+            return replace(told, outcome=ObjectMarkOutcome.SPARED, why=why)
+        record = marked(candidate, former.record if former else None, self.now_ms())
+        if record is None:
+            why = "the record would lack what a deletion needs"
+            return replace(told, outcome=ObjectMarkOutcome.NOT_DELETABLE, why=why)
+        if self.dry:
+            return replace(told, outcome=ObjectMarkOutcome.WOULD_BE_MARKED)
+        if self.queue.write(record, former) is None:
+            return replace(told, outcome=ObjectMarkOutcome.CHANGED, why="somebody else marks it, too")
+        return told
+
+
+def with_siblings(orphans: Collection[BucketOrphan], named: Collection[str]) -> frozenset[str]:
+    """What was named, and what else there is of the same segments: an index would wait for its data for ever."""
+    segments = {_segment(each) for each in orphans if each.id in named} - {None}
+    return frozenset(named) | {each.id for each in orphans if _segment(each) in segments}
+
+
+def _segment(orphan: BucketOrphan) -> object:
+    """What makes objects belong together; None: it is alone."""
+    if orphan.stock is not None:
+        return orphan.stock.uuid, orphan.stock.ledger
+    parsed = parse_topic_key(orphan.key)
+    alone = parsed is None or not parsed.uuid or orphan.kind is ObjectKind.UPLOAD
+    return None if alone or parsed is None else (parsed.topic, parsed.uuid)
+
+
+def _not_deletable(scan: ObjectScan, named: Collection[str]) -> Iterator[ObjectMark]:
+    found = {each.id: each for each in scan.orphans}
+    for name in sorted(set(named)):
+        orphan = found.get(name)
+        if orphan is None:
+            why = "something names it, it is foreign, or it is not there"
+            yield ObjectMark(name, ObjectMarkOutcome.NOT_DELETABLE, why)
+        elif not orphan.deletable:
+            yield ObjectMark(name, ObjectMarkOutcome.NOT_DELETABLE, orphan.ruling.evidence[-1], orphan.size)
+
+
+def _was_spared(record: PendingDeleteLedgerInfo) -> bool:
+    return record.state is DeletionState.UNDONE or record.answer is DeletionAnswer.DROPPED

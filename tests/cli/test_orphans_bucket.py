@@ -1,0 +1,152 @@
+"""What `orphans scan` tells of the bucket."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import click
+from click.testing import CliRunner, Result
+
+from offloader.cli.command import CommandSession, command
+from offloader.cli.orphans.bucket import BucketOption, bucket_options, scan_bucket, show_bucket
+from offloader.cli.orphans.bucket_phases import explain_object, parse_orphan, quarantine_objects
+from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
+from offloader.lifecycle.ledgers.references import ListedData, ListNode, References
+from offloader.metadata import layout
+from offloader.metadata.stock_keys import data_key
+from offloader.storage.memory import MemoryStore
+from tests.archive.support import TOPIC, stream
+from tests.cli.support import CONFIG, Line
+from tests.lifecycle.bucket.support import HOUR, a_uuid
+
+LIST = ListNode(1, (ListedData(1, 1, 1, 1),))
+OURS = References("memory", 1, frozenset({"public/default"}), {"public/default/persistent/orders": LIST})
+
+
+@click.command()
+@bucket_options
+@command()
+def scan_command(session: CommandSession, *, bucket: BucketOption) -> int:
+    """As `orphans scan` calls it."""
+    return show_bucket(session, scan_bucket(session, bucket, lambda: (OURS,)))
+
+
+@click.command()
+@click.argument("thing")
+@command()
+def explain_command(session: CommandSession, *, thing: str) -> int:
+    """As `orphans explain` calls it."""
+    return explain_object(session, thing)
+
+
+@click.command()
+@click.argument("things", nargs=-1)
+@click.option("--yes", is_flag=True)
+@command()
+def quarantine_command(session: CommandSession, *, things: tuple[str, ...], yes: bool) -> int:
+    """As `orphans quarantine` calls it."""
+    return quarantine_objects(session, things or None, yes=yes)
+
+
+def run(line: Line, *arguments: str, of: click.Command = scan_command) -> Result:
+    path = line.folder / "offloader.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return CliRunner().invoke(of, [*arguments, "--config", str(path)], obj=line.dependencies)
+
+
+def archived(line: Line) -> None:
+    line.archive.store.backing.clock_ms = line.clock
+    line.archive.claim(ledger=5)
+    line.archive.add(stream(5, 0, 9))
+    line.clock.now += 2 * HOUR
+
+
+def test_a_bucket_without_orphans_is_ok(line: Line):
+    archived(line)
+    result = run(line, "--bucket-only")
+    assert result.exit_code == 0, result.output
+    assert "0 certain orphans, 0 suspect, 0 foreign" in result.stdout
+
+
+def test_orphans_are_findings_with_their_evidence_and_sums(line: Line):
+    archived(line)
+    key = layout.data_key(TOPIC, a_uuid(1))
+    line.archive.store.put(key, b"junk")
+    line.archive.store.put("notes", b"x")
+    line.clock.now += 2 * HOUR
+    result = run(line, "--bucket-only")
+    assert result.exit_code == 2
+    assert f"certain  bucket  {key}  data-object, 4 bytes: No catalog and no journal names it." in result.stdout
+    told = json.loads(run(line, "--bucket-only", "--output", "json").stdout)
+    (candidate,) = told["candidates"]
+    said = [candidate[name] for name in ("side", "id", "verdict", "bytes")]
+    assert said == ["bucket", key, "certain", 4]
+    assert told["referencedButMissing"] == []
+    assert (told["counts"]["foreign"], told["counts"]["candidates"]) == (1, 1)
+    assert told["summary"] == [
+        {"kind": "data-object", "verdict": "certain", "age": "under 1 day", "objects": 1, "bytes": 4}
+    ]
+
+
+def test_the_stock_offloaders_bucket_is_looked_at_on_demand_only(line: Line):
+    archived(line)
+    stock = MemoryStore()
+    stock.backing.clock_ms = line.clock
+    meta = {CLUSTER: "memory", OWNER: "public/default/persistent/orders"}
+    key = data_key(a_uuid(9), 9)
+    stock.put(key, b"data", meta=meta)
+    line.clock.now += 2 * HOUR
+    assert run(line).exit_code == 0
+    line.dependencies = replace(
+        line.dependencies, store=lambda one: stock if one.root == "s3://stock" else line.archive.store
+    )
+    result = run(line, "--stock", "s3://stock", "--output", "json")
+    assert result.exit_code == 2, result.output
+    assert [one["id"] for one in json.loads(result.stdout)["candidates"]] == [key]
+
+
+def test_a_damaged_journal_is_told_as_why_nothing_would_be_deleted(line: Line):
+    archived(line)
+    line.archive.store.put(layout.epoch_folder("broken", 1) + layout.slot_name(0), b"damage")
+    line.archive.store.put(layout.data_key(TOPIC, a_uuid(1)), b"junk")
+    line.clock.now += 2 * HOUR
+    result = run(line)
+    assert result.exit_code == 2
+    assert "nothing would be deleted in the bucket:" in result.stdout
+    assert "A journal cannot be read" in result.stdout
+
+
+def test_one_object_is_explained_and_what_is_not_there_is_an_error(line: Line):
+    archived(line)
+    key = layout.data_key(TOPIC, a_uuid(1))
+    line.archive.store.put(key, b"junk")
+    upload = line.archive.store.begin(key)
+    line.clock.now += 2 * HOUR
+    told = json.loads(run(line, key, "--output", "json", of=explain_command).stdout)
+    assert (told["kind"], told["verdict"]) == ("data-object", "certain")
+    assert "No catalog and no journal names it." in run(line, key, of=explain_command).stdout
+    assert json.loads(run(line, upload, "--output", "json", of=explain_command).stdout)["kind"] == "upload"
+    used = layout.data_key(TOPIC, line.archive.catalog.segments[0].uuid)
+    assert json.loads(run(line, used, "--output", "json", of=explain_command).stdout)["verdict"] == "referenced"
+    line.archive.store.put("notes", b"x")
+    assert json.loads(run(line, "notes", "--output", "json", of=explain_command).stdout)["verdict"] == "foreign"
+    assert run(line, "none", of=explain_command).exit_code == 1
+
+
+def test_objects_are_marked_only_with_yes(line: Line):
+    archived(line)
+    key = layout.data_key(TOPIC, a_uuid(1))
+    line.archive.store.put(key, b"junk")
+    line.clock.now += 2 * HOUR
+    assert "1 objects would be marked; nothing is without --yes" in run(line, key, of=quarantine_command).stdout
+    assert not list(line.archive.store.list("_deletion/"))
+    told = json.loads(run(line, key, "--yes", "--output", "json", of=quarantine_command).stdout)
+    assert told["marks"] == [{"id": key, "outcome": "marked", "why": "", "bytes": 4}]
+    assert list(line.archive.store.list("_deletion/"))
+    assert run(line, "--yes", of=quarantine_command).exit_code == 0
+    assert run(line, "notes", "--yes", of=quarantine_command).exit_code == 2
+
+
+def test_an_id_of_digits_is_a_ledger_and_any_other_an_object():
+    assert [parse_orphan(text) for text in ("17", "a/b/17", "٣")] == [17, "a/b/17", "٣"]
