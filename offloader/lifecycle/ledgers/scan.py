@@ -18,13 +18,14 @@ from offloader.bookkeeper.listing import LedgerListing
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.nodes import Node
-from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError
+from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError, OffloadError
 from offloader.lifecycle.ledgers.again import LookAgain, doubted, leftover_doubted
 from offloader.lifecycle.ledgers.clock import clock_by_reading
+from offloader.lifecycle.ledgers.copies import VerifyCopies, copied, no_copies
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing, seen_ledger
 from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
-from offloader.lifecycle.ledgers.missing import MissingLedger, still_missing
+from offloader.lifecycle.ledgers.missing import MissingLedger, named_again, still_missing
 from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
 from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, objections, what_is_doubtful
 from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
@@ -41,17 +42,17 @@ _SAID = 10_000  # ledgers
 @dataclass(frozen=True, slots=True)
 class OperatorsWord:
     """What only the operator knows. `alone`: nobody else keeps ledgers in this BookKeeper. `clusters`: more names of
-    the clusters that are read. `copies`: offloaded copies that were read back, and whether they are whole."""
+    the clusters that are read."""
 
     alone: bool = False
     clusters: frozenset[str] = frozenset()
-    copies: Mapping[int, bool] = field(default_factory=dict, hash=False)
 
 
 class ClusterScanner:
     """The `LedgerScanner` of a cluster. One scan at a time. `said`: progress. `clock_ms`: ours.
 
-    `bookie_timeout`: seconds that a bookie may take for the last entry of a cursor's ledger.
+    `bookie_timeout`: seconds that a bookie may take for the last entry of a cursor's ledger. `verify_copies`: of
+    ledgers that were offloaded and are said to be deleted.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ClusterScanner:
         *,
         clock_ms: Callable[[], int],
         bookie_timeout: float = 20.0,
+        verify_copies: VerifyCopies = no_copies,
         said: Said = lambda _what, _count: None,
     ) -> None:
         self.tree = tree
@@ -71,6 +73,7 @@ class ClusterScanner:
         self.word = word
         self.clock_ms = clock_ms
         self.bookie_timeout = bookie_timeout
+        self.verify_copies = verify_copies
         self.said = said
 
     def scan(self, only: Collection[int] | None = None) -> LedgerScan:
@@ -133,7 +136,7 @@ class _Scan:
         stores = self._references()
         now_ms = clock_by_reading(self._located.sessions, self._scanner.clock_ms())
         tally = LedgerTally(now_ms)
-        judge = self._judge(stores)
+        judge = self._judge(stores, {})
         if self._only is None:
             tally.add_named(judge.named.kinds_of(ids))
         looked = self._look(judge, ids, tally)
@@ -155,7 +158,7 @@ class _Scan:
         missing: tuple[MissingLedger, ...],
         leftovers: Collection[str],
     ) -> LedgerScan:
-        judge = self._judge(stores)
+        judge = self._judge(stores, self._copies(stores, looked))
         verdicts = tuple(self._look_again(judge, looked.candidates))
         failed = what_is_doubtful(self._located, self._failed)
         left_over = (one for one in self._leftovers(stores).values() if one.name in leftovers)
@@ -166,7 +169,7 @@ class _Scan:
             counts={standing: summary.number(standing) for standing in Standing},
             verdicts=tuple(one for one in verdicts if one.orphan or self._only is not None),
             gone=self._gone(verdicts),
-            missing=still_missing(missing, _still_named(missing, judge.named)),
+            missing=still_missing(missing, named_again(missing, judge.named)),
             leftovers=tuple(leftover_doubted(one, failed) for one in left_over),
             refusals=self._scanner.objections(
                 self._located, looked.clusters, LedgerIds(looked.candidates), self._failed
@@ -213,10 +216,17 @@ class _Scan:
 
     # What follows from it
 
-    def _judge(self, stores: Sequence[References]) -> LedgerJudge:
+    def _judge(self, stores: Sequence[References], copies: Mapping[int, bool]) -> LedgerJudge:
         word = self._scanner.word
-        clusters = word.clusters | self._located.clusters
-        return LedgerJudge(KnownStores(tuple(stores), word.alone, clusters, word.copies))
+        return LedgerJudge(KnownStores(tuple(stores), word.alone, word.clusters | self._located.clusters, copies))
+
+    def _copies(self, stores: Sequence[References], looked: _Looked) -> Mapping[int, bool]:
+        """What cannot be read back now stays suspect."""
+        found = tuple(copied(stores, looked.again.managed_ledgers, looked.candidates))
+        try:
+            return self._scanner.verify_copies(found) if found else {}
+        except OffloadError:
+            return {}
 
     def _look(self, judge: LedgerJudge, ids: LedgerIds, tally: LedgerTally) -> _Looked:
         """Into each ledger that nobody names: also for a scan of some, as it may be another cluster's."""
@@ -283,8 +293,3 @@ def _seen(ledger: int, node: Node) -> SeenLedger:
     except DamagedRecordError:
         return replace(seen_ledger(ledger, node.version, None), created_ms=node.created_ms)
     return seen_ledger(ledger, node.version, metadata)
-
-
-def _still_named(missing: Iterable[MissingLedger], named: NamedLedgers) -> Iterator[MissingLedger]:
-    for ledger in dict.fromkeys(one.ledger for one in missing):
-        yield from (MissingLedger(ledger, referee) for referee in named.referees(ledger))

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from offloader.cli.orphans.scanning import ScanProgress
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
 from tests.lifecycle.ledgers.clusters import (
     cluster,
@@ -167,3 +168,15 @@ def test_brokers_that_do_not_say_where_they_keep_their_metadata(scanned, error):
 
 def test_without_a_metadata_service_it_says_what_to_configure(line):
     assert "pulsar.metadataServiceUri: needed" in line.error("orphans", "scan")
+
+
+def test_progress_is_a_line_now_and_then(capsys):
+    now = iter([0.0, 1.0, 2.5, 2.5, 3.0, 9.0, 9.0])
+    progress = ScanProgress(clock=lambda: next(now))
+    for count in (1, 2, 3, 4):
+        progress("topics", count)
+    assert capsys.readouterr().err.splitlines() == ["scan: topics: 2", "scan: topics: 4"]
+
+
+def test_an_id_that_no_ledger_can_have(scanned):
+    assert "there is no ledger" in scanned(a_world()).error("orphans", "explain", str(2**70))

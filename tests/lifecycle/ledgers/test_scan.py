@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from offloader.errors import AccessDeniedError, MetadataUnavailableError
+from offloader.errors import AccessDeniedError, MetadataUnavailableError, StoreUnavailableError
 from offloader.lifecycle.ledgers.again import LookAgain
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.named import LedgerIds
@@ -18,7 +18,15 @@ from offloader.lifecycle.ledgers.refusals import RefusalKind
 from offloader.lifecycle.ledgers.scan import _Scan
 from offloader.lifecycle.ledgers.verdicts import LedgerJudge
 
-from .clusters import ORDINARY, cluster, left_over_names, pause, schema_id, some_topic
+from .clusters import (
+    ORDINARY,
+    cluster,
+    dies_between_bookkeeper_deleted_and_the_delete,
+    left_over_names,
+    pause,
+    schema_id,
+    some_topic,
+)
 from .world import World
 from .written import Meanwhile, Written
 
@@ -277,3 +285,44 @@ def test_topics_with_a_cluster_in_their_names_and_topics_named_as_the_domain():
     assert scan.verdicts == ()
     assert scan.counts[Standing.REFERENCED] == scan.ledgers == len(world.ledgers)
     assert scan.missing == ()
+
+
+# Copies in the bucket
+
+
+def an_offloaded_one() -> tuple[Written, int]:
+    world = World(Random(1))
+    name = world.topic()
+    dies_between_bookkeeper_deleted_and_the_delete(world, name)
+    (ledger,) = world.copies
+    return Written(world), ledger
+
+
+@pytest.mark.parametrize(
+    ("whole", "standing", "kept"), [(True, "certain", False), (False, "suspect", True), (None, "suspect", False)]
+)
+def test_an_offloaded_ledger_is_certain_once_its_copy_was_read_back(whole, standing, kept):
+    written, ledger = an_offloaded_one()
+    written.world.copies = {} if whole is None else {ledger: whole}
+    (verdict,) = written.scanner().scan().verdicts
+    assert (verdict.ledger.ledger, verdict.standing, verdict.kept) == (ledger, standing, kept)
+    asked = written.verified[ledger]
+    assert asked.managed_ledger == written.world.topics[0]
+    assert asked.copy.uuid == "00000000-0000-0001-ffff-fffffffffffe"
+    assert asked.copy.complete
+
+
+def test_a_bucket_that_cannot_be_read_makes_no_scan_fail():
+    written, _ = an_offloaded_one()
+    scanner = written.scanner()
+
+    def away(_ledgers):
+        raise StoreUnavailableError("away")
+
+    scanner.verify_copies = away
+    assert [one.standing for one in scanner.scan().verdicts] == [Standing.SUSPECT]
+
+
+def test_ids_that_no_ledger_can_have_are_gone():
+    written = Written(cluster(1))
+    assert written.scanner().scan({2**63, 2**70, -1}).gone == {2**63, 2**70, -1}
