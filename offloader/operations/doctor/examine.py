@@ -12,7 +12,7 @@ from offloader.model import TopicName
 from offloader.offload.core import namespace_policies
 from offloader.offload.core.check import Check, attempt, fail
 from offloader.offload.driver.discovery import discover
-from offloader.operations.doctor import pulsar_checks, store_checks
+from offloader.operations.doctor import deletion_checks, pulsar_checks, store_checks
 from offloader.operations.doctor.probes import Probes, find_root, try_store, try_upload
 
 
@@ -23,6 +23,7 @@ def examine(config: Config, probes: Probes) -> Iterator[Check]:
     bookies = attempt(probes.bookies)
     if bookies is not None:
         yield from pulsar_checks.bookies_reachable(bookies)
+    yield from deletion_checks.quarantine(config.lifecycle)
     yield from _store(probes)
     yield from _topics(config, probes, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 
