@@ -18,6 +18,8 @@ import offloader.cli
 from offloader.bookkeeper.api import ListedLedger, ManagedLedger
 from offloader.cli.main import main
 from offloader.errors import FatalError
+from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.deletion.records import DeletionEvidence, DeletionProof, DeletionState
 from offloader.logs import JsonLines, ShortLines
 from offloader.metadata import layout, requests
 from offloader.metadata.requests import Request, RequestKind
@@ -27,6 +29,8 @@ from tests.archive.messages.encoder import Producer, Sent, single
 from tests.archive.support import APPLICATION, Archive, uuid_of
 from tests.cli.test_ledgers import Bookkeeper
 from tests.format.support import Stored
+from tests.lifecycle.deletion.cluster import JudgingScanner
+from tests.lifecycle.deletion.support import candidate
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b2J\u202e\r\nerror: forged"
 TOPIC = TopicName("public", "default", f"orders{EVIL}")
@@ -62,6 +66,11 @@ def evil(line):
     archive.store.put(layout.data_key(TOPIC, uuid_of(77)), b"stray")
     requests.submit(archive.store, APPLICATION, Request(RequestKind.CLOSE, TOPIC, 1, EVIL), lambda: "t")
     archive.store.put(f"{layout.requests_folder(APPLICATION)}2", b"[" * 100_000)
+    deletions = DeletionQueue(archive.store, "memory", lambda: "t")
+    said = DeletionEvidence(DeletionProof.PASSED_BY, EVIL, 1, (EVIL,), (EVIL,))
+    for ledger, state in ((77, DeletionState.MARKED), (78, DeletionState.GIVEN_UP)):
+        forged = candidate(ledger, topic_name=EVIL, evidence=said, marked_by=EVIL, reason=EVIL, state=state)
+        deletions.write(forged, None)
     bookkeeper = Bookkeeper()
     bookkeeper.put(15, EVIL.encode(), **{f"custom{EVIL}": EVIL.encode()})
     bookkeeper.metadata.cluster.register(f"b9{EVIL}:1", None)
@@ -70,6 +79,7 @@ def evil(line):
         line.dependencies,
         bookkeeper=lambda _config, _timeout: tuple(reversed(bookkeeper.client())),
         admin=lambda _: Hostile(),
+        scanner=lambda _config, tree, *_: JudgingScanner(tree.nodes, lambda: 5),
         target=lambda _: Hostile(),
         probes=lambda *_: Hostile(),
     )
@@ -84,9 +94,17 @@ CALLS: dict[str, list[list[str]]] = {
     "config explain": [[str(TOPIC)], [str(TOPIC), "--offline"]],
     "doctor": [[]],
     "ledgers close": [["15"], ["99"]],
+    "ledgers delete": [["15"], ["15", "--topic", EVIL]],
     "ledgers inspect": [["15"], ["12"]],
     "orphans explain": [["15"], ["99"], [EVIL]],
     "orphans scan": [[], ["--show", "0"]],
+    "orphans drop": [["77"], ["--all"], [EVIL]],
+    "orphans in-flight": [[]],
+    "orphans list": [[]],
+    "orphans purge": [[], ["--yes"]],
+    "orphans quarantine": [["15"], ["--all-certain", "--yes"]],
+    "orphans retry": [["78"], ["99"], ["--all"]],
+    "orphans undo": [["77"], [EVIL]],
     "run": [["--timeout", EVIL]],
     "takeover": [[EVIL], [APPLICATION]],
     "topics accept-loss": [[str(TOPIC), "--to", "1:1"], [str(TOPIC), "--to", EVIL]],

@@ -10,28 +10,29 @@ from offloader.bookkeeper.metadata import MetadataTree
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.bookie_window import window_of
-from offloader.cli.orphans.deletion_parts import BOOKIE_SECONDS, queue_of_root, shown, timing
+from offloader.cli.orphans.deletion_parts import BOOKIE_SECONDS, parse_record_name, queue_of_root, shown, timing
 from offloader.cli.output import say
+from offloader.cli.parsing import parsed
 from offloader.errors import FatalError
 from offloader.lifecycle.deletion.decisions import dropped, recreated, retried, undone
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
     DeletionState,
+    LedgerType,
     PendingDeleteLedgerInfo,
-    ledger_record_name,
 )
 from offloader.lifecycle.deletion.undo import LedgerUndo, UndoneLedger
 
 Change = Callable[[PendingDeleteLedgerInfo, int], PendingDeleteLedgerInfo]
-_LEDGERS = click.argument("ledgers", metavar="[ID]...", nargs=-1, type=click.IntRange(min=0))
+_NAMES = click.argument("names", metavar="[ID]...", nargs=-1, callback=parsed(parse_record_name))
 _ALL = click.option("--all", "all_given_up", is_flag=True, help="All that were given up.")
 _EVERY = 10_000  # copies between two lines of progress
 
 
 @orphans.command()
-@click.argument("ledger", metavar="ID", type=click.IntRange(min=0))
+@click.argument("name", metavar="ID", callback=parsed(parse_record_name))
 @command()
-def undo(session: CommandSession, ledger: int) -> int:
+def undo(session: CommandSession, name: str) -> int:
     """Take a deletion back. As long as the ledger is marked, or was given up, that costs nothing.
 
     A ledger that was deleted is created again from its saved metadata, if it was closed, and every entry is read from
@@ -44,23 +45,24 @@ def undo(session: CommandSession, ledger: int) -> int:
     itself says its window, else it is Pulsar's default.
     """
     queue = queue_of_root(session)
-    name = ledger_record_name(ledger)
     stored = queue.read(name)
     if stored is None:
-        raise FatalError(f"ledger {ledger} is not marked, or its record has been removed since")
+        raise FatalError(f"{name} is not marked, or its record has been removed since")
     now = session.dependencies.clock_ms
     if stored.record.state in (DeletionState.MARKED, DeletionState.GIVEN_UP):
         changed = queue.change(name, lambda it: undone(it, now()))
         _say_undone(session, changed, None)
         return OK
     if stored.record.state is DeletionState.DELETING:
-        raise FatalError(f"ledger {ledger} is being deleted: look at `orphans list` again in some minutes")
+        raise FatalError(f"{name} is being deleted: look at `orphans list` again in some minutes")
     found = _recreate(session, queue, stored)
     return OK if found.whole else FINDINGS
 
 
 def _recreate(session: CommandSession, queue: DeletionQueue, stored: StoredDeletion) -> UndoneLedger:
     record, now = stored.record, session.dependencies.clock_ms
+    if record.ledger_type is not LedgerType.LEDGER:
+        raise FatalError(f"{record.name} was deleted from the bucket: only a bucket with versioning has it still")
     recreated(record, now())  # raises where it was not we who deleted it
     tree, bookies = session.bookkeeper(BOOKIE_SECONDS)
     if not isinstance(tree, MetadataTree):
@@ -97,7 +99,7 @@ def _say_undone(session: CommandSession, changed: StoredDeletion | None, found: 
         for one in found.copies
     ]  # fmt: skip
     session.output.message(
-        f"ledger {ledger} is not marked any more" if found is None else _told(ledger, found),
+        f"{changed.record.name} is not marked any more" if found is None else _told(ledger, found),
         [] if found is None else list(_copy_lines(found)),
         deletion=shown(changed.record, timing(session)),
         entries=None if found is None else found.entries,
@@ -128,38 +130,37 @@ def _told(ledger: int, found: UndoneLedger) -> str:
 
 
 @orphans.command()
-@_LEDGERS
+@_NAMES
 @_ALL
 @command()
-def retry(session: CommandSession, ledgers: tuple[int, ...], *, all_given_up: bool) -> int:
+def retry(session: CommandSession, names: tuple[str, ...], *, all_given_up: bool) -> int:
     """Try deletions again that were given up: they are looked at in the next round.
 
     \b
     JSON: {message, deletions}; as of `orphans list`.
     """
-    return _decide(session, ledgers, retried, "tried again", all_given_up=all_given_up)
+    return _decide(session, names, retried, "tried again", all_given_up=all_given_up)
 
 
 @orphans.command()
-@_LEDGERS
+@_NAMES
 @_ALL
 @command()
-def drop(session: CommandSession, ledgers: tuple[int, ...], *, all_given_up: bool) -> int:
+def drop(session: CommandSession, names: tuple[str, ...], *, all_given_up: bool) -> int:
     """Drop deletions that were given up: the ledgers stay, and are marked again only by their IDs.
 
     \b
     JSON: {message, deletions}; as of `orphans list`.
     """
-    return _decide(session, ledgers, dropped, "dropped", all_given_up=all_given_up)
+    return _decide(session, names, dropped, "dropped", all_given_up=all_given_up)
 
 
-def _decide(session: CommandSession, ledgers: tuple[int, ...], change: Change, word: str, *, all_given_up: bool) -> int:
-    if bool(ledgers) == all_given_up:
+def _decide(session: CommandSession, names: tuple[str, ...], change: Change, word: str, *, all_given_up: bool) -> int:
+    if bool(names) == all_given_up:
         raise FatalError("say which: IDs of ledgers, or --all")
     queue, now = queue_of_root(session), session.dependencies.clock_ms
-    names = _given_up(queue) if all_given_up else [ledger_record_name(one) for one in ledgers]
     changed = []
-    for name in names:
+    for name in _given_up(queue) if all_given_up else names:
         written = queue.change(name, lambda it: _changed(it, change, now(), skip=all_given_up))
         if written is None:
             raise FatalError(f"{name} is not marked, or its record has been removed since")

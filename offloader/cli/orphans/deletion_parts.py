@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -13,11 +14,13 @@ from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.configured import close_scanner, timing_of
 from offloader.lifecycle.deletion.machine import due_at
 from offloader.lifecycle.deletion.queue import DeletionQueue
-from offloader.lifecycle.deletion.records import DeletionState, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.records import DeletionState, LedgerType, PendingDeleteLedgerInfo, ledger_record_name
+from offloader.lifecycle.deletion.side import DeletionSide
 from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.metadata.root import open_root, read_root
 
 BOOKIE_SECONDS = 10.0
+_RECORD = re.compile(r"[A-Z_]{1,20}-[0-9]{20}(-[0-9a-f-]{1,36})?")
 
 
 def queue_of_root(session: CommandSession) -> DeletionQueue:
@@ -34,6 +37,13 @@ def queue_of_cluster(session: CommandSession, *, create: bool) -> DeletionQueue:
         with suppress(ConfigError):  # there is nothing yet
             open_root(session.store, cluster, session.dependencies.new_token, create=False)
     return _queue(session, cluster)
+
+
+@contextmanager
+def sides_of(session: CommandSession) -> Iterator[dict[LedgerType, DeletionSide]]:
+    """All sides that are deleted from."""
+    with side_of(session) as bookkeeper:
+        yield {LedgerType.LEDGER: bookkeeper}
 
 
 @contextmanager
@@ -54,6 +64,15 @@ def timing(session: CommandSession) -> DeletionTiming:
     return timing_of(session.config.lifecycle)
 
 
+def parse_record_name(text: str) -> str:
+    """What an ID names: a ledger in BookKeeper by its number, anything by its record's name. Raises ValueError."""
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        return ledger_record_name(int(text))
+    if not _RECORD.fullmatch(text):
+        raise ValueError(f"{text!r} is neither a ledger's number nor the name of a record")
+    return text
+
+
 def moment(ms: int) -> str | None:
     """A time as text; None for none."""
     if ms <= 0:
@@ -69,6 +88,7 @@ def shown(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> dict[str, 
     in_flight = record.is_in_flight
     return {
         "id": record.ledger_id,
+        "record": record.name,
         "type": str(record.ledger_type),
         "component": str(record.ledger_component),
         "topic": record.topic_name or record.schema_id,

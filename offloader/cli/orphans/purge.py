@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
-from offloader.cli.orphans.deletion_parts import queue_of_root, shown, side_of, timing
+from offloader.cli.orphans.deletion_parts import queue_of_root, shown, sides_of, timing
 from offloader.cli.orphans.quarantine import YES
 from offloader.cli.output import say
 from offloader.lifecycle.deletion.configured import bounds_of
@@ -77,9 +77,8 @@ def purge(session: CommandSession, *, yes: bool) -> int:
         section = session.config.lifecycle
         parallelism = section.two_phase_deletion_ledger_deletion_parallelism
         rules = DeletionRules(by_config, bounds_of(section), parallelism)
-        with side_of(session) as side:
-            service = LedgerDeletionService(queue, {LedgerType.LEDGER: side}, rules, heard, now_ms)
-            _rounds(service, switch, due)
+        with sides_of(session) as sides:
+            _rounds(LedgerDeletionService(queue, sides, rules, heard, now_ms), switch, due)
     session.output.message(
         _summary(due, heard, yes=yes),
         [*heard.refusals, *_lines(heard)],

@@ -12,7 +12,7 @@ from offloader.model import TopicName
 from offloader.offload.core import namespace_policies
 from offloader.offload.core.check import Check, attempt, fail
 from offloader.offload.driver.discovery import discover
-from offloader.operations.doctor import pulsar_checks, store_checks
+from offloader.operations.doctor import deletion_checks, pulsar_checks, store_checks
 from offloader.operations.doctor.probes import Probes, find_root, try_store, try_upload
 
 
@@ -24,6 +24,7 @@ def examine(config: Config, probes: Probes) -> Iterator[Check]:
     if bookies is not None:
         yield from pulsar_checks.bookies_reachable(bookies)
         yield from pulsar_checks.ledgers_deletable(attempt(probes.ledger_deletion))
+    yield from deletion_checks.quarantine(config.lifecycle)
     yield from _store(probes)
     yield from _topics(config, probes, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 

@@ -88,6 +88,15 @@ def verdicts(line) -> dict[str, str]:
     return {check["check"]: check["verdict"] for check in found}
 
 
+def test_a_floor_that_only_tests_may_have_is_a_failure(line) -> None:
+    line.config += "lifecycle: {quarantineFloor: 59m}\n"
+    result = line.run("doctor")
+    assert result.exit_code == 2
+    assert "quarantine-floor" in result.stdout
+    line.config = line.config.replace("59m", "60m")
+    assert "quarantine-floor" not in line.run("doctor").stdout
+
+
 def test_a_sound_installation(line) -> None:
     result = line.run("doctor")
     assert result.exit_code == 0, result.output
