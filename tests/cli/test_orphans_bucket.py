@@ -150,3 +150,10 @@ def test_objects_are_marked_only_with_yes(line: Line):
 
 def test_an_id_of_digits_is_a_ledger_and_any_other_an_object():
     assert [parse_orphan(text) for text in ("17", "a/b/17", "٣")] == [17, "a/b/17", "٣"]
+
+
+def test_where_there_is_no_archive_only_who_asks_for_it_gets_an_error(line: Line):
+    assert run(line, "--bucket-only").exit_code == 1
+    result = run(line)
+    assert result.exit_code == 0
+    assert "nothing was offloaded" in result.stdout

@@ -8,13 +8,16 @@ from hashlib import sha256
 
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.config import Config as BotoConfig
 from crc32c import crc32c
 
 from offloader.storage.s3 import S3Store
+from offloader.storage.s3_client import new_client
 from offloader.storage.settings import StoreSettings
 from tests.storage.contract import ObjectContract
 from tests.storage.contract_s3_faults import S3FaultContract
 from tests.storage.contract_uploads import UploadContract
+from tests.storage.proxy import Proxy, Rule
 from tests.storage.servers import S3Server, Stores
 from tests.storage.subject import Subject, upload_parts
 
@@ -77,3 +80,33 @@ def test_a_server_takes_what_is_signed_and_what_is_not(moto: S3Server, stores: S
     upload = store.begin("k")
     store.commit(upload, upload_parts(store, upload, [b"data"]))
     assert store.read("k")[0] == b"data"
+
+
+def test_in_a_bucket_with_versioning_a_deletion_is_undone_by_removing_its_marker(
+    moto: S3Server, stores: Stores
+) -> None:
+    """As docs/orphans.md has it."""
+    settings = moto.settings("s3://versioned/root")
+    client = new_client(settings, BotoConfig())
+    client.create_bucket(Bucket="versioned")
+    store = stores.open(settings)
+    assert store.keeps_versions() is False
+    client.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
+    assert store.keeps_versions() is True
+    written = store.put("one", b"x")
+    assert written is not None
+    assert store.delete_if("one", written.etag)
+    assert store.stat("one") is None
+    (marker,) = client.list_object_versions(Bucket="versioned", Prefix="root/one")["DeleteMarkers"]
+    client.delete_object(Bucket="versioned", Key="root/one", VersionId=marker["VersionId"])
+    assert store.read("one")[0] == b"x"
+    client.close()
+
+
+def test_a_role_that_may_not_ask_for_versioning_is_told_nothing_of_it(moto: S3Server, stores: Stores) -> None:
+    with Proxy(moto.host, moto.port) as proxy:
+        store = stores.open(moto.settings(moto.fresh_root(), endpoint=proxy.url))
+        proxy.add(Rule(lambda _, path: "versioning" in path, status=403, code="AccessDenied"))
+        assert store.keeps_versions() is None
+        proxy.add(Rule(lambda _, path: "versioning" in path, status=501, code="NotImplemented"))
+        assert store.keeps_versions() is None

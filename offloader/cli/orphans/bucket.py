@@ -15,6 +15,7 @@ from offloader.cli.command import FINDINGS, OK, CommandSession
 from offloader.cli.output import say
 from offloader.cli.parsing import C, with_options
 from offloader.config.units import format_size
+from offloader.errors import ConfigError
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan, sums
 from offloader.lifecycle.bucket.scan import BucketScanner
@@ -61,12 +62,18 @@ def scan_bucket(
 ) -> ObjectScan:
     """The archive's objects, and those of the stock offloader where that is asked for. `cluster`: ours, if known.
 
-    Raises ConfigError; what the store and `references` raise."""
+    Where there is no archive, there is nothing to tell, unless the bucket alone is asked for: then ConfigError. Raises
+    what the store and `references` raise."""
     grace = session.config.lifecycle.quarantine_floor_ms
     of = session.dependencies
     said = _Progress()
     scanner = BucketScanner(session.store, of.clock_ms, of.new_token, grace, cluster=cluster, progress=said)
-    found = scanner.scan()
+    try:
+        found = scanner.scan()
+    except ConfigError as error:
+        if option.only or option.stock is not None:
+            raise
+        return ObjectScan(of.clock_ms(), (), {}, {}, (str(error),))
     if option.stock is None:
         return found
     name = cluster or read_root(session.store).cluster
