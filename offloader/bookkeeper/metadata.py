@@ -93,7 +93,7 @@ class MetadataTree:
         return None if node is None else Cookie(node.value, node.created_ms, node.modified_ms)
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
-        node = self.nodes.get(self._topic_path(topic), latest=True)
+        node = self.nodes.get(self.topic_path(topic), latest=True)
         if node is None:
             raise TopicNotFoundError(f"{topic} has no managed ledger in {self.uri}")
         try:
@@ -102,7 +102,7 @@ class MetadataTree:
             raise DamagedRecordError(f"{topic}: {error}") from error
 
     def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
-        path = self._topic_path(topic)
+        path = self.topic_path(topic)
         names = self.nodes.children(path)
         if names is None:
             raise TopicNotFoundError(f"{topic} has no managed ledger in {self.uri}")
@@ -125,7 +125,8 @@ class MetadataTree:
         """A ledger's node. Raises LedgerNotFoundError for an id that no ledger can have."""
         return self.uri.root + ledger_path(self.layout, ledger)
 
-    def _topic_path(self, topic: TopicName) -> str:
+    def topic_path(self, topic: TopicName) -> str:
+        """A topic's own node. Raises TopicNotFoundError for a name that no node can have."""
         name = managed_ledger_name(topic)
         if not _NOT_NODES.isdisjoint(name.split("/")):
             raise TopicNotFoundError(f"{topic} has no managed ledger in {self.uri}: no node can have such a name")
