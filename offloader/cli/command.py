@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from offloader import logs
-from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
+from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.metadata import MetadataTree
 from offloader.cli.dependencies import ClosableAdmin, Dependencies
 from offloader.cli.output import OUTPUTS, Output, say
 from offloader.cli.parsing import with_options
@@ -24,6 +25,7 @@ from offloader.errors import ConfigError, OffloadError, OvertakenError
 from offloader.metadata.catalog import Catalogs
 from offloader.offload.settings import store_of
 from offloader.ports.object_store import ObjectStore
+from offloader.ports.subscriptions import Subscriptions
 from offloader.storage.settings import StoreSettings
 
 OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
@@ -49,7 +51,7 @@ class CommandSession:
         self.dependencies = dependencies
         self.output = output
         self._config_path = config_path
-        self._bookkeeper: tuple[LedgerMetadataStore, Bookies] | None = None
+        self._bookkeeper: tuple[MetadataTree, Bookies] | None = None
         self._stack = ExitStack()
 
     @cached_property
@@ -76,7 +78,14 @@ class CommandSession:
         self._stack.callback(admin.close)
         return admin
 
-    def bookkeeper(self, timeout: float) -> tuple[LedgerMetadataStore, Bookies]:
+    @cached_property
+    def subscriptions(self) -> Subscriptions:
+        """Subscriptions as brokers have them."""
+        found = self.dependencies.subscriptions(self.config)
+        self._stack.callback(found.close)
+        return found
+
+    def bookkeeper(self, timeout: float) -> tuple[MetadataTree, Bookies]:
         """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; the first
         call's counts.
 

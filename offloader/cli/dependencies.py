@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from offloader.archive.following.live import Live
-from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
+from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.metadata import MetadataTree
 from offloader.config import Config
 from offloader.errors import ConfigError
 from offloader.offload import settings
@@ -17,6 +18,7 @@ from offloader.operations.doctor.probes import Probes, RealProbes
 from offloader.operations.restore.ports import Cluster
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
+from offloader.ports.subscriptions import Subscriptions
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 
@@ -39,7 +41,13 @@ def _target(config: Config) -> Cluster:
     return TargetCluster(settings.pulsar(config))
 
 
-def _bookkeeper(config: Config, timeout: float) -> tuple[LedgerMetadataStore, Bookies]:
+def _subscriptions(config: Config) -> Subscriptions:
+    from offloader.pulsar.subscriptions import BrokerSubscriptions  # httpx takes 0.1 s to import
+
+    return BrokerSubscriptions(settings.pulsar(config))
+
+
+def _bookkeeper(config: Config, timeout: float) -> tuple[MetadataTree, Bookies]:
     from offloader.bookkeeper.connect import clients  # kazoo is an extra
 
     found = settings.bookkeeper(config)
@@ -61,4 +69,5 @@ class Dependencies:
     new_token: Callable[[], str] = lambda: str(uuid.uuid4())
     target: Callable[[Config], Cluster] = _target
     live: Callable[[Config], Live] = lambda config: Live.of(settings.pulsar(config))
-    bookkeeper: Callable[[Config, float], tuple[LedgerMetadataStore, Bookies]] = _bookkeeper
+    bookkeeper: Callable[[Config, float], tuple[MetadataTree, Bookies]] = _bookkeeper
+    subscriptions: Callable[[Config], Subscriptions] = _subscriptions

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from offloader.bookkeeper.api import Bookies, LastConfirmed
 from offloader.bookkeeper.cursor_codec import decode_cursor_entry, decode_cursor_node
@@ -17,43 +17,12 @@ from offloader.bookkeeper.model import LedgerMetadata, StoredEntry
 from offloader.bookkeeper.nodes import Node
 from offloader.bookkeeper.status import NoEntryError, NoLedgerError
 from offloader.errors import DamagedRecordError, IntegrityError, LedgerNotFoundError, OffloadError, TopicNotFoundError
-from offloader.lifecycle.ledgers.references import ListedData, ListNode, UnreadableNode, read_list
+from offloader.lifecycle.ledgers.references import ListNode, UnreadableNode, read_list
 from offloader.lifecycle.topics.cursors.held import HeldLedger
+from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
 from offloader.model import TopicName
 
 _AGAIN = 3  # a broker may switch a cursor's ledger while we look
-
-
-@dataclass(frozen=True, slots=True)
-class StoredCursor:
-    """A subscription as it is stored. `node` and `entry`: the bytes, whatever they say; `entry` None: there is none.
-
-    `state` None: nothing of it could be read. `problem`: why it may not be all; empty: it is as stored.
-    `modified_ms`: when the node was last written, by the metadata service's clock.
-    """
-
-    node: bytes = field(repr=False)
-    version: int
-    modified_ms: int
-    state: CursorState | None
-    entry: bytes | None = field(default=None, repr=False)
-    problem: str = ""
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of it was read and understood."""
-        return not self.problem and self.state is not None and self.state.complete
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTopic:
-    """A topic's list and its subscriptions, by name. `listed`: as the node has it; `created_ms`: when that was made."""
-
-    topic: TopicName
-    ledgers: tuple[HeldLedger, ...]
-    listed: tuple[ListedData, ...]
-    cursors: Mapping[str, StoredCursor]
-    created_ms: int
 
 
 @dataclass(frozen=True, slots=True)
