@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from offloader.bookkeeper.api import BookieAddress, Cookie, ManagedCursor, ManagedLedger
-from offloader.bookkeeper.bookie_info import decode_address
+from offloader.bookkeeper.bookie_info import decode_address, decode_http_url
 from offloader.bookkeeper.layout import Layout, decode_layout, ledger_path
 from offloader.bookkeeper.managed_ledgers import decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
@@ -84,6 +84,16 @@ class MetadataTree:
         if watched is None:
             watched = self._addresses.setdefault(bookie, Watched(lambda fired: self._read_address(bookie, fired)))
         return watched.get()
+
+    def http_url(self, bookie: str) -> str | None:
+        """Where a registered bookie's HTTP server is; None: it publishes none, or is not registered."""
+        found = (self.nodes.get(f"{folder}/{bookie}") for folder in (self._writable, self._read_only))
+        node = next(filter(None, found), None)
+        return None if node is None else decode_http_url(bookie, node.value)
+
+    def bookies(self) -> frozenset[str]:
+        """All ids that have ever been bookies here, and were not decommissioned: those with a cookie."""
+        return frozenset(self.nodes.children(f"{self.uri.root}/cookies") or ()) | frozenset(self.available())
 
     def available(self) -> Mapping[str, bool]:
         return self._available.get()

@@ -10,9 +10,11 @@ from typing import Protocol
 
 from offloader.archive.following.live import Live
 from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.bookie_http import BookieHttp
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.config import Config
 from offloader.errors import ConfigError
+from offloader.lifecycle.ledgers.scanned import LedgerScanner
 from offloader.offload import settings
 from offloader.operations.doctor.probes import Probes, RealProbes
 from offloader.operations.restore.ports import Cluster
@@ -71,3 +73,5 @@ class Dependencies:
     live: Callable[[Config], Live] = lambda config: Live.of(settings.pulsar(config))
     bookkeeper: Callable[[Config, float], tuple[MetadataTree, Bookies]] = _bookkeeper
     subscriptions: Callable[[Config], Subscriptions] = _subscriptions
+    bookie_http: Callable[[str, float], BookieHttp] = BookieHttp
+    scanner: Callable[[Config, MetadataTree, Bookies], LedgerScanner] | None = None  # None: `explain` asks no scan

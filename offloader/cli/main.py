@@ -10,6 +10,7 @@ from offloader.cli.command import CommandGroup
 from offloader.cli.cursors import listing  # noqa: F401
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
+from offloader.cli.explain_data import explain_command
 from offloader.cli.ledgers import ledgers
 from offloader.cli.orphans import orphans
 from offloader.cli.run import run_command
@@ -37,5 +38,6 @@ for _command in (
     catalog_group,
     ledgers,
     orphans,
+    explain_command,
 ):
     main.add_command(_command)
