@@ -7,7 +7,7 @@ import click
 from offloader.cli import cat, export, orphan_tail, peek, restore, topic_requests  # noqa: F401 (they add their commands to `topics`)
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup
-from offloader.cli.cursors import listing  # noqa: F401
+from offloader.cli.cursors import listing, removing  # noqa: F401
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
 from offloader.cli.explain_data import explain_command

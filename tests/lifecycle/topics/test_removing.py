@@ -160,7 +160,7 @@ ENDS = (RemovalState.REMOVED, RemovalState.KEPT)
 
 
 @pytest.mark.parametrize("effect", [False, True])
-@pytest.mark.parametrize("cut", range(1, 7))
+@pytest.mark.parametrize("cut", range(1, 8))
 def test_a_crash_at_any_write_of_ours_loses_nothing(world, cut, effect):
     before = world.facts()
     world.store.cut, world.store.effect = cut, effect

@@ -43,8 +43,8 @@ class StoredTopics:
     def topics(self, namespace: str) -> Iterator[TopicName]:
         """A namespace's persistent topics, partitions as topics of their own, in order."""
         below = f"{namespace}/persistent"
-        for name in sorted(self.tree.nodes.children(f"{self.tree.uri.managed_ledgers}/{below}") or ()):
-            yield topic_of(f"{below}/{name}")
+        names = self.tree.nodes.children(f"{self.tree.uri.managed_ledgers}/{below}") or ()
+        yield from sorted(topic_of(f"{below}/{name}") for name in names)
 
     def read(self, topic: TopicName) -> StoredTopic:
         """Raises TopicNotFoundError, DamagedRecordError, MetadataUnavailableError."""
