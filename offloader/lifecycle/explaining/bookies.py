@@ -40,9 +40,9 @@ def _general(bookie: str) -> str:
 
 def _switch_on(why: str) -> str:
     return (
-        f"How it stands can be asked by HTTP only, and {why}. Set httpServerEnabled=true and httpServerPort=8000 in "
-        "bookkeeper.conf (and httpServerHost, where it must be reached from elsewhere), restart it, or name the "
-        "address with --bookie-http http://HOST:8000."
+        f"How it stands can be asked by HTTP only, and {why}. Set httpServerEnabled=true, httpServerPort=8000 and "
+        "httpServerClass=org.apache.bookkeeper.http.vertx.VertxHttpServer in bookkeeper.conf (and httpServerHost, "
+        "where it must be reached from elsewhere), restart it, or name the address with --bookie-http http://HOST:8000."
     )
 
 
