@@ -176,7 +176,7 @@ def _of_topic(session: CommandSession, stored: StoredTopics, topic: TopicName, *
     retention = partial(_retention, session, topic, configuration or {})
     facts = TopicFacts(
         stored=found,
-        subscriptions=listed(found, names_of(session.config), (uses or {}).get(topic)),
+        subscriptions=listed(found, names_of(session, offline=offline), (uses or {}).get(topic)),
         now_ms=session.dependencies.clock_ms(),
         loaded=None if uses is None else topic in uses,
         retention=None if offline else _asked(unknown, "its retention", retention),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import click
@@ -12,7 +13,6 @@ from offloader.cli.cursors import cursors
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME, parsed
 from offloader.cli.topics import time_text
-from offloader.config import Config
 from offloader.errors import DamagedRecordError, OffloadError, TopicNotFoundError
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames, why_never_removed
 from offloader.lifecycle.topics.cursors.listing import ListedSubscription, by_bytes_held, listed
@@ -53,9 +53,15 @@ def stored_topics(session: CommandSession, timeout: int) -> StoredTopics:
     return StoredTopics(*session.bookkeeper(timeout / 1000), timeout / 1000)
 
 
-def names_of(config: Config) -> SubscriptionNames:
-    """What the cluster's own subscriptions are called."""
-    return SubscriptionNames(pin=config.pulsar.subscription)
+def names_of(session: CommandSession, *, offline: bool = False) -> SubscriptionNames:
+    """What the cluster's own subscriptions are called; as by default where brokers cannot be asked."""
+    pin, said = session.config.pulsar.subscription, {}
+    if not offline:
+        with suppress(OffloadError):  # for super users; the defaults are what nearly everybody has
+            said = dict(session.admin.runtime_configuration())
+    names = (name.strip() for name in said.get("additionalSystemCursorNames", "").strip("[]").split(","))
+    prefix = said.get("replicatorPrefix") or SubscriptionNames().replicator_prefix
+    return SubscriptionNames(pin, prefix, frozenset(filter(None, names)))
 
 
 def partitions_of(stored: StoredTopics, topic: TopicName) -> list[TopicName]:
@@ -86,7 +92,7 @@ def list_cursors(session: CommandSession, target: Target | None, *, offline: boo
     """
     stored = stored_topics(session, timeout)
     uses = {} if offline else _uses(session)
-    names = names_of(session.config)
+    names = names_of(session, offline=offline)
     found = [line for topic in _chosen(stored, target) for line in _lines(stored, topic, names, uses)]
     session.output.table(COLUMNS, [_row(one) for one in by_bytes_held(found)], "there are no subscriptions")
 

@@ -91,7 +91,7 @@ def remover_of(session: CommandSession, timeout: int) -> CursorRemover:
         removals=CursorRemovals(session.store, read_root(session.store).cluster, session.dependencies.new_token),
         stored=stored_topics(session, timeout),
         brokers=session.subscriptions,
-        names=names_of(session.config),
+        names=names_of(session),
         timing=removal_timing(session.config.lifecycle),
         clock_ms=session.dependencies.clock_ms,
     )
