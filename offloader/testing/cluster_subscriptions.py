@@ -22,7 +22,7 @@ EARLIEST: Place = (-1, -1)
 
 @dataclass
 class HeldCursor:
-    """A subscription in a broker's memory."""
+    """A subscription in a broker's memory. `active_ms`: 0 once the topic is loaded anew; `stored_active_ms` stays."""
 
     mark: Place
     ranges: tuple[AcknowledgedRange, ...] = ()
@@ -30,6 +30,7 @@ class HeldCursor:
     properties: dict[str, str] = field(default_factory=dict)
     consumers: int = 0
     active_ms: int = 0
+    stored_active_ms: int = 0
 
 
 class HeldTopic:
@@ -172,7 +173,8 @@ class MemorySubscriptions:
 def _stored(cursor: HeldCursor) -> CursorState:
     batches = tuple(PartlyAcknowledged(*place, words) for place, words in sorted(cursor.batches.items()))
     properties = tuple(sorted(cursor.properties.items()))
-    return CursorState(cursor.mark, cursor.ranges, batches, (), properties, None, cursor.active_ms)
+    cursor.stored_active_ms = max(cursor.stored_active_ms, cursor.active_ms)
+    return CursorState(cursor.mark, cursor.ranges, batches, (), properties, None, cursor.stored_active_ms)
 
 
 def _before_first(held: HeldTopic) -> Place:

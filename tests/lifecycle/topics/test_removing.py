@@ -15,6 +15,7 @@ from offloader.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
+from offloader.lifecycle.deletion.timing import HOUR_MS
 from offloader.lifecycle.topics.cursors import service
 from offloader.lifecycle.topics.cursors.machine import RemovalRuling
 from offloader.lifecycle.topics.cursors.records import RemovalState
@@ -120,6 +121,23 @@ def test_a_consumer_that_connects_between_look_and_deletion_keeps_it(world):
     record = world.go_on()
     assert (record.state, world.facts() is None) == (RemovalState.KEPT, False)
     assert "a consumer has connected" in record.reason
+
+
+def test_a_node_may_say_later_of_a_use_before_the_mark_and_not_of_one_since(world):
+    """A node is written when its topic is unloaded; a broker that loads it anew remembers no use."""
+    cursor = world.topic.cursors[SUB]
+    marked_at = world.now
+    world.mark()
+    cursor.stored_active_ms = marked_at - HOUR_MS
+    world.brokers.flush()
+    world.pass_time()
+    assert world.go_on().state is RemovalState.REMOVED
+    world.undo()
+    world.mark()
+    world.topic.cursors[SUB].stored_active_ms = world.now + 1
+    world.brokers.flush()
+    world.pass_time()
+    assert world.go_on().state is RemovalState.KEPT
 
 
 @pytest.mark.parametrize("name", ["__offloader", "__compaction", "pulsar.repl.west", "pulsar.dedup"])

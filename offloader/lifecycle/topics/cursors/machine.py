@@ -2,7 +2,7 @@
 then acts.
 
 The evidence is the broker's own at both looks: no consumer, and nothing acknowledged, consumed or asked for between.
-What a node says of the last activity may be old, and proves nothing.
+What a node says of the last activity may be old: that it is not newer proves nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind, why_never
 from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState, SavedCursor, as_looked_at
 from offloader.lifecycle.topics.cursors.stored import StoredCursor
 from offloader.ports.subscriptions import SubscriptionLook
+
+CLOCKS_MS = 600_000  # so much a broker's clock may differ from ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,8 @@ def rule(
         return RemovalRuling(failed(record, seen.doubt, now, timing))
     if seen.state is None:
         return RemovalRuling(_ended(record, RemovalState.KEPT, f"it cannot be saved whole: {seen.doubt}", now))
-    if seen.state.batches != saved.state.batches:
-        return RemovalRuling(_ended(record, RemovalState.KEPT, "messages of batches were acknowledged since", now))
+    if why := _stored_change(saved, seen.state):
+        return RemovalRuling(_ended(record, RemovalState.KEPT, why, now))
     if record.tries >= timing.max_tries:
         return RemovalRuling(failed(record, record.reason or "its last try was cut short", now, timing))
     tries = record.tries + 1
@@ -139,6 +141,17 @@ def _change(saved: SavedCursor, look: SubscriptionLook) -> str:
         return "it is in use: something was acknowledged since, or it was moved or made anew"
     if look.last_active_ms > saved.look.last_active_ms:
         return "it is in use: a consumer was there since"
+    return ""
+
+
+def _stored_change(saved: SavedCursor, after: CursorState) -> str:
+    """The same of what a broker does not tell, or has forgotten since it loaded the topic anew. A node may only now say
+    of a use that was long before the mark."""
+    before = saved.state
+    if after.batches != before.batches:
+        return "it is in use: messages of batches were acknowledged since"
+    if (after.last_active_ms or 0) > max(before.last_active_ms or 0, saved.taken_at - CLOCKS_MS):
+        return "it is in use: a consumer was there since, by its node"
     return ""
 
 
