@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from offloader.ahead import map_ahead, unawaited_pool
 from offloader.cli.command import CommandSession, command
 from offloader.cli.cursors import cursors
 from offloader.cli.output import say
@@ -19,6 +20,9 @@ from offloader.lifecycle.topics.cursors.listing import ListedSubscription, by_by
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.model import TopicName
 from offloader.ports.subscriptions import SubscriptionUse
+
+READERS = 8  # topics that are read at a time
+TOLD = 1000  # topics between two lines that say how far it is
 
 TIMEOUT = click.option(
     "--timeout", metavar="TIME", callback=TIME, default="10s", show_default=True,
@@ -93,7 +97,13 @@ def list_cursors(session: CommandSession, target: Target | None, *, offline: boo
     stored = stored_topics(session, timeout)
     uses = {} if offline else _uses(session)
     names = names_of(session, offline=offline)
-    found = [line for topic in _chosen(stored, target) for line in _lines(stored, topic, names, uses)]
+    found: list[ListedSubscription] = []
+    with unawaited_pool(READERS, "cursor-reader") as pool:
+        topics = map_ahead(pool, lambda topic: _lines(stored, topic, names, uses), _chosen(stored, target), 2 * READERS)
+        for number, lines in enumerate(topics, 1):
+            found += lines
+            if number % TOLD == 0:
+                say(f"{number} topics so far", err=True)
     session.output.table(COLUMNS, [_row(one) for one in by_bytes_held(found)], "there are no subscriptions")
 
 

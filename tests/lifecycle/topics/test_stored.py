@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
@@ -62,6 +63,24 @@ def test_of_three_bookies_one_may_be_away_and_not_two(world):
     assert not found.complete
     assert "its ledger 90 cannot be read" in found.problem
     assert found.state.mark_delete == (1, 0), "the node's, and it says so"
+
+
+def test_a_bookie_that_hangs_is_not_waited_for_again_with_each_cursor(world):
+    for number in range(50):
+        world.cursor(f"s{number}", NODE)
+    world.cursor_ledger(90, CursorState((1, 2)))
+    stored = world.stored()
+    asked = []
+    real = stored.bookies.read_lac
+    stored.bookies.read_lac = lambda bookie, ledger: (
+        asked.append(bookie) or (Future() if bookie == "b1:3181" else real(bookie, ledger))
+    )
+    found = stored.read(TOPIC).cursors
+    assert all(one.complete for one in found.values())
+    assert asked.count("b1:3181") == 1
+    stored.silent["b1:3181"] = 0.0
+    stored.read(TOPIC)
+    assert asked.count("b1:3181") == 2
 
 
 def test_a_closed_cursor_ledger_is_read_at_its_end(world):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from offloader.bookkeeper.api import Bookies, LastConfirmed
 from offloader.bookkeeper.cursor_codec import decode_cursor_entry, decode_cursor_node
@@ -16,12 +17,20 @@ from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import LedgerMetadata, StoredEntry
 from offloader.bookkeeper.nodes import Node
 from offloader.bookkeeper.status import NoEntryError, NoLedgerError
-from offloader.errors import DamagedRecordError, IntegrityError, LedgerNotFoundError, OffloadError, TopicNotFoundError
+from offloader.errors import (
+    BookieUnavailableError,
+    DamagedRecordError,
+    IntegrityError,
+    LedgerNotFoundError,
+    OffloadError,
+    TopicNotFoundError,
+)
 from offloader.lifecycle.ledgers.references import ListNode, UnreadableNode, read_list
 from offloader.lifecycle.topics.cursors.held import HeldLedger
 from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
 from offloader.model import TopicName
 
+SILENCE = 60.0  # seconds for which a bookie that did not answer is not asked again
 _AGAIN = 3  # a broker may switch a cursor's ledger while we look
 
 
@@ -32,6 +41,7 @@ class StoredTopics:
     tree: MetadataTree
     bookies: Bookies
     timeout: float  # seconds for one answer of a bookie
+    silent: dict[str, float] = field(default_factory=dict, compare=False)  # bookies, and until when none asks them
 
     def namespaces(self) -> Iterator[str]:
         """All that have topics, in order."""
@@ -114,8 +124,10 @@ class StoredTopics:
         if metadata.closed:
             return self._entry(ledger, metadata)
         ensemble = metadata.fragments[-1].ensemble
-        asked = [self.bookies.read_lac(bookie, ledger) for bookie in ensemble]
-        found = [self._answered(one, ledger, metadata) for one in asked]
+        asked = [
+            (bookie, None if self._is_silent(bookie) else self.bookies.read_lac(bookie, ledger)) for bookie in ensemble
+        ]
+        found = [self._answered(*one, ledger, metadata) for one in asked]
         stored = max((one for one in found if isinstance(one, StoredEntry)), key=lambda one: one.entry, default=None)
         failed = [one for one in found if isinstance(one, OffloadError)]
         if failed and (stored is None or len(failed) > metadata.ack_quorum - 1):
@@ -125,30 +137,44 @@ class StoredTopics:
         return None if stored is None else stored.payload
 
     def _answered(
-        self, asked: Future[LastConfirmed], ledger: int, metadata: LedgerMetadata
+        self, bookie: str, asked: Future[LastConfirmed] | None, ledger: int, metadata: LedgerMetadata
     ) -> StoredEntry | OffloadError | None:
+        if asked is None:
+            return BookieUnavailableError(f"{bookie} did not answer a moment ago")
         try:
             stored = asked.result(self.timeout).last_entry
             return None if stored is None else decode(stored, digest_for(metadata), ledger)
         except (NoEntryError, NoLedgerError):
             return None
+        except (BookieUnavailableError, TimeoutError) as error:
+            return self._silence(bookie, error)
         except OffloadError as error:
             return error
-        except TimeoutError:
-            return IntegrityError(f"a bookie did not answer within {self.timeout:g} s")
+
+    def _is_silent(self, bookie: str) -> bool:
+        """One that hangs is not waited for again with each of thousands of cursors."""
+        return self.silent.get(bookie, 0.0) > time.monotonic()
+
+    def _silence(self, bookie: str, error: Exception) -> BookieUnavailableError:
+        self.silent[bookie] = time.monotonic() + SILENCE
+        why = str(error) or f"it did not answer within {self.timeout:g} s"
+        return BookieUnavailableError(f"{bookie}: {why}")
 
     def _entry(self, ledger: int, metadata: LedgerMetadata) -> bytes | None:
         if metadata.last_entry < 0:
             return None
         failure: OffloadError = IntegrityError(f"ledger {ledger} names no bookies")
         for bookie in metadata.write_set(metadata.last_entry):
+            if self._is_silent(bookie):
+                failure = BookieUnavailableError(f"{bookie} did not answer a moment ago")
+                continue
             try:
                 stored = self.bookies.read(bookie, ledger, metadata.last_entry).result(self.timeout)
                 return decode(stored, digest_for(metadata), ledger, metadata.last_entry).payload
+            except (BookieUnavailableError, TimeoutError) as error:
+                failure = self._silence(bookie, error)
             except OffloadError as error:
                 failure = error
-            except TimeoutError:
-                failure = IntegrityError(f"{bookie} did not answer within {self.timeout:g} s")
         raise failure
 
     def _cursor_path(self, topic: TopicName, subscription: str) -> str:
