@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from offloader._proto.bookie_service_pb2 import BookieServiceInfoFormat
+from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.bookkeeper.bookie_info import decode_http_url
 from offloader.bookkeeper.cursor_state import CursorState
 from offloader.bookkeeper.model import LedgerState
@@ -22,7 +23,12 @@ from offloader.lifecycle.explaining.bookie_facts import (
     STATE,
     SUSPENDED,
 )
+from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Standing, seen_ledger
+from offloader.lifecycle.ledgers.kinds import LedgerKind
+from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.ports.subscriptions import SubscriptionUse
+from tests.archive.support import Archive
+from tests.format.support import Stored
 from tests.lifecycle.topics.world import TOPIC, StoredWorld
 
 URL = "http://b1:8000"
@@ -272,3 +278,88 @@ def test_people_get_sentences(line):
     text = line.ok("explain", str(TOPIC))
     assert text.splitlines()[0] == f"topic {TOPIC}: why it is still there"
     assert "  To do: If nobody needs the subscription slow" in text
+
+
+def test_the_scan_says_whether_a_ledger_is_an_orphan(line, world):
+    """Whoever scans is passed in; here one that found it passed by."""
+    world.create(99, 3, 2, 2, custom=OF_TOPIC)
+    asked = []
+
+    class Scanner:
+        def scan(self, only=None):
+            asked.append(tuple(only))
+            seen = seen_ledger(99, 0, world.metadata.read(99).metadata)
+            evidence = LedgerEvidence(Fact.PASSED_BY, "zk", "/managed-ledgers/public/default/persistent/t", 3, 100)
+            verdict = LedgerVerdict(seen, Standing.CERTAIN, LedgerKind.DATA, (evidence,))
+            return LedgerScan(0, 5, {}, (verdict,))
+
+    line.dependencies = replace(line.dependencies, scanner=lambda *_: Scanner())
+    found = explained(line, "99")
+    assert asked == [(99,)]
+    assert said(found, "So it is an orphan, and that is certain.")
+    assert said(found, f"{TOPIC} does not list it as data.")
+
+
+def test_a_scan_that_fails_costs_only_what_it_would_have_said(line, world):
+    class Scanner:
+        def scan(self, only=None):
+            raise BookieUnavailableError("away")
+
+    line.dependencies = replace(line.dependencies, scanner=lambda *_: Scanner())
+    found = explained(line, "4")
+    assert found["unknown"] == ["the scan: away"]
+    assert said(found, "it is number 4 of 4")
+
+
+def test_our_own_pin_is_told_with_how_far_the_archive_is(line, world):
+    line.archive = archive = Archive(line.archive.store, TOPIC)
+    line.root()
+    archive.claim(1, 0)
+    archive.add([Stored(1, number, b"x") for number in range(10)])
+    found = explained(line, str(TOPIC))
+    assert said(found, "Our own subscription keeps what follows 1:9: the archive has everything up to there.")
+    world.metadata.cluster.put_ledger(1, replace(closed(world), last_entry=9))
+    assert said(explained(line, "1"), "The archive has all of it.")
+    world.metadata.cluster.put_ledger(2, replace(closed(world), last_entry=9))
+    assert said(explained(line, "2"), "The archive does not have all of it yet.")
+
+
+OF_TOPIC = {
+    "application": b"pulsar",
+    "component": b"managed-ledger",
+    "pulsar/managed-ledger": b"public/default/persistent/t",
+}
+
+
+def closed(world):
+    return replace(world.create(98, 3, 3, 2, custom=OF_TOPIC), state=LedgerState.CLOSED, length=100)
+
+
+def test_what_pulsars_own_offloader_has_waits_for_its_deletion_lag(line, world):
+    info = ManagedLedgerInfo()
+    for ledger, deleted in ((1, True), (2, False), (3, False)):
+        one = info.ledgerInfo.add(ledgerId=ledger, entries=10, size=1_000_000, timestamp=1)
+        one.offloadContext.complete = True
+        one.offloadContext.bookkeeperDeleted = deleted
+    info.ledgerInfo.add(ledgerId=4)
+    world.metadata.nodes.put(world.metadata.topic_path(TOPIC), info.SerializeToString())
+    line.cluster.configuration["managedLedgerOffloadDeletionLagMs"] = "14400000"
+    found = explained(line, str(TOPIC))
+    assert said(found, "Pulsar's own offloader has 1 ledger in its bucket only")
+    assert said(found, "has copied 2 ledgers of 2 MB, and BookKeeper keeps them until the deletion lag has passed")
+    assert said(found, "4 hours after the copy")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "sentence"),
+    [
+        ({"defaultRetentionTimeInMinutes": "0", "defaultRetentionSizeInMB": "0"}, "(the brokers') keeps nothing"),
+        ({"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "100"}, "for any time, up to 100 MiB"),
+        ({"defaultRetentionTimeInMinutes": "x"}, None),
+    ],
+)
+def test_retention_is_the_brokers_where_nobody_else_sets_it(line, configuration, sentence):
+    del line.cluster.namespace("public/default").policies["retention_policies"]
+    line.cluster.configuration.update(configuration)
+    found = explained(line, str(TOPIC))
+    assert said(found, sentence) if sentence else not said(found, "Retention (")
