@@ -285,6 +285,19 @@ def test_an_undo_that_the_broker_drops_silently_is_noticed(world):
     assert world.undo().state is RemovalState.UNDONE
 
 
+def test_what_is_dropped_in_the_open_ledger_is_noticed_too(world):
+    world.topic.ledgers[4] = 7
+    world.topic.cursors[SUB].ranges = (AcknowledgedRange((4, 2), (4, 5)),)
+    world.brokers.flush()
+    removed(world)
+    real, world.brokers.acknowledge = world.brokers.acknowledge, lambda *_: None
+    with pytest.raises(OutcomeUnknownError, match="does not stand where it stood"):
+        world.undo()
+    world.brokers.acknowledge = real
+    assert world.undo().state is RemovalState.UNDONE
+    assert world.facts()[1] == (AcknowledgedRange((4, 2), (4, 5)),)
+
+
 def test_of_undo_and_removal_one_is_first_and_the_other_is_told(world):
     world.mark()
     world.pass_time()

@@ -31,7 +31,7 @@ from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState, SavedCursor
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals, StoredRemoval
 from offloader.lifecycle.topics.cursors.stored import StoredTopic
-from offloader.lifecycle.topics.cursors.undoing import CursorUndo, not_acknowledged, undo_of
+from offloader.lifecycle.topics.cursors.undoing import Acknowledged, CursorUndo, is_same, undo_of
 from offloader.model import TopicName
 from offloader.ports.subscriptions import SubscriptionLook, Subscriptions
 
@@ -146,8 +146,8 @@ class CursorRemover:
         look = self.brokers.look(*names)
         if look is None:
             raise OutcomeUnknownError(f"{names[0]}: {names[1]} is not there again; undo it once more")
-        wanted = not_acknowledged(plan.mark_delete, saved.look.ranges, topic.ledgers)
-        if not_acknowledged(look.mark_delete, look.ranges, topic.ledgers) != wanted:
+        wanted = Acknowledged(plan.mark_delete, saved.look.ranges)
+        if not is_same(Acknowledged(look.mark_delete, look.ranges), wanted, topic.ledgers):
             raise OutcomeUnknownError(
                 f"{names[0]}: {names[1]} is there again, and does not stand where it stood; undo it once more, before "
                 "anybody uses it"

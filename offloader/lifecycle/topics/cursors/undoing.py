@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from offloader.bookkeeper.cursor_state import CursorState
 from offloader.lifecycle.topics.cursors.held import HeldLedger
@@ -13,6 +14,13 @@ EARLIEST: Place = (-1, -1)
 REPLICATED = "pulsar.replicated.subscription"
 DELAYED = "#pulsar.internal.delayed"
 INTERNAL = "#pulsar.internal."
+
+
+class Acknowledged(NamedTuple):
+    """Up to a position, and beyond it."""
+
+    mark_delete: Place
+    ranges: tuple[AcknowledgedRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +54,24 @@ def undo_of(state: CursorState, ledgers: Sequence[HeldLedger], *, replicated: bo
     return CursorUndo(mark, whole, parts, properties, says)
 
 
-def not_acknowledged(
-    mark: Place, ranges: Sequence[AcknowledgedRange], ledgers: Sequence[HeldLedger]
-) -> list[EntryRange]:
-    """What is left of the closed ledgers, for comparing two states; how they are written may differ."""
-    lengths = [(one.ledger, one.entries) for one in ledgers]
+def is_same(one: Acknowledged, other: Acknowledged, ledgers: Sequence[HeldLedger]) -> bool:
+    """Whether two states have acknowledged the same entries of these ledgers; how they are written may differ."""
+    lengths = _lengths((one, other), ledgers)
+    return _left(one, lengths) == _left(other, lengths)
+
+
+def _lengths(states: Sequence[Acknowledged], ledgers: Sequence[HeldLedger]) -> list[tuple[int, int]]:
+    """Of an open ledger as much as is spoken of."""
+    spoken: dict[int, int] = {}
+    for state in states:
+        for ledger, entry in (state.mark_delete, *(one.last for one in state.ranges)):
+            spoken[ledger] = max(spoken.get(ledger, 0), entry + 1)
+    return [(one.ledger, spoken.get(one.ledger, 0) if one.entries is None else one.entries) for one in ledgers]
+
+
+def _left(state: Acknowledged, lengths: Sequence[tuple[int, int]]) -> list[EntryRange]:
     done: dict[int, list[EntryRange]] = {}
-    for one in by_ledger((AcknowledgedRange(EARLIEST, mark), *ranges), lengths):
+    for one in by_ledger((AcknowledgedRange(EARLIEST, state.mark_delete), *state.ranges), lengths):
         done.setdefault(one.ledger, []).append(one)
     return [
         left
