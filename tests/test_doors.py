@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -37,6 +38,13 @@ from offloader.archive.reading.stores import Stores
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.bookkeeper.api import BookieAddress, ListedLedger, ManagedLedger
 from offloader.bookkeeper.bookie_info import decode_address, encode_address
+from offloader.bookkeeper.cursor_codec import (
+    decode_cursor_entry,
+    decode_cursor_node,
+    encode_cursor_entry,
+    encode_cursor_node,
+)
+from offloader.bookkeeper.cursor_state import CursorState
 from offloader.bookkeeper.layout import Layout, decode_layout, encode_layout
 from offloader.bookkeeper.managed_ledgers import (
     OWNER,
@@ -60,15 +68,34 @@ from offloader.lifecycle.deletion.machine import FailedLook, UnreferencedLedger,
 from offloader.lifecycle.deletion.record_codec import decode_deletion, decode_switch, encode_deletion, encode_switch
 from offloader.lifecycle.deletion.records import DeletionSwitch
 from offloader.lifecycle.deletion.timing import DeletionTiming
+from offloader.lifecycle.explaining.bookie_facts import (
+    CONFIGURATION,
+    DETAILS,
+    FILES,
+    FORCED,
+    SPACE,
+    STATE,
+    SUSPENDED,
+    bookie_facts,
+)
+from offloader.lifecycle.explaining.bookies import explain_bookie
 from offloader.lifecycle.ledgers.kinds import purpose_of
 from offloader.lifecycle.ledgers.references import read_cursor, read_last_entry, read_list, read_locator
+from offloader.lifecycle.topics.cursors.record_codec import (
+    decode_removal,
+    decode_saved,
+    encode_removal,
+    encode_saved,
+)
+from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState, SavedCursor
 from offloader.metadata import layout, requests
 from offloader.metadata.catalog_codec import HEAD_MAGIC, STANDING, plain
 from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unwrap
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
-from offloader.model import GIB, EntryRange, SegmentLayout
+from offloader.model import GIB, AcknowledgedRange, EntryRange, PartlyAcknowledged, SegmentLayout
+from offloader.ports.subscriptions import SubscriptionLook
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.auth import Authentication
 from offloader.pulsar.frames import FrameBuffer, encode
@@ -386,6 +413,7 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         yield f"cursor {name}", envelope(cursor, packed), decode_cursor
         yield f"ledger list as references {name}", envelope(record, packed), lambda data: read_list(data, 0)
         yield f"cursor as references {name}", envelope(cursor, packed), lambda data: read_cursor(data, 0)
+        yield f"cursor's whole state {name}", envelope(CURSOR_NODE, packed), decode_cursor_node
     schema = SchemaLocator.Version(version=0, position={"ledgerId": 3, "entryId": 0}, hash=b"h")
     yield (
         "schema locator",
@@ -399,6 +427,15 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         ).SerializeToString(),
         lambda data: read_last_entry(data, 4),
     )
+    yield "entry of a cursor's ledger", encode_cursor_entry(CURSOR_STATE), decode_cursor_entry
+    yield "dense entry of a cursor's ledger", encode_cursor_entry(CURSOR_STATE, dense=True), decode_cursor_entry
+    removal = CursorRemoval(TOPIC, "s", RemovalState.MARKED, 1, "joe", 0)
+    yield "removal of a cursor", encode_removal("t", removal), lambda data: decode_removal("k", data)
+    look = SubscriptionLook(1, (3, 4), CURSOR_STATE.ranges, 0, 7, 9)
+    saved = SavedCursor(look, CURSOR_NODE, encode_cursor_entry(CURSOR_STATE), 5)
+    yield "saved cursor", encode_saved("t", saved), lambda data: decode_saved("k", data).state
+    for path, said in BOOKIE_SAYS.items():
+        yield f"bookie's HTTP answer {path}", json.dumps(said).encode(), partial(a_bookies_page, path)
     yield (
         "custom metadata",
         b"t/ns/persistent/x",
@@ -434,6 +471,38 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     for request in (EntryRead(7, 3), ReadLac(7), ListEntries(7)):
         answer = test_v3.ask(V3("b1"), 1, request, test_v2.bookie())
         yield f"bookie's answer in V3 to a {request}", bytes(answer), a_bookie(V3, request)
+
+
+CURSOR_STATE = CursorState(
+    (3, 4),
+    (AcknowledgedRange((3, 6), (3, 8)), AcknowledgedRange((3, 10), (3, 200))),
+    (PartlyAcknowledged(3, 9, (0x3E0, -1)),),
+    (("CompactedTopicLedger", 7),),
+)
+CURSOR_NODE = encode_cursor_node(replace(CURSOR_STATE, subscription_properties=(("owner", "joe"),), cursor_ledger=9))
+BOOKIE_SAYS: dict[str, object] = {
+    CONFIGURATION: {"gcWaitTime": "900000", "majorCompactionInterval": "0", "isThrottleByBytes": "true"},
+    DETAILS: [
+        {
+            "majorCompacting": False,
+            "minorCompacting": True,
+            "lastMajorCompactionTime": 1,
+            "lastMinorCompactionTime": 2**62,
+            "majorCompactionCounter": 0,
+            "minorCompactionCounter": 3,
+        }
+    ],
+    FORCED: {"is_in_force_gc": "false"},
+    SUSPENDED: {"isMajorGcSuspended": "true", "isMinorGcSuspended": "false"},
+    SPACE: {"freeSpace": 1, "totalSpace": 3},
+    STATE: {"readOnly": True},
+    FILES: {"entrylog files": "0.log\t1.log"},
+}
+
+
+def a_bookies_page(path: str, data: bytes) -> None:
+    explanation = explain_bookie(bookie_facts("b1:3181", "http://b1:8000", {path: data}, {}))
+    assert all(sentence.isprintable() for sentence in (*explanation.because, *explanation.do, *explanation.unknown))
 
 
 def _delimited(message: bytes) -> bytes:

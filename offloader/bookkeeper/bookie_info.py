@@ -9,6 +9,7 @@ from offloader.bookkeeper.api import BookieAddress
 from offloader.errors import BookieUnavailableError, DamagedRecordError
 
 PROTOCOL = "bookie-rpc"
+HTTP = ("http", "https")
 
 
 def decode_address(bookie: str, data: bytes) -> BookieAddress:
@@ -28,6 +29,22 @@ def decode_address(bookie: str, data: bytes) -> BookieAddress:
                 raise DamagedRecordError(f"the bookie {bookie} listens at {endpoint.host!r}, port {endpoint.port}")
             return BookieAddress(endpoint.host, endpoint.port)
     raise BookieUnavailableError(f"the bookie {bookie} publishes no end point {PROTOCOL}")
+
+
+def decode_http_url(bookie: str, data: bytes) -> str | None:
+    """Where its HTTP server is, from the same value; None: it says nothing of one. A server that listens on all
+    interfaces, or on the bookie's own, is asked at the bookie's address. Raises DamagedRecordError."""
+    try:
+        info = BookieServiceInfoFormat.FromString(data)
+    except DecodeError as error:
+        raise DamagedRecordError(f"the registration of the bookie {bookie} cannot be read: {error}") from error
+    found = next((one for one in info.endpoints if one.protocol in HTTP and 0 < one.port < 2**16), None)
+    if found is None:
+        return None
+    host = next((one.host for one in info.endpoints if one.protocol == PROTOCOL and one.host), "")
+    if found.host not in ("", "0.0.0.0", "::"):  # noqa: S104 (compared, not listened on)
+        host = found.host
+    return f"{found.protocol}://{f'[{host}]' if ':' in host else host}:{found.port}" if host else None
 
 
 def encode_address(address: BookieAddress) -> bytes:

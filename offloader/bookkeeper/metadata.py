@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from offloader.bookkeeper.api import BookieAddress, Cookie, ManagedCursor, ManagedLedger
-from offloader.bookkeeper.bookie_info import decode_address
+from offloader.bookkeeper.bookie_info import decode_address, decode_http_url
 from offloader.bookkeeper.layout import Layout, decode_layout, ledger_path
 from offloader.bookkeeper.managed_ledgers import decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
@@ -85,6 +85,16 @@ class MetadataTree:
             watched = self._addresses.setdefault(bookie, Watched(lambda fired: self._read_address(bookie, fired)))
         return watched.get()
 
+    def http_url(self, bookie: str) -> str | None:
+        """Where a registered bookie's HTTP server is; None: it publishes none, or is not registered."""
+        found = (self.nodes.get(f"{folder}/{bookie}") for folder in (self._writable, self._read_only))
+        node = next(filter(None, found), None)
+        return None if node is None else decode_http_url(bookie, node.value)
+
+    def bookies(self) -> frozenset[str]:
+        """All ids that have ever been bookies here, and were not decommissioned: those with a cookie."""
+        return frozenset(self.nodes.children(f"{self.uri.root}/cookies") or ()) | frozenset(self.available())
+
     def available(self) -> Mapping[str, bool]:
         return self._available.get()
 
@@ -93,7 +103,7 @@ class MetadataTree:
         return None if node is None else Cookie(node.value, node.created_ms, node.modified_ms)
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
-        node = self.nodes.get(self._topic_path(topic), latest=True)
+        node = self.nodes.get(self.topic_path(topic), latest=True)
         if node is None:
             raise TopicNotFoundError(f"{topic} has no managed ledger in {self.uri}")
         try:
@@ -102,7 +112,7 @@ class MetadataTree:
             raise DamagedRecordError(f"{topic}: {error}") from error
 
     def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
-        path = self._topic_path(topic)
+        path = self.topic_path(topic)
         names = self.nodes.children(path)
         if names is None:
             raise TopicNotFoundError(f"{topic} has no managed ledger in {self.uri}")
@@ -125,7 +135,8 @@ class MetadataTree:
         """A ledger's node. Raises LedgerNotFoundError for an id that no ledger can have."""
         return self.uri.root + ledger_path(self.layout, ledger)
 
-    def _topic_path(self, topic: TopicName) -> str:
+    def topic_path(self, topic: TopicName) -> str:
+        """A topic's own node. Raises TopicNotFoundError for a name that no node can have."""
         name = managed_ledger_name(topic)
         if not _NOT_NODES.isdisjoint(name.split("/")):
             raise TopicNotFoundError(f"{topic} has no managed ledger in {self.uri}: no node can have such a name")

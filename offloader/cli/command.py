@@ -25,6 +25,7 @@ from offloader.errors import ConfigError, OffloadError, OvertakenError
 from offloader.metadata.catalog import Catalogs
 from offloader.offload.settings import store_of
 from offloader.ports.object_store import ObjectStore
+from offloader.ports.subscriptions import Subscriptions
 from offloader.storage.settings import StoreSettings
 
 OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
@@ -76,6 +77,13 @@ class CommandSession:
         admin = self.dependencies.admin(self.config)
         self._stack.callback(admin.close)
         return admin
+
+    @cached_property
+    def subscriptions(self) -> Subscriptions:
+        """Subscriptions as brokers have them."""
+        found = self.dependencies.subscriptions(self.config)
+        self._stack.callback(found.close)
+        return found
 
     def bookkeeper(self, timeout: float) -> tuple[MetadataTree, Bookies]:
         """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; the first

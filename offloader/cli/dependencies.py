@@ -10,6 +10,7 @@ from typing import Protocol
 
 from offloader.archive.following.live import Live
 from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.bookie_http import BookieHttp
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.nodes import Nodes
 from offloader.config import Config
@@ -21,6 +22,7 @@ from offloader.operations.doctor.probes import Probes, RealProbes
 from offloader.operations.restore.ports import Cluster
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
+from offloader.ports.subscriptions import Subscriptions
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 
@@ -41,6 +43,12 @@ def _target(config: Config) -> Cluster:
     from offloader.operations.restore.target_cluster import TargetCluster  # httpx takes 0.1 s to import
 
     return TargetCluster(settings.pulsar(config))
+
+
+def _subscriptions(config: Config) -> Subscriptions:
+    from offloader.pulsar.subscriptions import BrokerSubscriptions  # httpx takes 0.1 s to import
+
+    return BrokerSubscriptions(settings.pulsar(config))
 
 
 def _bookkeeper(config: Config, timeout: float) -> tuple[MetadataTree, Bookies]:
@@ -80,3 +88,5 @@ class Dependencies:
     bookkeeper: Callable[[Config, float], tuple[MetadataTree, Bookies]] = _bookkeeper
     zookeeper: Callable[[tuple[str, ...]], Nodes] = _zookeeper
     scanner: Callable[[Config, MetadataTree, Bookies, Admin, Callable[[], int]], LedgerScanner] = _scanner
+    subscriptions: Callable[[Config], Subscriptions] = _subscriptions
+    bookie_http: Callable[[str, float], BookieHttp] = BookieHttp

@@ -15,8 +15,10 @@ from offloader.cli import (  # noqa: F401 (they add their commands to `topics` a
 )
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup
+from offloader.cli.cursors import listing, removing  # noqa: F401
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
+from offloader.cli.explain_data import explain_command
 from offloader.cli.ledgers import ledgers
 from offloader.cli.orphans import decide, explain, orphans, pending, purge, quarantine, scan  # noqa: F401 (they add their commands)
 from offloader.cli.run import run_command
@@ -44,5 +46,6 @@ for _command in (
     catalog_group,
     ledgers,
     orphans,
+    explain_command,
 ):
     main.add_command(_command)

@@ -6,6 +6,7 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py.)
     _requests/<application>/<id>, <id>.seen, <id>.done
     _claims/<application>/<tenant>/<namespace>/<topic>
     _deletion/<cluster>/records/<name>/<slot>, switch/<slot>
+    _deletion/<cluster>/cursors/<tenant>/<namespace>/<topic>/<subscription>/records/<slot>, saved/<slot>
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
 
@@ -158,6 +159,37 @@ def deletion_folder(cluster: str, name: str) -> str:
 def deletion_switch_folder(cluster: str) -> str:
     """When deletion was switched on and off, with the closing slash."""
     return f"{DELETION}/{_encode(cluster)}/switch/"
+
+
+def cursors_folder(cluster: str) -> str:
+    """The removals of subscriptions, a folder for each, with the closing slash."""
+    return f"{DELETION}/{_encode(cluster)}/cursors/"
+
+
+def cursor_records_folder(cluster: str, topic: TopicName, subscription: str) -> str:
+    """The versions of one removal's record, with the closing slash."""
+    return f"{_cursor_folder(cluster, topic, subscription)}records/"
+
+
+def cursor_states_folder(cluster: str, topic: TopicName, subscription: str) -> str:
+    """What was saved of a subscription before its removal, with the closing slash."""
+    return f"{_cursor_folder(cluster, topic, subscription)}saved/"
+
+
+def parse_cursor_record_key(cluster: str, key: str) -> tuple[TopicName, str, int] | None:
+    """Topic, subscription and version of a removal's record under `cursors_folder(cluster)`, None for anything else."""
+    folder = cursors_folder(cluster)
+    topic, rest = topic_of(key.removeprefix(folder))
+    name, _, version = rest.partition("/records/")
+    slot = parse_slot(version)
+    if topic is None or slot is None or not name or not key.startswith(folder):
+        return None
+    found = topic, unquote(name), slot
+    return found if key == f"{cursor_records_folder(cluster, *found[:2])}{slot_name(slot)}" else None
+
+
+def _cursor_folder(cluster: str, topic: TopicName, subscription: str) -> str:
+    return f"{cursors_folder(cluster)}{topic_folder(topic)}{_encode(subscription)}/"
 
 
 def parse_deletion_key(cluster: str, key: str) -> tuple[str, int] | None:

@@ -6,6 +6,7 @@ without, `after`. Of positions, `start` and `end` are both included: only the le
 
 from __future__ import annotations
 
+from offloader.model.acknowledged import AcknowledgedRange, PartlyAcknowledged, Place, by_ledger, joined
 from offloader.model.ledger import Gap, GapKind, LedgerList, LedgerRange, LedgerSpan, merge_ranges
 from offloader.model.position import EntryRange, Position
 from offloader.model.segment import (
@@ -35,6 +36,7 @@ __all__ = [
     "MAX_OBJECT_SIZE",
     "MAX_TIME",
     "MIB",
+    "AcknowledgedRange",
     "Ending",
     "EntryRange",
     "EntryStats",
@@ -49,6 +51,8 @@ __all__ = [
     "Loss",
     "OpenSegment",
     "Part",
+    "PartlyAcknowledged",
+    "Place",
     "Position",
     "Receipt",
     "RollReason",
@@ -65,6 +69,8 @@ __all__ = [
     "Transaction",
     "Turn",
     "Walk",
+    "by_ledger",
+    "joined",
     "merge_ranges",
     "unbroken",
 ]

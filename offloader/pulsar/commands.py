@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from offloader._proto.pulsar_wire_pb2 import (
@@ -27,6 +27,7 @@ from offloader._proto.pulsar_wire_pb2 import (
     Subscribe,
     Unsubscribe,
 )
+from offloader.model import PartlyAcknowledged
 
 CLIENT_VERSION = "pulsar-streaming-offloader"
 # 21 is what brokers of 4.0 speak; from 18 on they deliver broker entry metadata to a client that asks for it.
@@ -55,6 +56,7 @@ class Subscription(NamedTuple):
     after: tuple[int, int] | None = None
     consumer_name: str = ""
     properties: Mapping[str, str] = {}
+    shared: bool = False
 
 
 def connect(auth_method: str, auth_data: bytes, proxy_to: str = "") -> BaseCommand:
@@ -79,11 +81,11 @@ def auth_response(method: str, data: bytes) -> BaseCommand:
 
 
 def subscribe(consumer_id: int, request_id: int, subscription: Subscription) -> BaseCommand:
-    """Exclusive, and never creates the topic."""
+    """Exclusive unless it says otherwise, and never creates the topic."""
     command = Subscribe(
         topic=subscription.topic,
         subscription=subscription.name,
-        type=Subscribe.EXCLUSIVE,
+        type=Subscribe.SHARED if subscription.shared else Subscribe.EXCLUSIVE,
         consumer_id=consumer_id,
         request_id=request_id,
         consumer_name=subscription.consumer_name,
@@ -108,6 +110,11 @@ def acknowledge(consumer_id: int, request_id: int, ledger: int, entry: int) -> B
         consumer_id=consumer_id, type=Ack.CUMULATIVE, request_id=request_id, message_id=[message_id(ledger, entry)]
     )
     return _command(ack=command)
+
+
+def acknowledge_each(consumer_id: int, request_id: int, messages: Sequence[MessageIdData]) -> BaseCommand:
+    """One by one, with a receipt."""
+    return _command(ack=Ack(consumer_id=consumer_id, type=Ack.INDIVIDUAL, request_id=request_id, message_id=messages))
 
 
 def unsubscribe(consumer_id: int, request_id: int) -> BaseCommand:
@@ -164,6 +171,12 @@ def partitioned_metadata(request_id: int, topic: str) -> BaseCommand:
 def message_id(ledger: int, entry: int) -> MessageIdData:
     """A position on the wire."""
     return MessageIdData(ledger_id=ledger % 2**64, entry_id=entry % 2**64)
+
+
+def batch_id(part: PartlyAcknowledged) -> MessageIdData:
+    """A batch, of which what has no bit is acknowledged. Its size is not known: that of the last message left."""
+    size = max((64 * at + (word % 2**64).bit_length() for at, word in enumerate(part.words) if word), default=0)
+    return MessageIdData(ledger_id=part.ledger, entry_id=part.entry, ack_set=part.words, batch_size=size)
 
 
 def position(message: MessageIdData) -> tuple[int, int]:

@@ -16,10 +16,14 @@ from hypothesis import strategies as st
 
 import offloader.cli
 from offloader.bookkeeper.api import ListedLedger, ManagedLedger
+from offloader.bookkeeper.cursor_codec import encode_cursor_node
+from offloader.bookkeeper.cursor_state import CursorState
 from offloader.cli.main import main
 from offloader.errors import FatalError
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionEvidence, DeletionProof, DeletionState
+from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState
+from offloader.lifecycle.topics.cursors.removals import CursorRemovals
 from offloader.logs import JsonLines, ShortLines
 from offloader.metadata import layout, requests
 from offloader.metadata.requests import Request, RequestKind
@@ -75,12 +79,19 @@ def evil(line):
     bookkeeper.put(15, EVIL.encode(), **{f"custom{EVIL}": EVIL.encode()})
     bookkeeper.metadata.cluster.register(f"b9{EVIL}:1", None)
     bookkeeper.metadata.cluster.put_managed_ledger(TOPIC, ManagedLedger((ListedLedger(15, 0, 0),), 0, b""))
+    cursor = CursorState((15, -1), subscription_properties=(("owner", EVIL),))
+    bookkeeper.metadata.cluster.put_cursor(TOPIC, EVIL, encode_cursor_node(cursor))
+    removals = CursorRemovals(archive.store, "memory", lambda: "t")
+    removals.write(CursorRemoval(TOPIC, EVIL, RemovalState.MARKED, 1, EVIL, 0, reason=EVIL), None)
+    archive.store.put(f"{layout.cursor_records_folder('memory', TOPIC, 'damaged' + EVIL)}{0:020d}", EVIL.encode())
     line.dependencies = replace(
         line.dependencies,
         bookkeeper=lambda _config, _timeout: tuple(reversed(bookkeeper.client())),
         admin=lambda _: Hostile(),
         scanner=lambda _config, tree, *_: JudgingScanner(tree.nodes, lambda: 5),
         target=lambda _: Hostile(),
+        subscriptions=lambda _: Hostile(),
+        bookie_http=lambda _url, _timeout: Hostile(),
         probes=lambda *_: Hostile(),
     )
     return line
@@ -93,6 +104,7 @@ CALLS: dict[str, list[list[str]]] = {
     "config check": [[]],
     "config explain": [[str(TOPIC)], [str(TOPIC), "--offline"]],
     "doctor": [[]],
+    "explain": [[str(TOPIC)], [str(TOPIC), "--offline"], ["15"], [EVIL], ["b9:1", "--bookie-http", "http://b9:8000"]],
     "ledgers close": [["15"], ["99"]],
     "ledgers delete": [["15"], ["15", "--topic", EVIL]],
     "ledgers inspect": [["15"], ["12"]],
@@ -112,6 +124,10 @@ CALLS: dict[str, list[list[str]]] = {
         [str(TOPIC), *more] for more in ([], ["--format", "hex"], ["--entries"], ["--on-damage", "skip"], ["--follow"])
     ],
     "topics close-orphan-tail": [[str(TOPIC)], [str(TOPIC), "--dry-run"]],
+    "topics cursors list": [[], [str(TOPIC), "--offline"], [EVIL]],
+    "topics cursors removals": [[]],
+    "topics cursors remove": [[str(TOPIC), EVIL], [str(TOPIC), EVIL, "--yes"], [EVIL, EVIL]],
+    "topics cursors undo": [[str(TOPIC), EVIL], [str(TOPIC), EVIL, "--yes"], [EVIL, EVIL]],
     "topics export": [[str(TOPIC), "--to", "{folder}/x.parquet", "--on-damage", "skip"], [str(TOPIC), "--to", EVIL]],
     "topics list": [[]],
     "topics offload": [[str(TOPIC)]],

@@ -1,0 +1,236 @@
+"""`offloader explain TOPIC|LEDGER|BOOKIE`: why this data is still there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import partial
+from typing import TypeVar
+
+import click
+
+from offloader.bookkeeper.bookie_http import parse_http_url
+from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
+from offloader.cli.command import CommandSession, command
+from offloader.cli.cursors.listing import OFFLINE, TIMEOUT, names_of, partitions_of, stored_topics
+from offloader.cli.parsing import parsed
+from offloader.errors import (
+    BookieUnavailableError,
+    DamagedRecordError,
+    FatalError,
+    LedgerNotFoundError,
+    OffloadError,
+    TopicNotFoundError,
+)
+from offloader.lifecycle.deletion.configured import close_scanner
+from offloader.lifecycle.explaining.bookie_facts import PATHS, bookie_facts
+from offloader.lifecycle.explaining.bookies import explain_bookie
+from offloader.lifecycle.explaining.ledgers import LedgerFacts, explain_ledger
+from offloader.lifecycle.explaining.topics import EffectiveRetention, TopicFacts, explain_topic
+from offloader.lifecycle.explaining.words import Explanation
+from offloader.lifecycle.ledgers.evidence import LedgerVerdict
+from offloader.lifecycle.topics.cursors.listing import listed
+from offloader.lifecycle.topics.cursors.nodes import StoredTopics
+from offloader.lifecycle.topics.cursors.stored import StoredTopic
+from offloader.model import Place, TopicName
+
+T = TypeVar("T")
+
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
+DELETION_LAG = "managedLedgerOffloadDeletionLagMs"
+
+
+class Explained(StrEnum):
+    """What may be asked about."""
+
+    TOPIC = "topic"
+    LEDGER = "ledger"
+    BOOKIE = "bookie"
+
+
+@click.command("explain")
+@click.argument("what", metavar="TOPIC|LEDGER|BOOKIE")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice([str(one) for one in Explained]),
+    help="What it is, where its form does not say so.",
+)
+@click.option(
+    "--bookie-http",
+    metavar="URL",
+    callback=parsed(parse_http_url),
+    help="Where the bookie's HTTP server is, http://HOST:8000; by default what the bookie publishes.",
+)
+@OFFLINE
+@TIMEOUT
+@command()
+def explain_command(
+    session: CommandSession, what: str, *, kind: str | None, bookie_http: str | None, offline: bool, timeout: int
+) -> None:
+    """Say why data is still there, and what to do: of a topic, of a ledger (its number), of a bookie (its id).
+
+    Changes nothing and loads no topic. A topic: which subscription holds how much, retention, our own pin, an open
+    ledger, nobody has it loaded. A ledger: who refers to it. A bookie: its collection and compaction, thresholds,
+    suspension, throttling, disks, by its HTTP server where that is on.
+
+    \b
+    JSON: {message, what, name, because, do, unknown}; because, do and unknown are arrays of sentences; of a
+    partitioned topic one object a line, for each partition.
+    """
+    stored = stored_topics(session, timeout)
+    if _kind(stored, what, kind) is Explained.BOOKIE:
+        _print(session, Explained.BOOKIE, what, _of_bookie(session, stored, what, bookie_http))
+    elif _kind(stored, what, kind) is Explained.LEDGER:
+        _print(session, Explained.LEDGER, what, _of_ledger(session, stored, _number(what)))
+    else:
+        for topic in partitions_of(stored, _topic(what)):
+            _print(session, Explained.TOPIC, str(topic), _of_topic(session, stored, topic, offline=offline))
+
+
+def _kind(stored: StoredTopics, what: str, kind: str | None) -> Explained:
+    """What it is by its form. Raises FatalError where that says two things, or nothing."""
+    if kind is not None:
+        return Explained(kind)
+    if "://" in what or "/" in what:
+        return Explained.TOPIC
+    is_bookie = what in stored.tree.bookies()
+    if what.isascii() and what.isdigit():
+        if is_bookie:
+            raise FatalError(f"{what} is a ledger's number and a bookie's id: say --as ledger or --as bookie")
+        return Explained.LEDGER
+    if is_bookie or _HOST_AND_PORT.fullmatch(what):
+        return Explained.BOOKIE
+    raise FatalError(f"{what!r} is no ledger's number and no bookie's id; a topic is written tenant/namespace/topic")
+
+
+def _print(session: CommandSession, kind: Explained, name: str, found: Explanation) -> None:
+    lines = [*found.because, *(f"To do: {one}" for one in found.do), *(f"Not known: {one}" for one in found.unknown)]
+    message = f"{kind} {name}: why it is still there"
+    session.output.lines(
+        [message, *(f"  {line}" for line in lines)],
+        {
+            "message": message, "what": str(kind), "name": name,
+            "because": found.because, "do": found.do, "unknown": found.unknown,
+        },
+    )  # fmt: skip
+
+
+def _of_bookie(session: CommandSession, stored: StoredTopics, bookie: str, url: str | None) -> Explanation:
+    known = stored.tree.bookies()
+    if bookie not in known and url is None:
+        raise FatalError(f"there is no bookie {bookie}; there are {', '.join(sorted(known)) or 'none'}")
+    url = url or stored.tree.http_url(bookie)
+    answers: dict[str, bytes] = {}
+    failed: dict[str, str] = {}
+    if url is not None:
+        http = session.dependencies.bookie_http(url, stored.timeout)
+        for path in PATHS:
+            try:
+                answers[path] = http.get(path)
+            except FatalError as error:
+                failed[path] = str(error)
+            except BookieUnavailableError as error:
+                failed[path] = str(error)
+                break  # it would not answer the others either
+    return explain_bookie(bookie_facts(bookie, url, answers, failed))
+
+
+def _of_ledger(session: CommandSession, stored: StoredTopics, ledger: int) -> Explanation:
+    unknown: list[str] = []
+    try:
+        metadata = stored.tree.read(ledger).metadata
+    except LedgerNotFoundError:
+        return explain_ledger(LedgerFacts(ledger, None))
+    owner = managed_ledger_of(metadata.custom)
+    topic = _asked(unknown, "its owner's list", lambda: _owner(stored, owner)) if owner else None
+    verdict = _asked(unknown, "the scan", lambda: _verdict(session, stored, ledger))
+    archived = None
+    if topic is not None and metadata.closed:
+        end = _asked(unknown, "the archive", lambda: _archived(session, topic.topic))
+        archived = end is not None and end >= (ledger, metadata.last_entry)
+    return explain_ledger(LedgerFacts(ledger, metadata, owner, topic, verdict, archived, tuple(unknown)))
+
+
+def _owner(stored: StoredTopics, owner: str) -> StoredTopic | None:
+    try:
+        return stored.read(topic_of(owner))
+    except (ValueError, TopicNotFoundError, DamagedRecordError):
+        return None
+
+
+def _verdict(session: CommandSession, stored: StoredTopics, ledger: int) -> LedgerVerdict | None:
+    make = session.dependencies.scanner
+    scanner = make(session.config, stored.tree, stored.bookies, session.admin, session.dependencies.clock_ms)
+    try:
+        verdicts = scanner.scan([ledger]).verdicts
+    finally:
+        close_scanner(scanner)
+    return next((one for one in verdicts if one.ledger.ledger == ledger), None)
+
+
+def _of_topic(session: CommandSession, stored: StoredTopics, topic: TopicName, *, offline: bool) -> Explanation:
+    unknown: list[str] = []
+    found = stored.read(topic)
+    uses = None if offline else _asked(unknown, "which topics are loaded", session.subscriptions.uses)
+    configuration = {} if offline else _asked(unknown, "the brokers' settings", session.admin.runtime_configuration)
+    lag = (configuration or {}).get(DELETION_LAG, "")
+    retention = partial(_retention, session, topic, configuration or {})
+    facts = TopicFacts(
+        stored=found,
+        subscriptions=listed(found, names_of(session, offline=offline), (uses or {}).get(topic)),
+        now_ms=session.dependencies.clock_ms(),
+        loaded=None if uses is None else topic in uses,
+        retention=None if offline else _asked(unknown, "its retention", retention),
+        archived=_asked(unknown, "the archive", lambda: _archived(session, topic)),
+        deletion_lag_ms=int(lag) if lag.isdigit() else None,
+        unknown=tuple(unknown),
+    )
+    return explain_topic(facts)
+
+
+def _retention(
+    session: CommandSession, topic: TopicName, configuration: Mapping[str, str]
+) -> EffectiveRetention | None:
+    """The topic's own, the namespace's, the brokers', the first that there is."""
+    own = session.subscriptions.topic_retention(topic)
+    if own is not None:
+        return EffectiveRetention(*own, level="the topic's own")
+    policy = session.admin.namespace_policies(topic.namespace).get("retention_policies")
+    if isinstance(policy, dict):
+        minutes, size = policy.get("retentionTimeInMinutes"), policy.get("retentionSizeInMB")
+        if isinstance(minutes, int) and isinstance(size, int):
+            return EffectiveRetention(minutes, size, level="the namespace's")
+    names = ("defaultRetentionTimeInMinutes", "defaultRetentionSizeInMB")
+    values = [configuration.get(name, "") for name in names]
+    if not all(re.fullmatch(r"-?[0-9]{1,9}", value) for value in values):
+        return None
+    return EffectiveRetention(int(values[0]), int(values[1]), level="the brokers'")
+
+
+def _archived(session: CommandSession, topic: TopicName) -> Place | None:
+    end = session.catalogs.head(topic).end
+    return None if end is None else end.place
+
+
+def _asked(unknown: list[str], what: str, ask: Callable[[], T]) -> T | None:
+    """What cannot be asked is told, and everything else all the same."""
+    try:
+        return ask()
+    except OffloadError as error:
+        unknown.append(f"{what}: {error}")
+        return None
+
+
+def _topic(what: str) -> TopicName:
+    try:
+        return TopicName.parse(what)
+    except ValueError as error:
+        raise FatalError(str(error)) from error
+
+
+def _number(what: str) -> int:
+    if not (what.isascii() and what.isdigit()):
+        raise FatalError(f"{what!r} is no ledger's number")
+    return int(what)

@@ -1,0 +1,1 @@
+"""Why data is still there, in sentences: facts in, words out."""

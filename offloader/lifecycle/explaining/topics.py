@@ -1,0 +1,214 @@
+"""Why a topic's data is still there, and what to do. Pure.
+
+A broker drops a ledger once every subscription is past it, retention has passed since it was closed, and the topic is
+loaded; never the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from offloader.lifecycle.explaining.words import Explanation, counted, moment_text, size_text, span_text
+from offloader.lifecycle.topics.cursors.held import first_needed
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
+from offloader.lifecycle.topics.cursors.listing import ListedSubscription, by_bytes_held
+from offloader.lifecycle.topics.cursors.stored import StoredTopic
+from offloader.model import Place
+
+FOREVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveRetention:
+    """How long what is acknowledged stays. -1: for ever, of time or size. `level`: which one sets it."""
+
+    minutes: int
+    megabytes: int
+    level: str
+
+    @property
+    def keeps_nothing(self) -> bool:
+        return self.minutes == 0 or self.megabytes == 0
+
+    @property
+    def keeps_all(self) -> bool:
+        return self.minutes < 0 and self.megabytes < 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What was read. `loaded`: whether a broker has it; None: nobody could say. `retention` None: the same.
+
+    `archived`: the last position that the archive accounts for; None: nothing of it is archived. `deletion_lag_ms`: how
+    long Pulsar keeps in BookKeeper what it has offloaded itself. `unknown`: what could not be asked.
+    """
+
+    stored: StoredTopic
+    subscriptions: Sequence[ListedSubscription]
+    now_ms: int
+    loaded: bool | None = None
+    retention: EffectiveRetention | None = None
+    archived: Place | None = None
+    deletion_lag_ms: int | None = None
+    unknown: tuple[str, ...] = ()
+
+
+def explain_topic(facts: TopicFacts) -> Explanation:
+    """What keeps its data, in sentences: the greatest holders first."""
+    said = (_size, _holders, _pin, _retained, _offloaded, _last, _loaded)
+    return Explanation.of((one for each in said for one in each(facts)), _advice(facts), facts.unknown)
+
+
+def _size(facts: TopicFacts) -> Iterator[str]:
+    ledgers = facts.stored.ledgers
+    size = sum(one.size or 0 for one in ledgers)
+    dated = [one.timestamp_ms for one in facts.stored.listed if one.timestamp_ms]
+    closed = f"; the oldest was closed at {moment_text(dated[0])}" if dated else ""
+    yield f"{facts.stored.topic} has {counted(len(ledgers), 'ledger')} of {size_text(size)} in all{closed}."
+
+
+def _holders(facts: TopicFacts) -> Iterator[str]:
+    if not facts.subscriptions:
+        yield "It has no subscription: none holds anything back."
+    for one in by_bytes_held(list(facts.subscriptions)):
+        name = f"The subscription {one.subscription}{_who(one)}"
+        if one.held is None:
+            yield f"{name} cannot be understood ({one.problem}): what it holds back is not known."
+        elif one.held.size or one.held.uncounted:
+            yield f"{name} holds back {size_text(one.held.size)}{_alone(one)}: {_entries(one)}.{_used(one)}"
+        elif one.kind is SubscriptionKind.USER:
+            yield f"{name} has acknowledged everything that is counted, and holds nothing back."
+
+
+def _who(one: ListedSubscription) -> str:
+    owner = f"of {one.owner}" if one.owner else ""
+    kind = "" if one.kind is SubscriptionKind.USER else f"{one.kind}, not a user's"
+    words = ", ".join(filter(None, (owner, kind)))
+    return f" ({words})" if words else ""
+
+
+def _alone(one: ListedSubscription) -> str:
+    held = one.held
+    return f", {size_text(held.alone)} of it alone" if held and held.alone else ""
+
+
+def _entries(one: ListedSubscription) -> str:
+    held = one.held
+    more = ", and those of a ledger that is still open" if held and held.uncounted else ""
+    number = held.entries if held else 0
+    return f"{counted(number, 'entry')} {'is' if number == 1 else 'are'} not acknowledged{more}"
+
+
+def _used(one: ListedSubscription) -> str:
+    active = "" if one.last_active_ms is None else f" It was last used at {moment_text(one.last_active_ms)}, or later."
+    if one.consumers is None:
+        return active
+    consumers = counted(one.consumers, "consumer")
+    return f"{active} It has {consumers if one.consumers else 'no consumer'} now."
+
+
+def _pin(facts: TopicFacts) -> Iterator[str]:
+    if not any(one.kind is SubscriptionKind.PIN for one in facts.subscriptions):
+        return
+    if facts.archived is None:
+        yield "Our own subscription keeps it because nothing of it is in the archive yet."
+    else:
+        ledger, entry = facts.archived
+        yield f"Our own subscription keeps what follows {ledger}:{entry}: the archive has everything up to there."
+
+
+def _retained(facts: TopicFacts) -> Iterator[str]:
+    free = _acknowledged_by_all(facts)
+    if facts.retention is None:
+        return
+    yield _retention_text(facts.retention)
+    if not free:
+        yield "No whole ledger is acknowledged by all subscriptions, so retention has nothing to decide."
+        return
+    past = f"{counted(len(free), 'ledger')} of {size_text(sum(facts.stored.ledgers[at].size or 0 for at in free))}"
+    yield f"All subscriptions are past {past}: these are what retention keeps, or not."
+    expired = [at for at in free if _is_expired(facts, at)]
+    if expired and not facts.retention.keeps_all:
+        gone = size_text(sum(facts.stored.ledgers[at].size or 0 for at in expired))
+        yield f"Of these, {counted(len(expired), 'ledger')} of {gone} should have gone by its time."
+
+
+def _retention_text(retention: EffectiveRetention) -> str:
+    if retention.keeps_nothing:
+        return f"Retention ({retention.level}) keeps nothing that all subscriptions have acknowledged."
+    if retention.keeps_all:
+        return f"Retention ({retention.level}) keeps everything for ever, acknowledged or not."
+    time = "any time" if retention.minutes < 0 else span_text(60 * retention.minutes)
+    size = "whatever its size" if retention.megabytes < 0 else f"up to {retention.megabytes} MiB"
+    return f"Retention ({retention.level}) keeps what is acknowledged for {time}, {size}."
+
+
+def _acknowledged_by_all(facts: TopicFacts) -> range:
+    """Indexes of the ledgers that no subscription needs; never the last one's."""
+    ledgers, cursors = facts.stored.ledgers, facts.stored.cursors.values()
+    states = [one.state for one in cursors]
+    if any(state is None or state.mark_delete is None for state in states):
+        return range(0)
+    firsts = [first_needed(ledgers, state.mark_delete) for state in states if state is not None]
+    return range(min([*firsts, max(len(ledgers) - 1, 0)]))
+
+
+def _is_expired(facts: TopicFacts, at: int) -> bool:
+    closed, retention = facts.stored.listed[at].timestamp_ms, facts.retention
+    if retention is None or closed == 0:
+        return False
+    return retention.keeps_nothing or 0 <= retention.minutes * 60_000 < facts.now_ms - closed
+
+
+def _offloaded(facts: TopicFacts) -> Iterator[str]:
+    copies = [one for one in facts.stored.listed if one.copy is not None and one.copy.complete]
+    waiting = [one for one in copies if not one.left_bookkeeper]
+    if len(copies) > len(waiting):
+        gone = counted(len(copies) - len(waiting), "ledger")
+        yield f"Pulsar's own offloader has {gone} in its bucket only; they take no room in BookKeeper."
+    if waiting:
+        lag = f", {span_text(facts.deletion_lag_ms / 1000)} after the copy" if facts.deletion_lag_ms is not None else ""
+        size = size_text(sum(one.size for one in waiting))
+        yield (
+            f"Pulsar's own offloader has copied {counted(len(waiting), 'ledger')} of {size}, and BookKeeper keeps them "
+            f"until the deletion lag has passed{lag}."
+        )
+
+
+def _last(facts: TopicFacts) -> Iterator[str]:
+    if not facts.stored.listed:
+        return
+    last, counts = facts.stored.listed[-1], facts.stored.ledgers[-1]
+    if last.timestamp_ms:
+        yield f"Its last ledger, {last.ledger}, is closed, and stays until there is another one."
+    elif counts.size is None:
+        yield f"Its last ledger, {last.ledger}, is open: retention counts from when it is closed."
+    else:
+        yield (
+            f"Its last ledger, {last.ledger}, of {size_text(counts.size)}, is closed in BookKeeper and not in the "
+            "topic's list: retention counts from the next time that the topic is loaded."
+        )
+
+
+def _loaded(facts: TopicFacts) -> Iterator[str]:
+    if facts.loaded:
+        yield "A broker has it loaded, and looks every few minutes what may go."
+    elif facts.loaded is not None:
+        yield "No broker has it loaded, so nobody drops anything of it, whatever retention says."
+
+
+def _advice(facts: TopicFacts) -> Iterator[str]:
+    for one in by_bytes_held(list(facts.subscriptions)):
+        if one.kind is SubscriptionKind.USER and one.held and one.held.alone and not one.consumers:
+            yield (
+                f"If nobody needs the subscription {one.subscription} any more: `offloader topics cursors remove "
+                f"{facts.stored.topic} {one.subscription}`; that frees {size_text(one.held.alone)}."
+            )
+    if facts.loaded is False and facts.stored.ledgers:
+        yield (
+            "To have retention applied although nobody uses it: `pulsar-admin topics trim-topic "
+            f"{facts.stored.topic}`, and once more a retention time later, for its last ledger."
+        )
+    if facts.archived is None and any(one.kind is SubscriptionKind.PIN for one in facts.subscriptions):
+        yield "`offloader topics offload-status` says how our own offload of it stands."

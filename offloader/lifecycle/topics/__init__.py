@@ -1,0 +1,1 @@
+"""Topics: what of their data nobody needs any more, and what holds it back."""

@@ -1,0 +1,155 @@
+"""What the application does for subscriptions, beside offloading: second phases that are due, and the policy's marks.
+
+`CursorRemovalTask` is a LifecycleTask. The policy looks at nodes first; a topic is loaded only for a subscription that
+its node says nobody has used for so long, and the broker's own look decides.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from offloader.errors import DamagedRecordError, FatalError, OffloadError, OvertakenError, TopicNotFoundError
+from offloader.lifecycle.deletion.timing import DeletionBounds
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
+from offloader.lifecycle.topics.cursors.listing import last_activity
+from offloader.lifecycle.topics.cursors.removals import DamagedRemoval, StoredRemoval
+from offloader.lifecycle.topics.cursors.service import CursorRemover
+from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
+from offloader.model import TopicName
+
+log = logging.getLogger(__name__)
+
+TOPICS_A_ROUND = 500  # whose nodes are read
+BY = "policy lifecycle.removeCursorsAfter"
+
+
+@dataclass
+class CursorRemovalTask:
+    """`after_ms`: the policy's age; None: nothing is marked by itself. `interval`: seconds between rounds."""
+
+    remover: CursorRemover
+    after_ms: int | None
+    interval: float
+    bounds: DeletionBounds = field(default_factory=DeletionBounds)
+    name: str = "cursors"
+    _next: TopicName | None = None
+
+    def run(self) -> float:
+        """See LifecycleTask. One round: what is due, and marks in some topics; the next one goes on behind them."""
+        pending = self._go_on()
+        if self.after_ms is not None and pending < self.bounds.number:
+            self._mark(self.after_ms, self.bounds.number - pending)
+        return self.interval
+
+    def _go_on(self) -> int:
+        """Second phases, no more than a round has; how many removals are pending. Old records are forgotten."""
+        pending = begun = 0
+        for stored in self.remover.removals.all():
+            if isinstance(stored, DamagedRemoval):
+                log.warning(
+                    "%s: what is recorded of the removal of %s cannot be read: %s",
+                    stored.topic,
+                    stored.subscription,
+                    stored.why,
+                    extra={"see": "cursor-removal"},
+                )
+            elif stored.record.has_ended:
+                self._forget(stored)
+            elif begun < self.bounds.a_round and stored.record.is_in_flight:
+                begun += self._step(stored)
+                pending += 1
+            else:
+                pending += 1
+        return pending
+
+    def _step(self, stored: StoredRemoval) -> bool:
+        """Whether anything was done about it."""
+        record = stored.record
+        try:
+            after = self.remover.go_on(stored)
+        except OvertakenError:
+            raise
+        except OffloadError as error:
+            log.warning(
+                "%s: the removal of subscription %s waits: %s",
+                record.topic,
+                record.subscription,
+                error,
+                extra={"see": "cursor-removal"},
+            )
+            return True
+        if after != record:
+            log.info("%s: subscription %s: %s %s", record.topic, record.subscription, after.state, after.reason)
+        return after != record
+
+    def _forget(self, stored: StoredRemoval) -> None:
+        if self.remover.clock_ms() > stored.record.ended_at + self.remover.timing.kept:
+            self.remover.removals.remove(stored)
+
+    def _mark(self, after_ms: int, room: int) -> None:
+        marked = 0
+        for topic in self._some_topics():
+            for name in self._unused(topic, after_ms):
+                if marked >= min(room, self.bounds.a_round):
+                    return
+                marked += self._try_mark(topic.topic, name, after_ms)
+
+    def _try_mark(self, topic: TopicName, name: str, after_ms: int) -> bool:
+        """The broker may know of a later activity than the node."""
+        try:
+            former = self.remover.removals.read(topic, name)
+            if former is not None and (not former.record.has_ended or self._was_decided(former, after_ms)):
+                return False
+            look = self.remover.brokers.look(topic, name)
+            if look is None or look.last_active_ms > self.remover.clock_ms() - after_ms:
+                return False
+            self.remover.mark(topic, name, BY)
+        except OvertakenError:
+            raise
+        except FatalError as error:
+            log.info("%s: subscription %s stays: %s", topic, name, error)
+            return False
+        except OffloadError as error:
+            log.warning(
+                "%s: subscription %s could not be looked at: %s", topic, name, error, extra={"see": "cursor-removal"}
+            )
+            return False
+        log.info("%s: subscription %s is marked: nobody has used it for long", topic, name)
+        return True
+
+    def _was_decided(self, former: StoredRemoval, after_ms: int) -> bool:
+        """Somebody wanted it back, or it proved to be in use: that counts as a use of it."""
+        return self.remover.clock_ms() < former.record.ended_at + after_ms
+
+    def _unused(self, topic: StoredTopic, after_ms: int) -> Iterator[str]:
+        before = self.remover.clock_ms() - after_ms
+        for name, cursor in topic.cursors.items():
+            if self.remover.names.kind(name) is SubscriptionKind.USER and _is_older(cursor, before):
+                yield name
+
+    def _some_topics(self) -> Iterator[StoredTopic]:
+        """The next ones, from the one after the last round's last; then from the beginning again."""
+        number = 0
+        for namespace in self.remover.stored.namespaces():
+            if self._next is not None and namespace.split("/") < self._next.namespace.split("/"):
+                continue
+            for topic in self.remover.stored.topics(namespace):
+                if self._next is not None and topic < self._next:
+                    continue
+                if number == TOPICS_A_ROUND:
+                    self._next = topic
+                    return
+                number += 1
+                try:
+                    yield self.remover.stored.read(topic)
+                except (TopicNotFoundError, DamagedRecordError) as error:
+                    log.info("%s: its subscriptions are not looked at: %s", topic, error)
+        self._next = None
+
+
+def _is_older(cursor: StoredCursor, before_ms: int) -> bool:
+    """By all that is stored. One that says nothing of its use is left alone."""
+    active = last_activity(cursor)
+    return active is not None and 0 < active < before_ms

@@ -1,0 +1,365 @@
+"""`offloader explain`: why data is still there, in sentences, from what is stored and from those who answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from offloader._proto.bookie_service_pb2 import BookieServiceInfoFormat
+from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
+from offloader.bookkeeper.bookie_info import decode_http_url
+from offloader.bookkeeper.cursor_state import CursorState
+from offloader.bookkeeper.model import LedgerState
+from offloader.errors import BookieUnavailableError, FatalError
+from offloader.lifecycle.explaining.bookie_facts import (
+    CONFIGURATION,
+    DETAILS,
+    FILES,
+    FORCED,
+    PATHS,
+    SPACE,
+    STATE,
+    SUSPENDED,
+)
+from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Standing, seen_ledger
+from offloader.lifecycle.ledgers.kinds import LedgerKind
+from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.ports.subscriptions import SubscriptionUse
+from tests.archive.support import Archive
+from tests.format.support import Stored
+from tests.lifecycle.topics.world import TOPIC, StoredWorld
+
+URL = "http://b1:8000"
+
+
+class Brokers:
+    def __init__(self):
+        self.said = {}
+        self.retention = None
+
+    def uses(self):
+        return self.said
+
+    def topic_retention(self, topic):
+        return self.retention
+
+    def close(self):
+        pass
+
+
+class Bookie:
+    """A bookie's HTTP server as 4.17.2 answers; `is_up`: whether there is one."""
+
+    def __init__(self):
+        self.is_up = True
+        self.asked = []
+        self.answers = {
+            CONFIGURATION: {"gcWaitTime": "900000", "majorCompactionThreshold": "0.5", "httpServerEnabled": "true"},
+            DETAILS: [
+                {
+                    "forceCompacting": False,
+                    "majorCompacting": False,
+                    "minorCompacting": False,
+                    "lastMajorCompactionTime": 1_700_000_000_000,
+                    "lastMinorCompactionTime": 1_700_000_360_000,
+                    "lastEntryLocationCompactionTime": 1_700_000_000_000,
+                    "majorCompactionCounter": 0,
+                    "minorCompactionCounter": 3,
+                    "entryLocationCompactionCounter": 0,
+                }
+            ],
+            FORCED: {"is_in_force_gc": "false"},
+            SUSPENDED: {"isMajorGcSuspended": "false", "isMinorGcSuspended": "false"},
+            SPACE: {"freeSpace": 400_000_000_000, "totalSpace": 1_000_000_000_000},
+            STATE: {"running": True, "readOnly": False, "shuttingDown": False, "availableForHighPriorityWrites": True},
+            FILES: {"entrylog files": "0.log\t1.log\t2.log\t"},
+        }
+
+    def __call__(self, url, timeout):
+        assert url == URL
+        return self
+
+    def get(self, path):
+        self.asked.append(path)
+        if not self.is_up:
+            raise BookieUnavailableError(f"{URL} does not answer (refused)")
+        if path not in self.answers:
+            raise FatalError(f"{URL}{path} answers 404")
+        found = self.answers[path]
+        return found if isinstance(found, bytes) else json.dumps(found).encode()
+
+
+@pytest.fixture
+def world():
+    world = StoredWorld()
+    world.topic((1, 10, 1_000_000), (2, 10, 2_000_000), (3, 10, 4_000_000), (4, 0, 0))
+    world.create(4, 3, 3, 2, custom={"pulsar/managed-ledger": b"public/default/persistent/t"})
+    world.cursor("slow", CursorState((2, 2), subscription_properties=(("owner", "joe"),)))
+    world.cursor("__offloader", CursorState((3, 9)))
+    return world
+
+
+@pytest.fixture
+def bookie():
+    return Bookie()
+
+
+@pytest.fixture
+def brokers():
+    return Brokers()
+
+
+@pytest.fixture
+def line(line, world, bookie, brokers):
+    line.dependencies = replace(
+        line.dependencies,
+        bookkeeper=lambda _config, _timeout: tuple(reversed(world.client())),
+        subscriptions=lambda _: brokers,
+        bookie_http=bookie,
+    )
+    line.cluster.namespace("public/default").policies["retention_policies"] = {
+        "retentionTimeInMinutes": 180,
+        "retentionSizeInMB": -1,
+    }
+    return line
+
+
+def explained(line, *arguments):
+    (found,) = line.json_lines("explain", *arguments)
+    return found
+
+
+def said(found, part):
+    return any(part in sentence for sentence in (*found["because"], *found["do"], *found["unknown"]))
+
+
+def test_a_topic_is_told_by_who_holds_how_much(line):
+    found = explained(line, str(TOPIC))
+    assert found["because"][0].startswith(f"{TOPIC} has 4 ledgers of 7 MB in all")
+    assert said(found, "The subscription slow (of joe) holds back 6 MB, 6 MB of it alone: 17 entries")
+    assert said(found, "Retention (the namespace's) keeps what is acknowledged for 3 hours, whatever its size.")
+    assert said(found, "All subscriptions are past 1 ledger of 1 MB")
+    assert said(found, "Of these, 1 ledger of 1 MB should have gone by its time.")
+    assert said(found, "Its last ledger, 4, is open")
+    assert said(found, "No broker has it loaded, so nobody drops anything")
+    assert said(found, f"offloader topics cursors remove {TOPIC} slow`; that frees 6 MB")
+    assert said(found, "Our own subscription keeps it because nothing of it is in the archive yet.")
+    assert found["unknown"] == []
+
+
+def test_a_loaded_topic_with_a_consumer_and_its_own_retention(line, brokers):
+    brokers.said = {TOPIC: {"slow": SubscriptionUse(1, 17)}}
+    brokers.retention = (-1, -1)
+    found = explained(line, str(TOPIC))
+    assert said(found, "It has 1 consumer now.")
+    assert said(found, "Retention (the topic's own) keeps everything for ever")
+    assert not said(found, "should have gone")
+    assert said(found, "A broker has it loaded")
+    assert not said(found, "cursors remove")
+
+
+def test_who_asks_nobody_is_told_what_is_stored(line):
+    found = explained(line, str(TOPIC), "--offline")
+    assert said(found, "holds back 6 MB")
+    assert not said(found, "Retention (")
+    assert not said(found, "broker has it loaded")
+
+
+def test_a_last_ledger_that_only_bookkeeper_closed_counts_from_the_next_load(line, world):
+    world.metadata.cluster.put_ledger(
+        4, replace(world.metadata.read(4).metadata, state=LedgerState.CLOSED, last_entry=6, length=700)
+    )
+    assert said(explained(line, str(TOPIC)), "of 700 bytes, is closed in BookKeeper and not in the topic's list")
+
+
+def test_a_ledger_is_told_with_its_topic_and_who_holds_it(line, world):
+    found = explained(line, "4")
+    assert found["what"] == "ledger"
+    assert said(found, "it is open: somebody may still write it")
+    assert said(found, f"{TOPIC} lists it: it is number 4 of 4")
+    assert said(found, "hold it back: __offloader, slow")
+    world.create(99, 3, 2, 2, custom={"pulsar/managed-ledger": b"public/default/persistent/gone"})
+    assert said(explained(line, "99"), "`offloader orphans` says whether anything refers to ledger 99")
+    assert said(explained(line, "12345"), "BookKeeper has no metadata of ledger 12345: it is deleted.")
+
+
+def test_a_bookie_is_told_by_what_its_http_server_says(line, bookie):
+    found = explained(line, "b1:3181", "--bookie-http", URL)
+    assert bookie.asked == list(PATHS)
+    assert said(found, "Every 15 minutes b1:3181 looks which of its ledgers are deleted")
+    assert said(found, "less than 20 % is live (minor compaction)")
+    assert said(found, "It has done so 3 times since its start, last at 2023-11-14 22:19 UTC.")
+    assert said(found, "less than 50 % is live (major compaction)")
+    assert said(found, "It has not done so since its start")
+    assert said(found, "400 GB free of 1 TB: 60 % is used")
+    assert said(found, "at most 1000 entries a second, whatever their size")
+    assert said(found, "It has 3 entry logs.")
+    assert said(found, f"curl -X PUT {URL}/api/v1/bookie/gc")
+    assert not said(found, "suspended")
+    assert found["unknown"] == []
+
+
+def test_full_disks_that_suspend_compaction_are_told_with_what_helps(line, bookie):
+    bookie.answers[SUSPENDED] = {"isMajorGcSuspended": "true", "isMinorGcSuspended": "true"}
+    bookie.answers[STATE]["readOnly"] = True
+    bookie.answers[CONFIGURATION] |= {"isThrottleByBytes": "true", "compactionRateByBytes": "5000000"}
+    found = explained(line, "b1:3181", "--bookie-http", URL)
+    assert said(found, "Its minor and major compaction are suspended")
+    assert said(found, '-d \'{"forceMajor":true,"forceMinor":true}\'')
+    assert said(found, "raise diskUsageThreshold")
+    assert said(found, "at most 5 MB a second")
+    assert said(found, "It is read only")
+
+
+def test_compaction_that_is_off_needs_force_allow_compaction(line, bookie):
+    bookie.answers[CONFIGURATION]["majorCompactionInterval"] = "0"
+    found = explained(line, "b1:3181", "--bookie-http", URL)
+    assert said(found, "Its major compaction is switched off (majorCompactionInterval is 0).")
+    assert said(found, "set forceAllowCompaction=true")
+    bookie.answers[CONFIGURATION]["forceAllowCompaction"] = "true"
+    found = explained(line, "b1:3181", "--bookie-http", URL)
+    assert said(found, "It does not lift a suspension.")
+    assert not said(found, "set forceAllowCompaction=true")
+
+
+def test_end_points_that_do_not_answer_are_named_with_how_to_switch_them_on(line, bookie, world):
+    assert said(explained(line, "b1:3181"), "Set httpServerEnabled=true")
+    bookie.is_up = False
+    found = explained(line, "b1:3181", "--bookie-http", URL)
+    assert said(found, "http://b1:8000 does not answer (refused). Set httpServerEnabled=true")
+    assert len(bookie.asked) == 1
+
+
+def test_an_older_bookie_and_wild_answers_cost_only_what_they_would_have_said(line, bookie):
+    del bookie.answers[SUSPENDED]
+    bookie.answers[SPACE] = b"<html>"
+    bookie.answers[DETAILS] = [{"majorCompacting": 7}]
+    found = explained(line, "b1:3181", "--bookie-http", URL)
+    assert said(found, f"{SUSPENDED}: {URL}{SUSPENDED} answers 404")
+    assert said(found, f"{SPACE}: it answers in a way that we do not know")
+    assert said(found, "less than 20 % is live")
+
+
+def test_the_bookies_registration_says_where_its_http_server_is(line, bookie, world):
+    info = BookieServiceInfoFormat()
+    info.endpoints.add(id="bookie", protocol="bookie-rpc", host="b1", port=3181)
+    info.endpoints.add(id="httpserver", protocol="http", host="0.0.0.0", port=8000)
+    world.metadata.nodes.put(f"{world.metadata.uri.root}/available/b1:3181", info.SerializeToString())
+    assert said(explained(line, "b1:3181"), "It has 3 entry logs.")
+    info.endpoints[1].host = "b1.example"
+    assert decode_http_url("b", info.SerializeToString()) == "http://b1.example:8000"
+    assert decode_http_url("b", b"") is None
+
+
+@pytest.mark.parametrize(
+    ("what", "line_of"),
+    [
+        (("what",), "is no ledger's number and no bookie's id; a topic is written"),
+        (("b9:3181",), "there is no bookie b9:3181; there are b1:3181, b2:3181, b3:3181"),
+        (("public/default/none",), "has no managed ledger"),
+        (("x", "--as", "ledger"), "'x' is no ledger's number"),
+        (("b1:3181", "--bookie-http", "b1:8000"), "write http://host:8000"),
+    ],
+)
+def test_what_is_unknown_or_ambiguous_gets_one_line(line, what, line_of):
+    assert line_of in line.error("explain", *what)
+
+
+def test_a_number_that_is_also_a_bookies_id_must_be_told_apart(line, world):
+    world.metadata.cluster.put_cookie("4", b"cookie")
+    assert "say --as ledger or --as bookie" in line.error("explain", "4")
+    assert explained(line, "4", "--as", "ledger")["what"] == "ledger"
+    assert explained(line, "4", "--as", "bookie")["what"] == "bookie"
+
+
+def test_people_get_sentences(line):
+    text = line.ok("explain", str(TOPIC))
+    assert text.splitlines()[0] == f"topic {TOPIC}: why it is still there"
+    assert "  To do: If nobody needs the subscription slow" in text
+
+
+def test_the_scan_says_whether_a_ledger_is_an_orphan(line, world):
+    """Whoever scans is passed in; here one that found it passed by."""
+    world.create(99, 3, 2, 2, custom=OF_TOPIC)
+    asked = []
+
+    class Scanner:
+        def scan(self, only=None):
+            asked.append(tuple(only))
+            seen = seen_ledger(99, 0, world.metadata.read(99).metadata)
+            evidence = LedgerEvidence(Fact.PASSED_BY, "zk", "/managed-ledgers/public/default/persistent/t", 3, 100)
+            verdict = LedgerVerdict(seen, Standing.CERTAIN, LedgerKind.DATA, (evidence,))
+            return LedgerScan(0, 5, {}, (verdict,))
+
+    line.dependencies = replace(line.dependencies, scanner=lambda *_: Scanner())
+    found = explained(line, "99")
+    assert asked == [(99,)]
+    assert said(found, "So it is an orphan, and that is certain.")
+    assert said(found, f"{TOPIC} does not list it as data.")
+
+
+def test_a_scan_that_fails_costs_only_what_it_would_have_said(line, world):
+    class Scanner:
+        def scan(self, only=None):
+            raise BookieUnavailableError("away")
+
+    line.dependencies = replace(line.dependencies, scanner=lambda *_: Scanner())
+    found = explained(line, "4")
+    assert found["unknown"] == ["the scan: away"]
+    assert said(found, "it is number 4 of 4")
+
+
+def test_our_own_pin_is_told_with_how_far_the_archive_is(line, world):
+    line.archive = archive = Archive(line.archive.store, TOPIC)
+    line.root()
+    archive.claim(1, 0)
+    archive.add([Stored(1, number, b"x") for number in range(10)])
+    found = explained(line, str(TOPIC))
+    assert said(found, "Our own subscription keeps what follows 1:9: the archive has everything up to there.")
+    world.metadata.cluster.put_ledger(1, replace(closed(world), last_entry=9))
+    assert said(explained(line, "1"), "The archive has all of it.")
+    world.metadata.cluster.put_ledger(2, replace(closed(world), last_entry=9))
+    assert said(explained(line, "2"), "The archive does not have all of it yet.")
+
+
+OF_TOPIC = {
+    "application": b"pulsar",
+    "component": b"managed-ledger",
+    "pulsar/managed-ledger": b"public/default/persistent/t",
+}
+
+
+def closed(world):
+    return replace(world.create(98, 3, 3, 2, custom=OF_TOPIC), state=LedgerState.CLOSED, length=100)
+
+
+def test_what_pulsars_own_offloader_has_waits_for_its_deletion_lag(line, world):
+    info = ManagedLedgerInfo()
+    for ledger, deleted in ((1, True), (2, False), (3, False)):
+        one = info.ledgerInfo.add(ledgerId=ledger, entries=10, size=1_000_000, timestamp=1)
+        one.offloadContext.complete = True
+        one.offloadContext.bookkeeperDeleted = deleted
+    info.ledgerInfo.add(ledgerId=4)
+    world.metadata.nodes.put(world.metadata.topic_path(TOPIC), info.SerializeToString())
+    line.cluster.configuration["managedLedgerOffloadDeletionLagMs"] = "14400000"
+    found = explained(line, str(TOPIC))
+    assert said(found, "Pulsar's own offloader has 1 ledger in its bucket only")
+    assert said(found, "has copied 2 ledgers of 2 MB, and BookKeeper keeps them until the deletion lag has passed")
+    assert said(found, "4 hours after the copy")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "sentence"),
+    [
+        ({"defaultRetentionTimeInMinutes": "0", "defaultRetentionSizeInMB": "0"}, "(the brokers') keeps nothing"),
+        ({"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "100"}, "for any time, up to 100 MiB"),
+        ({"defaultRetentionTimeInMinutes": "x"}, None),
+    ],
+)
+def test_retention_is_the_brokers_where_nobody_else_sets_it(line, configuration, sentence):
+    del line.cluster.namespace("public/default").policies["retention_policies"]
+    line.cluster.configuration.update(configuration)
+    found = explained(line, str(TOPIC))
+    assert said(found, sentence) if sentence else not said(found, "Retention (")

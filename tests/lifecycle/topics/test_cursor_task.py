@@ -1,0 +1,151 @@
+"""The policy that names an age: by nodes first, by the broker's look in the end; rounds are bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from offloader.errors import BrokerUnavailableError, OvertakenError
+from offloader.lifecycle.deletion.timing import HOUR_MS, DeletionBounds
+from offloader.lifecycle.topics.cursors import task as tasks
+from offloader.lifecycle.topics.cursors.records import RemovalState
+from offloader.lifecycle.topics.cursors.task import CursorRemovalTask
+from offloader.model import TopicName
+from offloader.testing.cluster_subscriptions import HeldCursor
+
+from .removing import SUB, TIMING, TOPIC, RemovalWorld
+
+WEEK = 7 * 24 * HOUR_MS
+
+
+@pytest.fixture
+def world():
+    world = RemovalWorld()
+    for cursor in world.topic.cursors.values():
+        cursor.active_ms = world.now
+    world.brokers.flush()
+    return world
+
+
+def task(world, after=WEEK, **more):
+    return CursorRemovalTask(world.remover, after, 600.0, **more)
+
+
+def states(world):
+    return {one.record.subscription: one.record.state for one in world.removals.all()}
+
+
+def test_what_nobody_used_for_so_long_is_marked_and_goes_a_quarantine_later(world):
+    world.topic.cursors["live"].active_ms = world.now + WEEK
+    world.brokers.flush()
+    policy = task(world)
+    assert policy.run() == 600.0
+    assert states(world) == {}
+    world.pass_time(WEEK + 1)
+    policy.run()
+    assert states(world) == {SUB: RemovalState.MARKED}
+    policy.run()
+    assert world.facts() is not None
+    world.pass_time()
+    policy.run()
+    assert states(world) == {SUB: RemovalState.REMOVED}
+    assert world.facts() is None
+
+
+def test_the_broker_knows_of_a_use_that_the_node_does_not(world):
+    world.pass_time(WEEK + 1)
+    world.topic.cursors[SUB].active_ms = world.now - 5  # in memory only
+    task(world).run()
+    assert SUB not in states(world)
+
+
+def test_no_topic_is_looked_at_by_its_broker_but_for_what_its_nodes_say(world):
+    task(world).run()
+    assert world.brokers.faults.count("look") == 0
+
+
+def test_without_a_policy_only_what_was_marked_by_name_goes_on(world):
+    world.mark()
+    world.pass_time(2 * WEEK)
+    world.topic.cursors["other"] = HeldCursor((1, 0), active_ms=1)
+    world.brokers.flush()
+    task(world, None).run()
+    assert states(world) == {SUB: RemovalState.REMOVED}
+
+
+def test_what_somebody_took_back_counts_as_used(world):
+    del world.topic.cursors["live"]
+    world.brokers.flush()
+    world.pass_time(WEEK + 1)
+    policy = task(world)
+    policy.run()
+    world.undo()
+    world.pass_time(WEEK - 5)
+    policy.run()
+    assert states(world) == {SUB: RemovalState.UNDONE}
+    world.pass_time(10)
+    policy.run()
+    assert states(world) == {SUB: RemovalState.MARKED}
+
+
+def test_more_pending_than_set_marks_nothing_more(world):
+    for number in range(5):
+        world.topic.cursors[f"old{number}"] = HeldCursor((1, 0), active_ms=1)
+    world.brokers.flush()
+    policy = task(world, bounds=DeletionBounds(number=3, a_round=2))
+    policy.run()
+    assert len(states(world)) == 2
+    policy.run()
+    policy.run()
+    assert len(states(world)) == 3
+
+
+def test_rounds_go_on_where_the_last_one_ended(world, monkeypatch):
+    monkeypatch.setattr(tasks, "TOPICS_A_ROUND", 2)
+    names = [f"{tenant}/ns/{name}" for tenant in ("a", "a-b", "a.c") for name in ("x", "~y", "Z")]
+    for name in names:
+        topic = world.brokers.make(TopicName.parse(f"persistent://{name}"), {1: 5, 2: 0})
+        topic.cursors["old"] = HeldCursor((1, 0), active_ms=1)
+    world.brokers.flush()
+    policy = task(world)
+    for _ in range(5):
+        policy.run()
+    assert len([one for one in world.removals.all() if one.record.subscription == "old"]) == len(names)
+
+
+def test_a_topic_in_trouble_does_not_stop_the_others_and_is_told(world, caplog):
+    other = world.brokers.make(TopicName.parse("public/default/a"), {1: 5, 2: 0})
+    other.cursors["old"] = HeldCursor((1, 0), active_ms=1)
+    world.brokers.flush()
+    world.pass_time(WEEK + 1)
+    world.brokers.faults.add("look", lambda: BrokerUnavailableError("away"), topic=TopicName.parse("public/default/a"))
+    task(world).run()
+    assert states(world)[SUB] is RemovalState.MARKED
+    assert "could not be looked at: away" in caplog.text
+
+
+def test_whoever_is_overtaken_ends(world):
+    world.mark()
+    world.pass_time()
+
+    def overtaken():
+        raise OvertakenError("another process")
+
+    world.brokers.before_delete = overtaken
+    world.removals._check_owner = overtaken
+    world.topic.cursors.pop(SUB)
+    world.brokers.flush()
+    policy = task(world, None)
+    policy.run()
+    assert states(world) == {SUB: RemovalState.KEPT}
+    world.pass_time(TIMING.kept + 1)
+    with pytest.raises(OvertakenError):
+        policy.run()
+
+
+def test_a_record_that_has_ended_long_ago_is_forgotten(world):
+    world.mark()
+    world.undo()
+    world.pass_time(TIMING.kept + 1)
+    task(world, None).run()
+    assert list(world.removals.all()) == []
+    assert world.removals.read(TOPIC, SUB) is None

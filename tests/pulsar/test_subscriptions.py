@@ -1,0 +1,216 @@
+"""Subscriptions over the admin REST: what brokers say, checked, and what a lost or refused call means."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.errors import (
+    AuthorizationFailedError,
+    FatalError,
+    OffloadError,
+    OutcomeUnknownError,
+    ProtocolError,
+    SubscriptionBusyError,
+    TopicNotFoundError,
+)
+from offloader.model import AcknowledgedRange, PartlyAcknowledged, TopicName
+from offloader.ports.subscriptions import SubscriptionLook, SubscriptionUse
+from offloader.pulsar import commands
+from offloader.pulsar.settings import PulsarSettings
+from offloader.pulsar.subscription_stats import (
+    acknowledged_ranges,
+    retention,
+    subscription_look,
+    subscription_uses,
+)
+from offloader.pulsar.subscriptions import BrokerSubscriptions
+
+TOPIC = TopicName.parse("public/default/t")
+PATH = "/admin/v2/persistent/public/default/t"
+INFO = {"creationDate": "2026-11-21T12:12:20.531Z"}
+CURSOR = {"markDeletePosition": "2:0", "individuallyDeletedMessages": "[(2:4..2:5],(8:-1\u20258:3]]"}
+INTERNAL = {"cursors": {"team%2Fold+job": CURSOR}}
+STATS = {
+    "subscriptions": {
+        "team/old job": {
+            "consumers": [],
+            "msgBacklog": 7,
+            "isDurable": True,
+            "isReplicated": True,
+            "lastAckedTimestamp": 5,
+            "lastConsumedTimestamp": 9,
+            "subscriptionProperties": {"owner": "joe"},
+        }
+    }
+}
+LOOK = SubscriptionLook(
+    1795263140531,
+    (2, 0),
+    (AcknowledgedRange((2, 4), (2, 5)), AcknowledgedRange((8, -1), (8, 3))),
+    0,
+    7,
+    9,
+    replicated=True,
+    properties=(("owner", "joe"),),
+)
+
+
+class Broker:
+    """Answers by method and path; remembers what was asked."""
+
+    def __init__(self, **answers):
+        self.asked = []
+        self.answers = {
+            ("GET", f"{PATH}/internalStats"): (200, INTERNAL),
+            ("GET", f"{PATH}/internal-info"): (200, INFO),
+            ("GET", f"{PATH}/stats"): (200, STATS),
+        }
+        self.changed = answers.get("changed", (204, None))
+
+    def __call__(self, request):
+        self.asked.append((request.method, request.url.raw_path.decode(), request.content))
+        status, answer = self.answers.get((request.method, request.url.path), self.changed)
+        if isinstance(answer, Exception):
+            raise answer
+        return httpx.Response(status, content=b"" if answer is None else json.dumps(answer).encode())
+
+
+def client(broker):
+    return BrokerSubscriptions(PulsarSettings(), transport=httpx.MockTransport(broker))
+
+
+def test_a_look_is_of_three_answers():
+    assert client(Broker()).look(TOPIC, "team/old job") == LOOK
+    assert client(Broker()).look(TOPIC, "other") is None
+
+
+def test_one_that_is_not_durable_is_none():
+    stats = json.loads(json.dumps(STATS))
+    stats["subscriptions"]["team/old job"]["isDurable"] = False
+    assert subscription_look(INFO, INTERNAL, stats, "team/old job") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("[]", ()),
+        ("", ()),
+        ("[(1:-1..1:0], (1:0..1:4]]", (AcknowledgedRange((1, -1), (1, 4)),)),
+        ("[(1:5..3:2]]", (AcknowledgedRange((1, 5), (3, 2)),)),
+    ],
+)
+def test_ranges_are_read(text, wanted):
+    assert acknowledged_ranges(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["[(1:5..1:7)]", "[[1:5..1:7]]", "x", "[(1:5..1:7],(1:", "[(1..2]]"])
+def test_ranges_in_another_form_are_not_guessed(text):
+    with pytest.raises(ValueError, match="no list of ranges"):
+        acknowledged_ranges(text)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.sampled_from(["2:0", "[(2:4..2:5]]"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["cursors", "subscriptions", "s", "consumers", "msgBacklog", *CURSOR, *INFO, "persistent"]),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=15,
+)
+
+
+@given(ANY_JSON, ANY_JSON, ANY_JSON)
+def test_answers_of_another_type_are_damage_at_worst(info, internal, stats):
+    for ask in (
+        lambda: subscription_look(info, internal, stats, "s"),
+        lambda: list(subscription_uses(stats)),
+        lambda: retention(info),
+    ):
+        try:
+            ask()
+        except ProtocolError:
+            continue
+
+
+def test_a_deletion_is_never_by_force():
+    broker = Broker()
+    client(broker).delete(TOPIC, "team/old job")
+    assert broker.asked == [("DELETE", f"{PATH}/subscription/team%2Fold%20job?force=false", b"")]
+
+
+REASON = {"reason": "no"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((412, REASON), SubscriptionBusyError),
+        ((404, REASON), TopicNotFoundError),
+        ((404, {"error": "an ingress"}), OutcomeUnknownError),
+        ((403, REASON), AuthorizationFailedError),
+        ((409, REASON), FatalError),
+        ((500, REASON), OutcomeUnknownError),
+        ((503, REASON), OutcomeUnknownError),
+        ((0, httpx.ReadTimeout("late")), OutcomeUnknownError),
+    ],
+)
+def test_what_a_deletion_that_did_not_succeed_means(answer, error):
+    with pytest.raises(error):
+        client(Broker(changed=answer)).delete(TOPIC, "s")
+
+
+def test_it_is_made_before_the_first_entry_and_moved_to_where_it_stood():
+    broker = Broker()
+    assert client(broker).create(TOPIC, "s", {"owner": "joe"})
+    client(broker).move(TOPIC, "s", (7, 3))
+    client(broker).move(TOPIC, "s", (-1, -1))
+    assert [(method, path, json.loads(body)) for method, path, body in broker.asked] == [
+        (
+            "PUT",
+            f"{PATH}/subscription/s",
+            {"ledgerId": -1, "entryId": -1, "partitionIndex": -1, "properties": {"owner": "joe"}},
+        ),
+        (
+            "POST",
+            f"{PATH}/subscription/s/resetcursor",
+            {"ledgerId": 7, "entryId": 3, "partitionIndex": -1, "excluded": True},
+        ),
+        (
+            "POST",
+            f"{PATH}/subscription/s/resetcursor",
+            {"ledgerId": -1, "entryId": -1, "partitionIndex": -1, "excluded": False},
+        ),
+    ]
+    assert not client(Broker(changed=(409, REASON))).create(TOPIC, "s", {})
+
+
+def test_uses_are_of_loaded_topics():
+    said = {"public/default": {"0x0_0x8": {"persistent": {str(TOPIC): {"subscriptions": {"s": {"consumers": [{}]}}}}}}}
+    assert dict(subscription_uses(said)) == {TOPIC: {"s": SubscriptionUse(1, 0)}}
+    assert dict(subscription_uses({"public/default": {"0x0_0x8": {}}})) == {}
+    assert dict(subscription_uses(None)) == {}
+
+
+def test_a_topics_own_retention():
+    broker = Broker(changed=(200, {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}))
+    part = TopicName.parse("public/default/t-partition-3")
+    assert client(broker).topic_retention(part) == (5, -1)
+    assert broker.asked[0][1] == f"{PATH}/retention"
+    assert client(Broker(changed=(204, None))).topic_retention(TOPIC) is None
+    with pytest.raises(OffloadError):
+        retention({"retentionTimeInMinutes": "5"})
+
+
+def test_a_part_of_a_batch_on_the_wire():
+    found = commands.batch_id(PartlyAcknowledged(3, 7, (-1, 0x3E0)))
+    assert (found.ledger_id, found.entry_id, list(found.ack_set), found.batch_size) == (3, 7, [-1, 0x3E0], 74)
+    assert commands.batch_id(PartlyAcknowledged(3, 7, ())).batch_size == 0
