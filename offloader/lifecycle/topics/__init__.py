@@ -1,0 +1,1 @@
+"""Topics whose data outlive their use: those that nobody has loaded."""
