@@ -15,7 +15,7 @@ import click
 
 from offloader import logs
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
-from offloader.cli.dependencies import ClosableAdmin, Dependencies
+from offloader.cli.dependencies import ClosableAdmin, ClosableVisits, Dependencies
 from offloader.cli.output import OUTPUTS, Output, say
 from offloader.cli.parsing import with_options
 from offloader.config import Config
@@ -75,6 +75,13 @@ class CommandSession:
         admin = self.dependencies.admin(self.config)
         self._stack.callback(admin.close)
         return admin
+
+    @cached_property
+    def visits(self) -> ClosableVisits:
+        """Brokers, as far as unloaded topics are visited."""
+        visits = self.dependencies.visits(self.config)
+        self._stack.callback(visits.close)
+        return visits
 
     def bookkeeper(self, timeout: float) -> tuple[LedgerMetadataStore, Bookies]:
         """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; the first

@@ -17,6 +17,7 @@ from offloader.operations.doctor.probes import Probes, RealProbes
 from offloader.operations.restore.ports import Cluster
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
+from offloader.ports.visits import TopicVisits
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 
@@ -31,6 +32,18 @@ def _admin(config: Config) -> ClosableAdmin:
     from offloader.pulsar.admin import AdminClient  # httpx takes 0.1 s to import
 
     return AdminClient(settings.pulsar(config))
+
+
+class ClosableVisits(TopicVisits, Protocol):
+    """`TopicVisits` of the command's own."""
+
+    def close(self) -> None: ...
+
+
+def _visits(config: Config) -> ClosableVisits:
+    from offloader.pulsar.visits import BrokerVisits  # httpx takes 0.1 s to import
+
+    return BrokerVisits(settings.pulsar(config))
 
 
 def _target(config: Config) -> Cluster:
@@ -62,3 +75,4 @@ class Dependencies:
     target: Callable[[Config], Cluster] = _target
     live: Callable[[Config], Live] = lambda config: Live.of(settings.pulsar(config))
     bookkeeper: Callable[[Config, float], tuple[LedgerMetadataStore, Bookies]] = _bookkeeper
+    visits: Callable[[Config], ClosableVisits] = _visits

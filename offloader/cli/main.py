@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli import cat, export, orphan_tail, peek, restore, topic_requests  # noqa: F401 (they add their commands to `topics`)
+from offloader.cli import cat, export, orphan_tail, peek, restore, topic_requests, trim_unloaded  # noqa: F401 (they add their commands to `topics`)
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup
 from offloader.cli.doctor import doctor_command

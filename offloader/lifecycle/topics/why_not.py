@@ -23,7 +23,7 @@ def _reasons(topic: UnloadedTopic, now_ms: int) -> Iterator[str]:
     if topic.terminated and topic.size:
         yield "it is terminated: its last ledger stays as long as the topic"
     if topic.due_ms is not None and topic.due_ms > now_ms:
-        yield f"the next visit is due at {_time(topic.due_ms)}: {_purpose(topic)}"
+        yield f"the next visit is due at {time_told(topic.due_ms)}: {_purpose(topic)}"
     elif topic.due_ms is not None and topic.undated and VisitReason.EXPIRED in topic.reasons:
         yield "the data of its last ledger go with a second visit, a retention time after the next one"
     elif topic.due_ms is not None and topic.reasons == (VisitReason.UNDATED,):
@@ -43,7 +43,8 @@ def _purpose(topic: UnloadedTopic) -> str:
     return " and ".join(topic.reasons)
 
 
-def _time(ms: int) -> str:
+def time_told(ms: int) -> str:
+    """UTC; of a broker whose clock is far off, too."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):
