@@ -18,6 +18,7 @@ from offloader.lifecycle.topics.node_reader import TopicNodeReader
 from offloader.lifecycle.topics.passed_over import PassedOver
 from offloader.lifecycle.topics.tail_closing import TailCloser
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
+from offloader.lifecycle.topics.visit_outcome import VisitOutcome
 from offloader.lifecycle.topics.visit_plan import VisitPlanner
 from offloader.lifecycle.topics.visit_report import (
     PlanTally,
@@ -29,7 +30,7 @@ from offloader.lifecycle.topics.visit_report import (
     tells,
 )
 from offloader.lifecycle.topics.visit_round import VisitClock, VisitRound
-from offloader.lifecycle.topics.visiting import TopicVisitor, VisitOutcome
+from offloader.lifecycle.topics.visiting import TopicVisitor
 
 _TIMEOUT = 10.0  # seconds that a bookie may take
 

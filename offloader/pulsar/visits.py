@@ -81,7 +81,7 @@ class BrokerVisits:
 
 def _topics_of(namespaces: object) -> Iterator[str]:
     """`{namespace: {bundle: {"persistent": {topic: …}}}}`; a broker without topics may say nothing."""
-    for bundles in _object(namespaces or {}).values():
+    for bundles in _object({} if namespaces is None else namespaces).values():
         for bundle in _object(bundles).values():
             yield from _object(_object(bundle).get("persistent", {}))
 
@@ -90,8 +90,10 @@ def _use(stats: object) -> TopicUse:
     found = _object(stats)
     consumers = sum(len(_array(_object(one).get("consumers"))) for one in _object(found.get("subscriptions")).values())
     producers = len(_array(found.get("publishers"))) + _count(found.get("waitingPublishers", 0))
-    backlogs = (_count(_object(one).get("replicationBacklog", 0)) for one in _object(found.get("replication")).values())
-    return TopicUse(producers + consumers, sum(backlog > 0 for backlog in backlogs))
+    replicators = _object(found.get("replication", {})).values()
+    return TopicUse(
+        producers + consumers, sum(_count(_object(one).get("replicationBacklog", 0)) > 0 for one in replicators)
+    )
 
 
 def _names(answer: object, namespace: str) -> list[TopicName]:

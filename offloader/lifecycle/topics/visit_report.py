@@ -8,7 +8,7 @@ from typing import Any
 
 from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
-from offloader.lifecycle.topics.visiting import VisitEnd, VisitOutcome
+from offloader.lifecycle.topics.visit_outcome import VisitEnd, VisitOutcome
 from offloader.lifecycle.topics.why_not import time_told, why_not
 
 _TOLD = {WhyPassedOver.SAME_NAME, WhyPassedOver.UNKNOWN, WhyPassedOver.NO_NAMESPACE, WhyPassedOver.DAMAGED}

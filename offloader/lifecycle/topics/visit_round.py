@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from offloader.ahead import map_ahead, unawaited_pool
 from offloader.lifecycle.topics.pace import VisitPace
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
-from offloader.lifecycle.topics.visiting import TopicVisitor, VisitEnd, VisitOutcome
+from offloader.lifecycle.topics.visit_outcome import VisitEnd, VisitOutcome
+from offloader.lifecycle.topics.visiting import TopicVisitor
 from offloader.ports.visits import TopicVisits
 
 STATISTICS_MS = 60_000  # as often brokers renew them

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 from offloader.errors import OffloadError, OvertakenError
 from offloader.lifecycle.topics.unloaded import QUIET_MS, UnloadedTopic
+from offloader.lifecycle.topics.visit_outcome import VisitOutcome
 from offloader.lifecycle.topics.visit_plan import VisitBasis, VisitPlanner
 from offloader.lifecycle.topics.visit_round import STATISTICS_MS, VisitRound
-from offloader.lifecycle.topics.visiting import VisitOutcome
 from offloader.model import TopicName
 
 log = logging.getLogger(__name__)

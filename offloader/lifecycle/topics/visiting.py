@@ -7,8 +7,6 @@ reconnects: clients do so by themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from offloader.errors import (
@@ -24,51 +22,9 @@ from offloader.errors import (
 from offloader.lifecycle.topics.node_reader import TopicNodeReader, UnreadableTopic
 from offloader.lifecycle.topics.topic_nodes import TopicNodes
 from offloader.lifecycle.topics.unloaded import UnloadedTopic, look_at
+from offloader.lifecycle.topics.visit_outcome import VisitEnd, VisitOutcome
 from offloader.model import TopicName
 from offloader.ports.visits import TopicVisits
-
-
-class VisitEnd(StrEnum):
-    """What came of a visit."""
-
-    TRIMMED = "visited"
-    UNCLEAR = "visited, and its outcome is not known"
-    LOADED = "loaded meanwhile by somebody else: not touched"
-    GONE = "gone meanwhile"
-    REFUSED = "refused by the broker"
-    NOT_PERMITTED = "not permitted"
-    UNANSWERED = "not visited: no answer"
-
-
-@dataclass(frozen=True, slots=True)
-class VisitOutcome:
-    """`freed`: bytes of the ledgers that left the list. `left`: why the topic stays loaded; "": it does not.
-
-    `left_by_mistake`: nobody uses it, or nobody could say so. `now`: what is to be said of it after the visit; None
-    where that is not known, or its broker goes on with it.
-    """
-
-    planned: UnloadedTopic
-    end: VisitEnd
-    freed: int = 0
-    left: str = ""
-    now: UnloadedTopic | None = None
-    why: str = ""
-
-    left_by_mistake: bool = False
-
-    @property
-    def topic(self) -> TopicName:
-        return self.planned.topic
-
-    @property
-    def in_vain(self) -> bool:
-        """Whether another visit soon would bring no more: what should have gone is still there, or nothing was done."""
-        if self.freed or self.end in (VisitEnd.LOADED, VisitEnd.GONE):
-            return False
-        if self.now is None:
-            return not self.left
-        return self.now.overdue > 0 or self.now.undated or self.now.open_ledger is not None
 
 
 class ClosesTails(Protocol):

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from offloader.lifecycle.topics.node_reader import TopicNodeReader
 from offloader.lifecycle.topics.passed_over import PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
+from offloader.lifecycle.topics.visit_outcome import VisitOutcome
 from offloader.lifecycle.topics.visit_plan import VisitPlanner
 from offloader.lifecycle.topics.visit_round import VisitClock, VisitRound
-from offloader.lifecycle.topics.visiting import TopicVisitor, VisitOutcome
+from offloader.lifecycle.topics.visiting import TopicVisitor
 from offloader.model import TopicName
 from offloader.testing.idle_cluster import IdleCluster
 

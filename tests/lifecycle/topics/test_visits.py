@@ -13,7 +13,7 @@ from offloader.errors import (
 )
 from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver
 from offloader.lifecycle.topics.unloaded import VisitReason
-from offloader.lifecycle.topics.visiting import VisitEnd
+from offloader.lifecycle.topics.visit_outcome import VisitEnd
 from offloader.lifecycle.topics.why_not import why_not
 from offloader.model import TopicName
 from tests.lifecycle.topics.support import NAMESPACE, PIN, Idle, name
