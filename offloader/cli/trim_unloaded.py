@@ -14,12 +14,10 @@ from offloader.cli.parsing import parsed
 from offloader.cli.progress_bar import step_progress
 from offloader.cli.topics import topics
 from offloader.errors import FatalError
-from offloader.lifecycle.topics.node_reader import TopicNodeReader
 from offloader.lifecycle.topics.passed_over import PassedOver
-from offloader.lifecycle.topics.tail_closing import TailCloser
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitOutcome
-from offloader.lifecycle.topics.visit_plan import VisitPlanner
+from offloader.lifecycle.topics.visit_parts import VisitParts, VisitPlaces, visit_parts
 from offloader.lifecycle.topics.visit_report import (
     PlanTally,
     VisitTally,
@@ -29,8 +27,7 @@ from offloader.lifecycle.topics.visit_report import (
     plan_text,
     tells,
 )
-from offloader.lifecycle.topics.visit_round import VisitClock, VisitRound
-from offloader.lifecycle.topics.visiting import TopicVisitor
+from offloader.lifecycle.topics.visit_round import VisitClock, VisitRate
 
 _TIMEOUT = 10.0  # seconds that a bookie may take
 
@@ -67,7 +64,7 @@ def plan(session: CommandSession, namespaces: tuple[str, ...]) -> int:
     """
     tally = PlanTally()
     now = session.dependencies.clock_ms()
-    for found in _planned(session, namespaces):
+    for found in _planned(session, _parts(session), namespaces):
         tally.take(found, now)
         if tells(found):
             session.output.line(plan_text(found, now), plan_fields(found, now))
@@ -92,14 +89,16 @@ def run(session: CommandSession, namespaces: tuple[str, ...], *, yes: bool) -> i
     visits, failed, shouldHaveFreedBytes, freedBytes}.
     """
     now = session.dependencies.clock_ms()
-    due = [one for one in _planned(session, namespaces) if isinstance(one, UnloadedTopic) and one.due(now)]
+    parts = _parts(session)
+    planned = _planned(session, parts, namespaces)
+    due = [one for one in planned if isinstance(one, UnloadedTopic) and one.due(now)]
     if due and not yes:
         raise FatalError(
             f"{len(due)} topics would be loaded, and what retention does not keep of them would go for ever: see "
             "`offloader topics trim-unloaded plan`, then say --yes"
         )
     tally = VisitTally()
-    for outcome in _visited(session, due):
+    for outcome in _visited(parts, due):
         tally.take(outcome)
         now = session.dependencies.clock_ms()
         session.output.line(outcome_text(outcome, now), outcome_fields(outcome, now))
@@ -107,34 +106,30 @@ def run(session: CommandSession, namespaces: tuple[str, ...], *, yes: bool) -> i
     return FINDINGS if tally.failed else OK
 
 
-def _planned(session: CommandSession, namespaces: tuple[str, ...]) -> Iterator[UnloadedTopic | PassedOver]:
-    planner = VisitPlanner(
-        _reader(session), session.visits, session.config.pulsar.subscription, session.dependencies.clock_ms
-    )
-    basis, names = planner.basis(), list(dict.fromkeys(namespaces)) or planner.namespaces()
+def _planned(
+    session: CommandSession, parts: VisitParts, namespaces: tuple[str, ...]
+) -> Iterator[UnloadedTopic | PassedOver]:
+    basis, names = parts.planner.basis(), list(dict.fromkeys(namespaces)) or parts.planner.namespaces()
     if not names:
         say(f"there is no ledger list in {session.config.pulsar.metadata_service_uri}", err=True)
     with step_progress("namespaces", len(names), Console(stderr=True)) as advance:
         for name in names:
-            yield from planner.plan(name, basis)
+            yield from parts.planner.plan(name, basis)
             advance(1)
 
 
-def _visited(session: CommandSession, due: list[UnloadedTopic]) -> Iterator[VisitOutcome]:
-    settings, clock_ms = session.config.lifecycle.visits, session.dependencies.clock_ms
-    store, bookies = session.bookkeeper(_TIMEOUT)
-    closer = TailCloser(store, bookies, session.admin.loaded_by, clock_ms)
-    visitor = TopicVisitor(_reader(session), session.visits, session.config.pulsar.subscription, clock_ms, closer)
-    clock = VisitClock(clock_ms, session.dependencies.sleep)
-    visits = VisitRound(visitor, session.visits, clock, at_once=settings.at_once, a_minute=settings.a_minute)
+def _visited(parts: VisitParts, due: list[UnloadedTopic]) -> Iterator[VisitOutcome]:
     with step_progress("visits", len(due), Console(stderr=True)) as advance:
-        for outcome in visits.visit(due):
+        for outcome in parts.round.visit(due):
             yield outcome
             advance(1)
 
 
-def _reader(session: CommandSession) -> TopicNodeReader:
-    store, _ = session.bookkeeper(_TIMEOUT)
+def _parts(session: CommandSession) -> VisitParts:
+    config, dependencies = session.config, session.dependencies
+    store, bookies = session.bookkeeper(_TIMEOUT)
     if not isinstance(store, MetadataTree):
         raise FatalError("pulsar.metadataServiceUri: topics can be planned from ZooKeeper's nodes only")
-    return TopicNodeReader(store)
+    places = VisitPlaces(store, bookies, session.visits, session.admin.loaded_by, config.pulsar.subscription)
+    rate = VisitRate(config.lifecycle.visits.at_once, config.lifecycle.visits.a_minute)
+    return visit_parts(places, VisitClock(dependencies.clock_ms, dependencies.sleep), rate)

@@ -25,6 +25,8 @@ class WhyPassedOver(StrEnum):
     UNKNOWN = "brokers do not know it"
     NO_NAMESPACE = "its namespace is gone"
     DAMAGED = "a node of it is damaged"
+    MISSING = "BookKeeper does not have its last ledger"
+    UNASKED = "its namespace could not be asked about"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from offloader.errors import AbsentError, AuthorizationFailedError, FatalError, ProtocolError
+from offloader.errors import (
+    AbsentError,
+    AuthenticationFailedError,
+    AuthorizationFailedError,
+    FatalError,
+    IntegrityError,
+    ProtocolError,
+    RetryableError,
+)
 from offloader.lifecycle.topics.broker_retention import (
     BrokerRetention,
     RetentionLevel,
@@ -67,6 +75,11 @@ class VisitPlanner:
         except AbsentError:
             yield from (PassedOver(topic, WhyPassedOver.NO_NAMESPACE) for topic in names)
             return
+        except AuthenticationFailedError:
+            raise
+        except (RetryableError, FatalError, IntegrityError) as error:  # other namespaces do not wait for this one
+            yield from (PassedOver(topic, WhyPassedOver.UNASKED, str(error)) for topic in names)
+            return
         retentions = _Retentions(self._brokers, policy or basis.default, _has_topic_policies(names))
         asked = []
         for topic in names:
@@ -86,6 +99,8 @@ class VisitPlanner:
             return PassedOver(nodes.topic, WhyPassedOver.DAMAGED, nodes.why)
         if nodes.list.shadow_of:
             return PassedOver(nodes.topic, WhyPassedOver.SHADOW, nodes.list.shadow_of)
+        if nodes.tail is None and nodes.list.last is not None:  # a load would drop it from the list without a word
+            return PassedOver(nodes.topic, WhyPassedOver.MISSING, f"ledger {nodes.list.last.ledger}")
         now = self._clock_ms()
         if look_at(nodes, NOTHING_KEPT, now, self._pin).due_ms is None:  # no retention could make a visit worth it
             return look_at(nodes, retentions.level, now, self._pin)
@@ -100,6 +115,7 @@ class _Retentions:
         self._brokers = brokers
         self.level = level
         self._ask = topics_have_policies
+        self._silent = ""
         self._known: dict[str, tuple[BrokerRetention, str]] = {}
 
     @property
@@ -110,7 +126,7 @@ class _Retentions:
     def of(self, topic: TopicName) -> tuple[BrokerRetention, str]:
         """With why it may be another one. A partition has what its topic has."""
         if not self._ask:
-            return self.level, ""
+            return self.level, self._silent
         name = topic.partitioned_name
         if name not in self._known:
             self._known[name] = self._asked(TopicName.parse(name))
@@ -119,8 +135,12 @@ class _Retentions:
     def _asked(self, topic: TopicName) -> tuple[BrokerRetention, str]:
         try:
             found = read_retention(self._brokers.topic_retention(topic), RetentionLevel.TOPIC)
-        except (AbsentError, AuthorizationFailedError, FatalError, ProtocolError) as error:
-            return self.level, f"whether the topic has a policy of its own could not be asked ({error})"
+        except AuthenticationFailedError:
+            raise
+        except (AbsentError, RetryableError, FatalError, IntegrityError) as error:
+            self._silent = f"whether the topic has a policy of its own could not be asked ({error})"
+            self._ask = isinstance(error, AbsentError)  # of the others, each would take as long
+            return self.level, self._silent
         if found is None:
             return self.level, ""
         same = (found.minutes, found.megabytes) == (self.level.minutes, self.level.megabytes)

@@ -11,14 +11,14 @@ from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitEnd, VisitOutcome
 from offloader.lifecycle.topics.why_not import time_told, why_not
 
-_TOLD = {WhyPassedOver.SAME_NAME, WhyPassedOver.UNKNOWN, WhyPassedOver.NO_NAMESPACE, WhyPassedOver.DAMAGED}
+_NOT_TOLD = {WhyPassedOver.LOADED, WhyPassedOver.KEPT_FOR_EVER, WhyPassedOver.SYSTEM, WhyPassedOver.SHADOW}
 _DONE = {VisitEnd.TRIMMED, VisitEnd.LOADED, VisitEnd.GONE}
 
 
 def tells(found: UnloadedTopic | PassedOver) -> bool:
     """Whether an operator wants to see it: all others are only counted."""
     if isinstance(found, PassedOver):
-        return found.why in _TOLD
+        return found.why not in _NOT_TOLD
     return bool(found.reasons or found.held or found.doubt)
 
 

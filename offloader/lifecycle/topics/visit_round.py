@@ -23,17 +23,23 @@ class VisitClock:
     sleep: Callable[[float], object]
 
 
-class VisitRound:
-    """One at a time makes rounds. `at_once`, `a_minute`: as the configuration has them."""
+@dataclass(frozen=True, slots=True)
+class VisitRate:
+    """As the configuration has them."""
 
-    def __init__(
-        self, visitor: TopicVisitor, brokers: TopicVisits, clock: VisitClock, *, at_once: int, a_minute: int
-    ) -> None:
+    at_once: int
+    a_minute: int
+
+
+class VisitRound:
+    """One at a time makes rounds."""
+
+    def __init__(self, visitor: TopicVisitor, brokers: TopicVisits, clock: VisitClock, rate: VisitRate) -> None:
         self._visitor = visitor
         self._brokers = brokers
         self._clock = clock
-        self._at_once = at_once
-        self._pace = VisitPace(a_minute)
+        self._at_once = rate.at_once
+        self._pace = VisitPace(rate.a_minute)
         self._loaded: Mapping[str, str] = {}
         self._asked_ms: int | None = None
         self._refused: set[str] = set()

@@ -9,7 +9,7 @@ from offloader.lifecycle.topics.passed_over import PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitOutcome
 from offloader.lifecycle.topics.visit_plan import VisitPlanner
-from offloader.lifecycle.topics.visit_round import VisitClock, VisitRound
+from offloader.lifecycle.topics.visit_round import VisitClock, VisitRate, VisitRound
 from offloader.lifecycle.topics.visiting import TopicVisitor
 from offloader.model import TopicName
 from offloader.testing.idle_cluster import IdleCluster
@@ -69,9 +69,7 @@ class Idle(IdleCluster):
 
     def round(self, *, at_once: int = 1, a_minute: int = 6000, close=None) -> VisitRound:  # type: ignore[no-untyped-def]
         visitor = TopicVisitor(self.reader, self, PIN, lambda: self.now_ms, close)
-        return VisitRound(
-            visitor, self, VisitClock(lambda: self.now_ms, self.sleep), at_once=at_once, a_minute=a_minute
-        )
+        return VisitRound(visitor, self, VisitClock(lambda: self.now_ms, self.sleep), VisitRate(at_once, a_minute))
 
     def visit(self, topics: Iterable[UnloadedTopic] | None = None) -> list[VisitOutcome]:
         return list(self.round().visit(self.due() if topics is None else topics))

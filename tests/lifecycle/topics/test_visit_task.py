@@ -14,6 +14,7 @@ from offloader.errors import (
     OffloadError,
     TopicMovedError,
 )
+from offloader.lifecycle.topics.visit_parts import VisitParts
 from offloader.lifecycle.topics.visit_task import SHARE_MS, UnloadedTopicsTask
 from offloader.model import TopicName
 from tests.lifecycle.topics.support import NAMESPACE, Idle, name
@@ -24,9 +25,8 @@ CALLS = ("loaded", "known", "default_retention", "namespace_retention", "trim", 
 
 
 def task_of(cluster: Idle, *, interval_s: int = 60, a_minute: int = 6000) -> UnloadedTopicsTask:
-    return UnloadedTopicsTask(
-        cluster.planner, cluster.round(a_minute=a_minute), interval_s * 1000, lambda: cluster.now_ms
-    )
+    parts = VisitParts(cluster.planner, cluster.round(a_minute=a_minute))
+    return UnloadedTopicsTask(lambda: parts, interval_s * 1000, lambda: cluster.now_ms)
 
 
 def run(cluster: Idle, task: UnloadedTopicsTask, seconds: float) -> None:
@@ -57,7 +57,7 @@ def test_each_topic_is_visited_twice_and_never_again() -> None:
     run(cluster, task_of(cluster), 5 * 60)
     assert [cluster.size(topic) for topic in topics] == [0] * 5
     assert len(cluster.trimmed) == 10
-    run(cluster, task_of(cluster), 24 * HOUR)
+    run(cluster, task_of(cluster), 3 * HOUR)
     assert len(cluster.trimmed) == 10
 
 
@@ -110,6 +110,71 @@ def test_trouble_is_told_once_a_share_and_names_its_alarm(caplog: pytest.LogCapt
     (record,) = (one for one in caplog.records if one.levelname == "WARNING")
     assert record.__dict__["see"] == "unloaded-topics"
     assert "2 of 3 visits" in record.getMessage()
+
+
+def three_namespaces(cluster: Idle) -> list[TopicName]:
+    topics = [TopicName.parse(f"acme/{letter}/t") for letter in "abc"]
+    for topic in topics:
+        cluster.retention[topic.namespace] = (1, -1)
+        cluster.connect(topic)
+        cluster.produce(topic, 1, 10)
+        cluster.shut(topic)
+    cluster.tick(HOUR)
+    return topics
+
+
+def test_one_namespace_s_trouble_is_not_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Idle()
+    topics = three_namespaces(cluster)
+    cluster.faults.add("visits.known", lambda: AuthorizationFailedError("403"))
+    run(cluster, task_of(cluster, interval_s=HOUR), 60)
+    assert [topic for topic, _ in cluster.trimmed] == topics[1:]
+    assert [one.__dict__["see"] for one in caplog.records if one.levelname == "WARNING"] == ["unloaded-topics"]
+
+
+def test_after_an_error_it_goes_on_with_the_namespaces_that_are_left() -> None:
+    cluster = Idle()
+    topics = three_namespaces(cluster)
+    task = task_of(cluster, interval_s=HOUR)
+    cluster.faults.add("visits.loaded", lambda: BrokerUnavailableError("away"), after=1)
+    with pytest.raises(BrokerUnavailableError):
+        task.run()
+    run(cluster, task, 60)
+    assert [topic for topic, _ in cluster.trimmed] == topics[1:]
+
+
+def test_what_it_needs_is_open_only_while_it_works() -> None:
+    cluster = Idle()
+    for number in range(40):
+        cluster.written(f"t{number}", 100)
+    cluster.tick(HOUR)
+    opened: list[str] = []
+
+    def parts() -> VisitParts:
+        opened.append("open")
+        return VisitParts(cluster.planner, cluster.round(a_minute=60), lambda: opened.append("close"))
+
+    task = UnloadedTopicsTask(parts, HOUR * 1000, lambda: cluster.now_ms)
+    assert opened == []
+    assert task.run() == 0
+    assert opened == ["open"]
+    assert task.run() > 0
+    assert opened == ["open", "close"]
+
+
+def test_a_stop_begins_no_visit() -> None:
+    cluster = Idle()
+    for number in range(10):
+        cluster.written(f"t{number}", 100)
+    cluster.tick(HOUR)
+    task = UnloadedTopicsTask(
+        lambda: VisitParts(cluster.planner, cluster.round()),
+        HOUR * 1000,
+        lambda: cluster.now_ms,
+        lambda: len(cluster.trimmed) >= 3,
+    )
+    task.run()
+    assert 3 <= len(cluster.trimmed) <= 4
 
 
 class World:
@@ -177,7 +242,7 @@ def test_whatever_happens_loaded_topics_are_not_touched_and_expired_data_go(seed
         if cluster.topics[topic].loaded:
             world.rng.choice([cluster.shut, cluster.crash])(topic)
     visits = len(cluster.trimmed)
-    run(cluster, task, 3 * HOUR)
+    run(cluster, task, HOUR)
     assert not any(by_others for _, by_others in cluster.trimmed), "a loaded topic was visited"
     assert not any(one.loaded for one in cluster.topics.values())
     for topic in world.topics:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
 from offloader.errors import (
     AuthorizationFailedError,
     BrokerUnavailableError,
@@ -330,3 +333,67 @@ def test_a_topic_that_is_deleted_between_plan_and_visit_is_gone(cluster: Idle) -
     cluster.delete(topic)
     (outcome,) = cluster.visit(planned)
     assert (outcome.end, cluster.trimmed) == (VisitEnd.GONE, [])
+
+
+def test_a_position_that_its_node_does_not_have_holds_nothing_for_sure(cluster: Idle) -> None:
+    """The broker died: the position is in the cursor's own ledger. A visit is worth it, and writes it into the node."""
+    topic = cluster.written("t", 100, 200, 30)
+    info = ManagedCursorInfo(cursorsLedgerId=99, markDeleteLedgerId=11, markDeleteEntryId=-1)
+    cluster.topics[topic].cursors["s"] = (12, 3)
+    cluster.metadata.nodes.put("/managed-ledgers/acme/orders/persistent/t/s", info.SerializeToString())
+    cluster.tick(3600)
+    found = cluster.looked(topic)
+    assert found.due(cluster.now_ms)
+    assert [(one.size, one.by.certain) for one in found.held] == [(330, False)]
+    assert "or fewer: its position is in a ledger of its own" in " ".join(why_not(found, cluster.now_ms))
+    (outcome,) = cluster.visit()
+    assert outcome.freed == 100
+    assert [(one.size, one.by.certain) for one in cluster.looked(topic).held] == [(200, True)]
+
+
+def test_a_list_that_ends_with_a_ledger_that_is_missing_is_not_loaded(cluster: Idle) -> None:
+    """A load would drop it from the list without a word."""
+    topic = cluster.written("t", 100, 20)
+    cluster.metadata.cluster.delete_ledger(12)
+    cluster.tick(3600)
+    assert cluster.plan() == [PassedOver(topic, WhyPassedOver.MISSING, "ledger 12")]
+
+
+def test_a_namespace_that_cannot_be_asked_about_is_passed_over(cluster: Idle) -> None:
+    topic = cluster.written("t", 100, 20)
+    cluster.faults.add("visits.namespace_retention", lambda: AuthorizationFailedError("403"))
+    assert cluster.plan() == [PassedOver(topic, WhyPassedOver.UNASKED, "403")]
+
+
+def test_brokers_that_do_not_answer_for_topics_are_not_asked_for_each(cluster: Idle) -> None:
+    cluster.written("__change_events", 1)
+    topics = [cluster.written(f"t{number}", 100, 20) for number in range(9)]
+    cluster.tick(3600)
+    cluster.faults.add("visits.topic_retention", lambda: BrokerUnavailableError("time-out"), times=99)
+    assert [cluster.looked(topic).doubt != "" for topic in topics] == [True] * 9
+    assert cluster.faults.count("visits.topic_retention") == len(topics)  # one for each plan
+
+
+def test_no_more_visits_than_allowed_are_under_way(cluster: Idle) -> None:
+    for number in range(20):
+        cluster.written(f"t{number}", 100, 20)
+    cluster.tick(3600)
+    planned, under_way, most, guard = cluster.due(), set[TopicName](), 0, threading.Lock()
+    together = threading.Barrier(3)
+
+    def began(topic: TopicName) -> None:
+        nonlocal most
+        with guard:
+            under_way.add(topic)
+            most = max(most, len(under_way))
+        if topic.name in ("t0", "t1", "t10"):
+            together.wait(10)  # three of them are really at work at once
+
+    def used(topic: TopicName) -> None:
+        with guard:
+            under_way.discard(topic)
+
+    cluster.on_trim, cluster.on_use = began, used
+    outcomes = list(cluster.round(at_once=3, a_minute=10**6).visit(planned))
+    assert {one.end for one in outcomes} == {VisitEnd.TRIMMED}
+    assert most == 3
