@@ -16,7 +16,7 @@ import click
 from offloader import logs
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
-from offloader.cli.dependencies import ClosableAdmin, Dependencies
+from offloader.cli.dependencies import ClosableAdmin, ClosableVisits, Dependencies
 from offloader.cli.output import OUTPUTS, Output, say
 from offloader.cli.parsing import with_options
 from offloader.config import Config
@@ -84,6 +84,13 @@ class CommandSession:
         found = self.dependencies.subscriptions(self.config)
         self._stack.callback(found.close)
         return found
+
+    @cached_property
+    def visits(self) -> ClosableVisits:
+        """Brokers, as far as unloaded topics are visited."""
+        visits = self.dependencies.visits(self.config)
+        self._stack.callback(visits.close)
+        return visits
 
     def bookkeeper(self, timeout: float) -> tuple[MetadataTree, Bookies]:
         """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; the first

@@ -23,6 +23,7 @@ from offloader.operations.restore.ports import Cluster
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
 from offloader.ports.subscriptions import Subscriptions
+from offloader.ports.visits import TopicVisits
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 
@@ -37,6 +38,18 @@ def _admin(config: Config) -> ClosableAdmin:
     from offloader.pulsar.admin import AdminClient  # httpx takes 0.1 s to import
 
     return AdminClient(settings.pulsar(config))
+
+
+class ClosableVisits(TopicVisits, Protocol):
+    """`TopicVisits` of the command's own."""
+
+    def close(self) -> None: ...
+
+
+def _visits(config: Config) -> ClosableVisits:
+    from offloader.pulsar.visits import BrokerVisits  # httpx takes 0.1 s to import
+
+    return BrokerVisits(settings.pulsar(config))
 
 
 def _target(config: Config) -> Cluster:
@@ -90,3 +103,4 @@ class Dependencies:
     scanner: Callable[[Config, MetadataTree, Bookies, Admin, Callable[[], int]], LedgerScanner] = _scanner
     subscriptions: Callable[[Config], Subscriptions] = _subscriptions
     bookie_http: Callable[[str, float], BookieHttp] = BookieHttp
+    visits: Callable[[Config], ClosableVisits] = _visits

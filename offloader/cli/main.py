@@ -12,6 +12,7 @@ from offloader.cli import (  # noqa: F401 (they add their commands to `topics` a
     peek,
     restore,
     topic_requests,
+    trim_unloaded,
 )
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup

@@ -38,10 +38,13 @@ _RETRYABLE = {408, 429}
 class RestClient:
     """Thread safe. Only for calls that may be repeated: another host may get one that was served already.
 
-    `transport` carries the requests, by default over sockets.
+    `transport` carries the requests, by default over sockets. `largest`: bytes that an answer may have, by
+    default as many as a list of topics needs.
     """
 
-    def __init__(self, settings: PulsarSettings, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self, settings: PulsarSettings, *, transport: httpx.BaseTransport | None = None, largest: int | None = None
+    ) -> None:
         self._urls = settings.admin_urls
         self._authentication = authentication(settings)
         self._deadlines = Deadlines(httpcore.SyncBackend())
@@ -51,6 +54,7 @@ class RestClient:
             transport=transport or self._over_sockets(settings),
         )
         self._timeout = settings.operation_timeout
+        self._largest = largest
         self._current = 0  # the host that answered last
         self._trusted = {urlsplit(url).hostname or "" for url in self._urls}
 
@@ -190,8 +194,8 @@ class RestClient:
                 content += chunk
                 if time.monotonic() > until:
                     raise httpx.ReadTimeout(f"it answers for longer than {self._timeout} s")
-                if len(content) > MAX_ANSWER:
-                    raise ProtocolError(f"{url}: the answer has more than {MAX_ANSWER} bytes")
+                if len(content) > (self._largest or MAX_ANSWER):
+                    raise ProtocolError(f"{url}: the answer has more than {self._largest or MAX_ANSWER} bytes")
         response_headers = {
             name: value
             for name, value in response.headers.items()

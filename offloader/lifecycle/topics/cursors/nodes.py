@@ -71,7 +71,7 @@ class StoredTopics:
         return StoredTopic(
             topic,
             tuple(self._held(listed)),
-            listed.ledgers,
+            tuple(listed.ledgers),
             {name: self._cursor(topic, name, one) for name, one in cursors.items()},
             node.created_ms,
         )

@@ -1,0 +1,135 @@
+"""`offloader topics trim-unloaded plan|run`: retention for topics that no broker has loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+from rich.console import Console
+
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.output import say
+from offloader.cli.parsing import parsed
+from offloader.cli.progress_bar import step_progress
+from offloader.cli.topics import topics
+from offloader.errors import FatalError
+from offloader.lifecycle.topics.passed_over import PassedOver
+from offloader.lifecycle.topics.unloaded import UnloadedTopic
+from offloader.lifecycle.topics.visit_outcome import VisitOutcome
+from offloader.lifecycle.topics.visit_parts import VisitParts, VisitPlaces, visit_parts
+from offloader.lifecycle.topics.visit_report import (
+    PlanTally,
+    VisitTally,
+    outcome_fields,
+    outcome_text,
+    plan_fields,
+    plan_text,
+    tells,
+)
+from offloader.lifecycle.topics.visit_round import VisitClock, VisitRate
+
+_TIMEOUT = 10.0  # seconds that a bookie may take
+
+
+def _namespace(text: str) -> str:
+    if text.count("/") != 1 or not all(text.split("/")):
+        raise ValueError(f"{text!r} is no namespace; write tenant/namespace")
+    return text
+
+
+NAMESPACES = click.argument("namespaces", nargs=-1, metavar="[NAMESPACE]...", callback=parsed(_namespace))
+
+
+@topics.group("trim-unloaded")
+def trim_unloaded() -> None:
+    """Retention for topics that no broker has loaded: nothing of theirs goes while nobody loads them."""
+
+
+@trim_unloaded.command("plan")
+@NAMESPACES
+@command()
+def plan(session: CommandSession, namespaces: tuple[str, ...]) -> int:
+    """What retention should have freed of topics that nobody has loaded, what a visit is worth, and why the rest
+    stays. Loads nothing and changes nothing.
+
+    All namespaces by default. Needs pulsar.metadataServiceUri, and a role that is a super user. Exit code 2 where a
+    visit is due.
+
+    \b
+    JSON: one object a line, for each topic that has something to tell: {topic, retention, bytes, overdueBytes,
+    reasons, due, dueNow, held, openLedger, why}, where held is [{cursor, role, bytes, certain}], or
+    {topic, passedOver, detail}. The last line: {message, topics, due, waiting, overdueBytes, dueBytes, heldBytes,
+    passedOver}.
+    """
+    tally = PlanTally()
+    now = session.dependencies.clock_ms()
+    for found in _planned(session, _parts(session), namespaces):
+        tally.take(found, now)
+        if tells(found):
+            session.output.line(plan_text(found, now), plan_fields(found, now))
+    session.output.line(tally.text(), {"message": tally.text(), **tally.fields()})
+    return FINDINGS if tally.due else OK
+
+
+@trim_unloaded.command("run")
+@NAMESPACES
+@click.option("--yes", is_flag=True, help="Have the brokers load these topics, and drop what retention does not keep.")
+@command()
+def run(session: CommandSession, namespaces: tuple[str, ...], *, yes: bool) -> int:
+    """Visit topics that are due: a broker loads each, applies its retention at once, and unloads it again if nobody
+    came. What was loaded before is not touched.
+
+    As many at a time and a minute as `lifecycle.visits` says. The data of a topic's last ledger take a second visit, a
+    retention time later: repeat the command when it says that one is due. Without --yes nothing is visited. Exit code
+    2 where a visit failed or a topic stays loaded.
+
+    \b
+    JSON: one object a line, for each visit: {topic, end, freedBytes, stayedLoaded, due, why}. The last line: {message,
+    visits, failed, shouldHaveFreedBytes, freedBytes}.
+    """
+    now = session.dependencies.clock_ms()
+    parts = _parts(session)
+    planned = _planned(session, parts, namespaces)
+    due = [one for one in planned if isinstance(one, UnloadedTopic) and one.due(now)]
+    if due and not yes:
+        raise FatalError(
+            f"{len(due)} topics would be loaded, and what retention does not keep of them would go for ever: see "
+            "`offloader topics trim-unloaded plan`, then say --yes"
+        )
+    tally = VisitTally()
+    for outcome in _visited(parts, due):
+        tally.take(outcome)
+        now = session.dependencies.clock_ms()
+        session.output.line(outcome_text(outcome, now), outcome_fields(outcome, now))
+    session.output.line(tally.text(), {"message": tally.text(), **tally.fields()})
+    return FINDINGS if tally.failed else OK
+
+
+def _planned(
+    session: CommandSession, parts: VisitParts, namespaces: tuple[str, ...]
+) -> Iterator[UnloadedTopic | PassedOver]:
+    basis, names = parts.planner.basis(), list(dict.fromkeys(namespaces)) or parts.planner.namespaces()
+    if not names:
+        say(f"there is no ledger list in {session.config.pulsar.metadata_service_uri}", err=True)
+    with step_progress("namespaces", len(names), Console(stderr=True)) as advance:
+        for name in names:
+            yield from parts.planner.plan(name, basis)
+            advance(1)
+
+
+def _visited(parts: VisitParts, due: list[UnloadedTopic]) -> Iterator[VisitOutcome]:
+    with step_progress("visits", len(due), Console(stderr=True)) as advance:
+        for outcome in parts.round.visit(due):
+            yield outcome
+            advance(1)
+
+
+def _parts(session: CommandSession) -> VisitParts:
+    config, dependencies = session.config, session.dependencies
+    store, bookies = session.bookkeeper(_TIMEOUT)
+    if not isinstance(store, MetadataTree):
+        raise FatalError("pulsar.metadataServiceUri: topics can be planned from ZooKeeper's nodes only")
+    places = VisitPlaces(store, bookies, session.visits, session.admin.loaded_by, config.pulsar.subscription)
+    rate = VisitRate(config.lifecycle.visits.at_once, config.lifecycle.visits.a_minute)
+    return visit_parts(places, VisitClock(dependencies.clock_ms, dependencies.sleep), rate)

@@ -1,0 +1,163 @@
+"""Plans visits, a namespace at a time: which topics nobody has loaded, what brokers keep of them, what is due."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from offloader.errors import (
+    AbsentError,
+    AuthenticationFailedError,
+    AuthorizationFailedError,
+    FatalError,
+    IntegrityError,
+    ProtocolError,
+    RetryableError,
+)
+from offloader.lifecycle.topics.broker_retention import (
+    BrokerRetention,
+    RetentionLevel,
+    default_retention,
+    read_retention,
+)
+from offloader.lifecycle.topics.node_reader import TopicNodeReader, UnreadableTopic
+from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver, passed_over
+from offloader.lifecycle.topics.topic_nodes import TopicNodes
+from offloader.lifecycle.topics.unloaded import UnloadedTopic, look_at
+from offloader.model import TopicName
+from offloader.ports.visits import TopicVisits
+
+FIRST_WITH_TRIM = (3, 0)
+TOPIC_POLICIES = "__change_events"
+"""The topic in which a namespace keeps the policies of its topics; its partitions have longer names."""
+NOTHING_KEPT = BrokerRetention(0, 0, RetentionLevel.TOPIC)
+
+
+@dataclass(frozen=True, slots=True)
+class VisitBasis:
+    """What a plan of all namespaces rests on. `loaded`: brokers' topics; `default`: the brokers' retention."""
+
+    loaded: Mapping[str, str]
+    default: BrokerRetention
+
+
+class VisitPlanner:
+    """Loads nothing. `pin`: our subscription's name. All calls raise OffloadError."""
+
+    def __init__(self, reader: TopicNodeReader, brokers: TopicVisits, pin: str, clock_ms: Callable[[], int]) -> None:
+        self._reader = reader
+        self._brokers = brokers
+        self._pin = pin
+        self._clock_ms = clock_ms
+
+    def basis(self) -> VisitBasis:
+        """Raises FatalError where the brokers cannot do it, AuthorizationFailedError."""
+        check_version(self._brokers.version())
+        try:
+            return VisitBasis(self._brokers.loaded(), default_retention(self._brokers.default_retention()))
+        except AuthorizationFailedError as error:
+            raise AuthorizationFailedError(
+                f"which topics brokers have loaded, and what they keep by default, only super users may ask ({error}): "
+                "give the offloader's role that right"
+            ) from error
+
+    def namespaces(self) -> list[str]:
+        """All that have ledger lists."""
+        return self._reader.namespaces()
+
+    def plan(self, namespace: str, basis: VisitBasis) -> Iterator[UnloadedTopic | PassedOver]:
+        """Every topic with a ledger list: what is to be said of it, due or not."""
+        names = self._reader.topics(namespace)
+        try:
+            known = self._brokers.known(namespace)
+            policy = read_retention(self._brokers.namespace_retention(namespace), RetentionLevel.NAMESPACE)
+        except AbsentError:
+            yield from (PassedOver(topic, WhyPassedOver.NO_NAMESPACE) for topic in names)
+            return
+        except AuthenticationFailedError:
+            raise
+        except (RetryableError, FatalError, IntegrityError) as error:  # other namespaces do not wait for this one
+            yield from (PassedOver(topic, WhyPassedOver.UNASKED, str(error)) for topic in names)
+            return
+        retentions = _Retentions(self._brokers, policy or basis.default, _has_topic_policies(names))
+        asked = []
+        for topic in names:
+            why = passed_over(topic, known, basis.loaded)
+            if why is None and retentions.for_ever:
+                why = WhyPassedOver.KEPT_FOR_EVER
+            if why is None:
+                asked.append(topic)
+            else:
+                yield PassedOver(topic, why)
+        for nodes in self._reader.read(asked):
+            yield self.judge(nodes, retentions)
+
+    def judge(self, nodes: TopicNodes | UnreadableTopic, retentions: _Retentions) -> UnloadedTopic | PassedOver:
+        """One topic that nobody has loaded."""
+        if isinstance(nodes, UnreadableTopic):
+            return PassedOver(nodes.topic, WhyPassedOver.DAMAGED, nodes.why)
+        if nodes.list.shadow_of:
+            return PassedOver(nodes.topic, WhyPassedOver.SHADOW, nodes.list.shadow_of)
+        if nodes.tail is None and nodes.list.last is not None:  # a load would drop it from the list without a word
+            return PassedOver(nodes.topic, WhyPassedOver.MISSING, f"ledger {nodes.list.last.ledger}")
+        now = self._clock_ms()
+        if look_at(nodes, NOTHING_KEPT, now, self._pin).due_ms is None:  # no retention could make a visit worth it
+            return look_at(nodes, retentions.level, now, self._pin)
+        retention, doubt = retentions.of(nodes.topic)
+        return replace(look_at(nodes, retention, now, self._pin), doubt=doubt)
+
+
+class _Retentions:
+    """Of a namespace's topics. Only where one of them may have a policy of its own is a broker asked."""
+
+    def __init__(self, brokers: TopicVisits, level: BrokerRetention, topics_have_policies: bool) -> None:  # noqa: FBT001
+        self._brokers = brokers
+        self.level = level
+        self._ask = topics_have_policies
+        self._silent = ""
+        self._known: dict[str, tuple[BrokerRetention, str]] = {}
+
+    @property
+    def for_ever(self) -> bool:
+        """Whether no topic of the namespace can have less."""
+        return self.level.for_ever and not self._ask
+
+    def of(self, topic: TopicName) -> tuple[BrokerRetention, str]:
+        """With why it may be another one. A partition has what its topic has."""
+        if not self._ask:
+            return self.level, self._silent
+        name = topic.partitioned_name
+        if name not in self._known:
+            self._known[name] = self._asked(TopicName.parse(name))
+        return self._known[name]
+
+    def _asked(self, topic: TopicName) -> tuple[BrokerRetention, str]:
+        try:
+            found = read_retention(self._brokers.topic_retention(topic), RetentionLevel.TOPIC)
+        except AuthenticationFailedError:
+            raise
+        except (AbsentError, RetryableError, FatalError, IntegrityError) as error:
+            self._silent = f"whether the topic has a policy of its own could not be asked ({error})"
+            self._ask = isinstance(error, AbsentError)  # of the others, each would take as long
+            return self.level, self._silent
+        if found is None:
+            return self.level, ""
+        same = (found.minutes, found.megabytes) == (self.level.minutes, self.level.megabytes)
+        return (self.level if same else found), ""
+
+
+def check_version(version: str) -> None:
+    """Raises FatalError for brokers that cannot trim on demand; ProtocolError for what is no version."""
+    found = re.match(r"(\d+)\.(\d+)", version.strip())
+    if found is None:
+        raise ProtocolError("the brokers' version: the broker answered what is none")
+    if (int(found[1]), int(found[2])) < FIRST_WITH_TRIM:
+        raise FatalError(
+            f"the brokers' version is {version.strip()[:40]}, and only from 3.0 on can they be told to trim a topic: "
+            "upgrade them, or have clients connect to the topics"
+        )
+
+
+def _has_topic_policies(names: list[TopicName]) -> bool:
+    return any(topic.name.startswith(TOPIC_POLICIES) for topic in names)

@@ -1,0 +1,123 @@
+"""`TopicVisits` over the admin REST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import httpx
+
+from offloader.errors import ProtocolError
+from offloader.model import MIB, TopicName
+from offloader.ports.visits import KnownTopics, TopicUse
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.rest import RestClient
+from offloader.pulsar.settings import PulsarSettings
+
+LARGEST_STATISTICS = 512 * MIB  # of one broker: 1 to 2 kB a topic, and as much a client
+
+
+class BrokerVisits:
+    """Thread safe. `transport` carries the requests, by default over sockets."""
+
+    def __init__(self, settings: PulsarSettings, *, transport: httpx.BaseTransport | None = None) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._admin = AdminClient(settings, transport=transport)
+        self._rest = self._admin.rest
+
+    def version(self) -> str:
+        return self._admin.version()
+
+    def loaded(self) -> Mapping[str, str]:
+        scheme = self._settings.admin_url.partition("://")[0]
+        brokers = self._rest.get(f"brokers/{self._admin.cluster()}")
+        if not isinstance(brokers, list) or not brokers or not all(isinstance(one, str) for one in brokers):
+            raise ProtocolError("the brokers: the cluster answered what is no list of brokers")
+        return {topic: broker for broker in brokers for topic in self._loaded_by(f"{scheme}://{broker}")}
+
+    def known(self, namespace: str) -> KnownTopics:
+        topics = _names(self._rest.get(f"persistent/{namespace}", includeSystemTopic="true"), namespace)
+        partitioned = _names(self._rest.get(f"persistent/{namespace}/partitioned"), namespace)
+        return KnownTopics(frozenset(topics), frozenset(map(str, partitioned)))
+
+    def default_retention(self) -> Mapping[str, str]:
+        return self._admin.runtime_configuration()
+
+    def namespace_retention(self, namespace: str) -> object:
+        return self._admin.namespace_policies(namespace).get("retention_policies")
+
+    def topic_retention(self, topic: TopicName) -> object:
+        return self._rest.get(f"{topic.rest_path}/retention", applied="true")
+
+    def trim(self, topic: TopicName) -> None:
+        self._do("POST", f"{topic.rest_path}/trim")
+
+    def use(self, topic: TopicName) -> TopicUse:
+        return _use(self._rest.get(f"{topic.rest_path}/stats"))
+
+    def unload(self, topic: TopicName) -> None:
+        self._do("PUT", f"{topic.rest_path}/unload")
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def _do(self, method: str, path: str) -> None:
+        response = self._rest.request(method, path)
+        if response.is_error:
+            raise self._rest.error(path, response)
+
+    def _loaded_by(self, address: str) -> list[str]:
+        """Asking for a topic by its name would load it: a broker's statistics have all that it has loaded."""
+        settings = replace(self._settings, admin_url=address)
+        client = RestClient(settings, transport=self._transport, largest=LARGEST_STATISTICS)
+        try:
+            found = client.get("broker-stats/topics")
+        finally:
+            client.close()
+        return list(_topics_of(found))
+
+
+def _topics_of(namespaces: object) -> Iterator[str]:
+    """`{namespace: {bundle: {"persistent": {topic: …}}}}`; a broker without topics may say nothing."""
+    for bundles in _object({} if namespaces is None else namespaces).values():
+        for bundle in _object(bundles).values():
+            yield from _object(_object(bundle).get("persistent", {}))
+
+
+def _use(stats: object) -> TopicUse:
+    found = _object(stats)
+    consumers = sum(len(_array(_object(one).get("consumers"))) for one in _object(found.get("subscriptions")).values())
+    producers = len(_array(found.get("publishers"))) + _count(found.get("waitingPublishers", 0))
+    replicators = _object(found.get("replication", {})).values()
+    return TopicUse(
+        producers + consumers, sum(_count(_object(one).get("replicationBacklog", 0)) > 0 for one in replicators)
+    )
+
+
+def _names(answer: object, namespace: str) -> list[TopicName]:
+    try:
+        return [TopicName.parse(_text(name)) for name in _array(answer)]
+    except ValueError as error:
+        raise ProtocolError(f"the topics of {namespace}: {error}") from error
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else _wrong(value, "an object")
+
+
+def _array(value: object) -> list[Any]:
+    return value if isinstance(value, list) else _wrong(value, "a list")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else _wrong(value, "a name")
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int else _wrong(value, "a number")
+
+
+def _wrong(value: object, wanted: str) -> Any:
+    raise ProtocolError(f"a topic's statistics: the broker answered {type(value).__name__} where {wanted} belongs")

@@ -1,0 +1,116 @@
+"""`offloader topics trim-unloaded` over brokers in memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from offloader.errors import BrokerUnavailableError
+from tests.cli.support import Line
+from tests.lifecycle.topics.support import NAMESPACE, PIN, Idle
+
+COMMAND = ("topics", "trim-unloaded")
+
+
+@pytest.fixture
+def cluster() -> Idle:
+    return Idle()
+
+
+@pytest.fixture
+def line(line: Line, cluster: Idle) -> Line:
+    line.dependencies = replace(
+        line.dependencies,
+        bookkeeper=lambda _config, _timeout: (cluster.metadata, cluster),  # type: ignore[arg-type,return-value]
+        visits=lambda _: cluster,
+        clock_ms=lambda: cluster.now_ms,
+        sleep=cluster.sleep,
+    )
+    return line
+
+
+def told(line: Line, *arguments: str, code: int) -> list[dict[str, Any]]:
+    result = line.run(*COMMAND, *arguments, "--output", "json")
+    assert result.exit_code == code, result.output
+    return [json.loads(one) for one in result.stdout.splitlines()]
+
+
+def test_plan_run_and_the_second_run(line: Line, cluster: Idle) -> None:
+    topic = cluster.written("t", 100, 200, 30)
+    cluster.tick(61)
+    planned, all_planned = told(line, "plan", code=2)
+    assert (planned["topic"], planned["overdueBytes"], planned["dueNow"]) == (str(topic), 330, True)
+    assert (all_planned["due"], all_planned["dueBytes"]) == (1, 330)
+    visit, all_visits = told(line, "run", "--yes", code=0)
+    assert (visit["end"], visit["freedBytes"], visit["stayedLoaded"]) == ("visited", 300, None)
+    assert "the next visit is due at" in visit["why"][0]
+    assert (all_visits["shouldHaveFreedBytes"], all_visits["freedBytes"]) == (330, 300)
+    waiting, _ = told(line, "plan", code=0)
+    assert waiting["due"] == visit["due"]
+    cluster.tick(61)
+    assert told(line, "run", "--yes", code=0)[0]["freedBytes"] == 30
+    assert cluster.size(topic) == 0
+
+
+def test_without_yes_nothing_is_loaded(line: Line, cluster: Idle) -> None:
+    cluster.written("t", 100)
+    cluster.tick(61)
+    assert line.error(*COMMAND, "run").startswith("1 topics would be loaded, and what retention does not keep")
+    assert cluster.trimmed == []
+
+
+def test_nothing_to_do_is_no_finding(line: Line, cluster: Idle) -> None:
+    cluster.written("t", 100, shut=False)
+    assert line.ok(*COMMAND, "plan") == (
+        "1 topics: 0 due for a visit (0 bytes overdue), 0 later, cursors hold 0 bytes back, 1 loaded\n"
+    )
+    assert line.ok(*COMMAND, "run") == "0 visits: 0 bytes freed of 0 that retention did not keep\n"
+
+
+def test_only_the_namespaces_that_are_named_are_looked_at(line: Line, cluster: Idle) -> None:
+    cluster.written("t", 100)
+    cluster.tick(61)
+    assert told(line, "plan", "acme/others", code=0)[-1]["topics"] == 0
+    assert told(line, "plan", NAMESPACE, NAMESPACE, code=2)[-1]["topics"] == 1
+    assert "is no namespace; write tenant/namespace" in line.error(*COMMAND, "plan", "acme")
+
+
+def test_who_holds_data_is_named_with_bytes(line: Line, cluster: Idle) -> None:
+    topic = cluster.written("t", 100, 200, 30)
+    cluster.subscribe(topic, PIN, (11, -1))
+    cluster.subscribe(topic, "pulsar.repl.west", (12, -1))
+    cluster.tick(3600)
+    found, summary = told(line, "plan", code=0)
+    assert [(one["cursor"], one["bytes"], one["certain"]) for one in found["held"]] == [
+        (PIN, 330, True),
+        ("pulsar.repl.west", 230, True),
+    ]
+    assert summary["heldBytes"] == 330
+    text = line.ok(*COMMAND, "plan")
+    assert "held by __offloader (our pin: it holds data until they are offloaded) with 330 bytes" in text
+    assert "held by pulsar.repl.west (replication to another cluster) with 230 bytes" in text
+
+
+def test_a_visit_that_fails_is_a_finding(line: Line, cluster: Idle) -> None:
+    cluster.written("t", 100)
+    cluster.tick(61)
+    cluster.faults.add("visits.trim", lambda: BrokerUnavailableError("the bundle is being split"))
+    visit, summary = told(line, "run", "--yes", code=2)
+    assert (visit["end"], visit["why"]) == ("not visited: no answer", ["the bundle is being split"])
+    assert summary["failed"] == 1
+
+
+def test_long_work_tells_how_far_it_is(line: Line, cluster: Idle) -> None:
+    for number in range(30):
+        cluster.written(f"t{number:02}", 100)
+    cluster.tick(61)
+    result = line.run(*COMMAND, "run", "--yes")
+    assert "visits: 15 of 30" in result.stderr.splitlines()
+
+
+def test_without_a_metadata_service_the_missing_setting_is_named(line: Line) -> None:
+    line.dependencies = replace(line.dependencies, bookkeeper=type(line.dependencies)().bookkeeper)
+    assert line.error(*COMMAND, "plan").startswith("pulsar.metadataServiceUri: needed")
