@@ -5,7 +5,7 @@ Pulsar's own offloader: offloader/archive/ledgers/names.py.)
     _journal/<application>/<epoch>/<slot>
     _requests/<application>/<id>, <id>.seen, <id>.done
     _claims/<application>/<tenant>/<namespace>/<topic>
-    _deletion/<cluster>/records/<name>/<slot>, switch/<slot>
+    _deletion/<cluster>/records/<name>/<slot>, switch/<slot>, system-topic-secret
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
 
@@ -153,6 +153,11 @@ def deletion_folder(cluster: str, name: str) -> str:
 def deletion_switch_folder(cluster: str) -> str:
     """When deletion was switched on and off, with the closing slash."""
     return f"{DELETION}/{_encode(cluster)}/switch/"
+
+
+def deletion_secret_key(cluster: str) -> str:
+    """What only we know, to tell our messages in Pulsar's system topics from those of others."""
+    return f"{DELETION}/{_encode(cluster)}/system-topic-secret"
 
 
 def parse_deletion_key(cluster: str, key: str) -> tuple[str, int] | None:
