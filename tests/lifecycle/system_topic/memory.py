@@ -42,8 +42,8 @@ class Stored:
 
 @dataclass
 class MemoryTopics:
-    """`delays` False: a broker that delivers delayed messages at once. `on_step` is called with a name before and after
-    each effect."""
+    """`delays` False: a broker that delivers delayed messages at once. `left_over`: partitions without their topic.
+    `on_step` is called with a name before and after each effect."""
 
     now: int = 1_800_000_000_000
     partitions: dict[str, int] = field(default_factory=dict)
@@ -55,6 +55,7 @@ class MemoryTopics:
     on_step: Callable[[str], None] = lambda _: None
     numbers: Iterator[int] = field(default_factory=count)
     connected: bool = True
+    left_over: bool = False
     refused: dict[SystemTopicName, Exception] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     status: int = 0
@@ -95,13 +96,17 @@ class MemoryTopics:
             return httpx.Response(200, json=self._stats())
         if path.endswith("/partitions"):
             return self._partitions(request, path.removesuffix("/partitions"))
+        if request.method == "PUT" and "/subscription/" not in path:
+            self.partitions.setdefault(path, 0)
         return httpx.Response(204)
 
     def _partitions(self, request: httpx.Request, topic: str) -> httpx.Response:
         there = self.partitions.get(topic)
         if request.method == "PUT":
-            self.partitions.setdefault(topic, json.loads(request.content))
-            return httpx.Response(204) if there is None else httpx.Response(409, json={"reason": "exists"})
+            if there is not None or self.left_over:
+                return httpx.Response(409, json={"reason": "This topic already exists"})
+            self.partitions[topic] = json.loads(request.content)
+            return httpx.Response(204)
         missing = httpx.Response(404, json={"reason": "no topic"})
         return missing if there is None else httpx.Response(200, json={"partitions": there, "deleted": False})
 

@@ -28,9 +28,10 @@ from offloader.lifecycle.deletion.system_topic.messages import (
     write_message,
 )
 from offloader.lifecycle.deletion.timing import DAY_MS
+from tests.lifecycle.deletion.support import candidate
 
 from .memory import LOST, PUT_BACK_MS, KilledError, MemoryTopics
-from .support import INTERVAL, MARK, TIMING, Examiner, Told, acceptor, asked
+from .support import INTERVAL, MARK, TIMING, Examiner, Told, acceptor, asked, publisher
 
 SEEDS = range(300 if SOAK else 40)
 DELETION, RETRY, DEAD = SystemTopicName
@@ -273,6 +274,21 @@ def test_topics_that_are_deleted_while_we_consume_are_made_again() -> None:
     sent(topics, 7)
     task.run()
     assert topics.left() == []
+
+
+def test_partitions_that_their_clients_made_anew_are_not_taken_for_the_topic() -> None:
+    topics = MemoryTopics()
+    task = acceptor(topics, Examiner())
+    task.run()
+    (name,) = topics.consumers
+    topics.partitions.clear()
+    topics.left_over = True
+    topics.now += 61_000
+    task.run()
+    assert topics.connected
+    assert list(topics.consumers) != [name]
+    assert topics.partitions["persistent/pulsar/system/__ledger_deletion"] == 0, "one without partitions is what we get"
+    assert publisher(topics).announce(candidate(7))
 
 
 @pytest.mark.parametrize("there", [0, 1, 9])

@@ -14,13 +14,15 @@ from offloader.lifecycle.deletion.system_topic.marks import OwnMark
 from offloader.lifecycle.deletion.system_topic.topics import SystemTopics
 
 RECONNECTS = 60.0  # seconds that a client may take by itself, before it is opened anew
+LOOKS = 60.0  # seconds between two looks whether the topics are still those that were opened
 
 
 class OpenDoor:
     """Opened when it is first used, and anew after it was shut. `new_name`: of a consumer, one that no other has.
 
-    A topic may be deleted while it is consumed: its consumer is then not connected any more, and the topics are made
-    anew with it. `clock`: seconds, only forward."""
+    A topic may be deleted while it is consumed. Its consumer is then not connected any more; or it has made its
+    partition anew, where nobody sends anything, and seems to be well. Both are opened anew, and the topics made.
+    `clock`: seconds, only forward."""
 
     def __init__(
         self,
@@ -39,11 +41,14 @@ class OpenDoor:
         self._consumer: SystemTopicConsumer | None = None
         self._letters: dict[SystemTopicName, SystemTopicProducer] = {}
         self._lost_at: float | None = None
+        self._shape: tuple[int | None, ...] = ()
+        self._looked_at = 0.0
 
     def consumer(self) -> SystemTopicConsumer:
         """The consumer. Raises OffloadError where it cannot be opened."""
         if self._consumer is None:
             self._topics.make()
+            self._shape, self._looked_at = self._topics.shape(), self._clock()
             name = self._new_name()
             self._consumer = self._opened().consumer(name, self._mark.of_consumer(name))
             self._lost_at = None
@@ -51,7 +56,7 @@ class OpenDoor:
 
     def renew(self) -> None:
         """Shut what has lost its topics for good."""
-        if self._consumer is not None and self._was_lost(self._consumer):
+        if self._consumer is not None and (self._was_lost(self._consumer) or self._are_others()):
             self.shut()
 
     def letters(self, topic: SystemTopicName) -> SystemTopicProducer:
@@ -82,6 +87,12 @@ class OpenDoor:
         if self._channel is None:
             self._channel = self._open_channel()
         return self._channel
+
+    def _are_others(self) -> bool:
+        if self._clock() - self._looked_at < LOOKS:
+            return False
+        self._looked_at = self._clock()
+        return self._topics.shape() != self._shape
 
     def _was_lost(self, consumer: SystemTopicConsumer) -> bool:
         if consumer.is_connected:

@@ -67,9 +67,18 @@ class SystemTopics:
             raise ProtocolError(f"{path}: the broker answered what is no schema")
         return WrittenSchema(kind, definition[: LARGEST_SCHEMA + 1])  # one that is larger is refused, and not kept
 
+    def shape(self) -> tuple[int | None, ...]:
+        """How many partitions each has now; another one than before: somebody deleted it, or made it anew."""
+        return tuple(self._count(topic) for topic in SystemTopicName)
+
     def _make(self, topic: SystemTopicName, partitions: int) -> None:
+        if self._count(topic) is not None:
+            return
+        self._put(f"{_path(topic)}/partitions", partitions)
         if self._count(topic) is None:
-            self._put(f"{_path(topic)}/partitions", partitions)
+            # It has none. Or somebody deleted it under its clients, of which each made its partition anew as it came
+            # back: brokers then take no partitioned topic of this name any more.
+            self._put(_path(topic), None)
 
     def _count(self, topic: SystemTopicName) -> int | None:
         """0: it has no partitions. None: nobody knows whether there is one."""
