@@ -11,13 +11,16 @@ from itertools import count
 import pulsar as client_library
 import pytest
 
+from integration.pulsar.foreign_worker import foreign_worker
 from integration.pulsar.waiting import until
+from offloader.lifecycle.deletion.records import LedgerComponent, LedgerType
 from offloader.lifecycle.deletion.system_topic.acceptor import SystemTopicAcceptor
-from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict, one_by_one
+from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict
 from offloader.lifecycle.deletion.system_topic.channel import SystemTopicName
 from offloader.lifecycle.deletion.system_topic.door import OpenDoor
 from offloader.lifecycle.deletion.system_topic.letters import WORKER
 from offloader.lifecycle.deletion.system_topic.messages import read_message, write_message
+from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening
 from offloader.lifecycle.deletion.system_topic.publisher import SystemTopicPublisher
 from offloader.lifecycle.deletion.system_topic.pulsar_channel import PulsarChannel
 from offloader.lifecycle.deletion.system_topic.topics import KEPT, SystemTopics
@@ -26,7 +29,7 @@ from offloader.model import TopicName
 from tests.lifecycle.deletion.support import candidate
 from tests.lifecycle.system_topic.avro_writer import write
 from tests.lifecycle.system_topic.support import MARK, Examiner, Told, asked
-from tests.lifecycle.system_topic.test_messages import OLD_VALUE, OLDER
+from tests.lifecycle.system_topic.test_messages import COPY, OLD_VALUE, OLDER
 
 pytestmark = pytest.mark.pulsar
 
@@ -44,7 +47,9 @@ class World:
         self.settings, self.stack = settings, stack
         self.topics = SystemTopics(rest, 2)
         self.ahead = 0.0  # of the clock that only goes forward
-        self.client = client_library.Client(settings.service_url, logger=QUIET)
+        token = settings.auth_params.removeprefix("token:")
+        credentials = client_library.AuthenticationToken(token) if token else None
+        self.client = client_library.Client(settings.service_url, authentication=credentials, logger=QUIET)
         stack.callback(self.client.close)
 
     def clock(self) -> float:
@@ -88,6 +93,7 @@ class World:
 @pytest.fixture
 def world(pulsar, admin, settings) -> Iterator[World]:
     """The topics are there only while a test runs: all tests have the same ones."""
+    until(lambda: pulsar.answer("GET", "namespaces/pulsar/system").is_success)  # made as a broker starts
     with ExitStack() as stack:
         yield World(settings, admin.rest, stack)
     for topic in SystemTopicName:
@@ -146,6 +152,34 @@ def test_what_others_send_is_looked_at_tried_again_after_a_delay_and_given_up_at
     counted = told.counts["received"]
     door.run()
     assert told.counts["received"] == counted, "nothing comes again"
+
+
+def test_pulsars_own_client_reads_what_we_write_and_we_read_what_it_writes(world, tmp_path) -> None:
+    told = Told()
+    mirror = world.publisher(told)
+    cursor = candidate(2, ledger_component=LedgerComponent.MANAGED_CURSOR, cursor_name="billing")
+    copy = candidate(3, ledger_type=LedgerType.OFFLOAD_LEDGER, offload_context=COPY)
+    for record in (candidate(1), cursor, copy):
+        assert mirror.announce(record)
+    with foreign_worker(world.settings.service_url, tmp_path / "worker") as worker:
+        offloaded = "1080863910568919041:-9223372036854775806:aws-s3:{bucket=b, region=r}"
+        assert sorted(worker.do("work 3 1")) == [
+            "1 LEDGER MANAGED_LEDGER acme/orders/placed null null null",
+            "2 LEDGER MANAGED_CURSOR acme/orders/placed billing null null",
+            f"3 OFFLOAD_LEDGER MANAGED_LEDGER acme/orders/placed null null {offloaded}",
+        ]
+        worker.do("send 4")
+        examine = Examiner(lambda message: FAILED if message.offload_context else MessageAnswer(MessageVerdict.MARKED))
+        door = world.acceptor(examine, told)
+        until(lambda: door.run() and told.counts["acknowledged"] >= 3)  # with its retry letter of our first
+        theirs = asked(4, ledger_type=LedgerType.OFFLOAD_LEDGER, offload_context=COPY)
+        assert sorted(examine.asked, key=str) == sorted([asked(4), theirs], key=str)
+        assert told.counts["sent again"] == 1
+        door.close()
+        assert worker.do("work 1 4") == [f"4 OFFLOAD_LEDGER MANAGED_LEDGER acme/orders/placed null 1 {offloaded}"]
+    (dead,) = world.dead_letters(1)  # by its client, after our try and its own
+    assert dead.properties()["RECONSUMETIMES"] == "2"
+    assert read_message(dead.data()) == theirs
 
 
 def test_nothing_is_told_while_a_foreign_worker_is_subscribed_or_has_left_its_subscription(world, pulsar) -> None:
@@ -209,11 +243,15 @@ def door_has_left(pulsar) -> int:
     return found.get(WORKER, {}).get("msgBacklog", 0)
 
 
-def test_one_answer_of_many_messages_is_asked_for_once(world) -> None:
+def test_what_many_ask_for_is_looked_at_once(world) -> None:
     world.topics.make()
     world.send(*([write_message(asked(7))] * 300))
     examine, told = Examiner(), Told()
-    door = world.acceptor(examine, told)
+    opening = SystemTopicOpening(world.settings, world.topics._rest, MARK, told, 2)
+    door, mirror = opening.acceptor(examine, TIMING, 5.0), opening.publisher()
     until(lambda: door.run() and told.counts["acknowledged"] == 300)
-    assert len(examine.asked) < 100
-    assert one_by_one(examine.answer)([asked(7)]) == [MessageAnswer(MessageVerdict.MARKED)]
+    assert 1 <= len(examine.asked) < 100
+    assert mirror.announce(candidate(7))
+    until(lambda: door.run() and told.counts["acknowledged"] == 301)
+    door.close()
+    mirror.close()

@@ -46,7 +46,7 @@ def primitive(kind: str, value: Any) -> bytes:
     if kind in ("float", "double"):
         return struct.pack("<f" if kind == "float" else "<d", value)
     data = value.encode() if kind == "string" else value
-    return long(len(data)) + data
+    return long(len(data)) + bytes(data)
 
 
 def long(value: int) -> bytes:

@@ -79,6 +79,7 @@ class PulsarChannel:
                 negative_ack_redelivery_delay_ms=self._put_back_ms,
                 max_pending_chunked_message=1,  # a forged one may claim to have gigabytes
                 auto_ack_oldest_chunked_message_on_queue_full=True,
+                crypto_failure_action=self._library.ConsumerCryptoFailureAction.CONSUME,  # and then it is no message
             )
         return PulsarTopicConsumer(self._library, consumer)
 
@@ -188,6 +189,11 @@ def _schema_version(message: Any) -> int | None:
     except UnicodeDecodeError as error:
         version = error.object
     return int.from_bytes(version, "big") if len(version) == 8 else None
+
+
+def check_library() -> None:
+    """Raises ConfigError where the package is missing."""
+    _library()
 
 
 def _library() -> ModuleType:

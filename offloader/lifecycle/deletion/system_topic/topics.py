@@ -104,10 +104,10 @@ class SystemTopics:
         error = self._rest.error(path, response)
         if isinstance(error, AuthorizationFailedError):
             raise AuthorizationFailedError(
-                f"{error}: make the role an administrator of tenant pulsar, or make PIP-186's three topics yourself"
+                f"{error}: make the role an administrator of tenant pulsar, or make PIP-186's three topics, partitioned"
             )
         if isinstance(error, AbsentError):
-            raise NamespaceNotFoundError(f"{error}: the namespace pulsar/system is missing, as in no cluster of Pulsar")
+            raise NamespaceNotFoundError(f"{error}: brokers make the namespace pulsar/system as they start")
         raise error
 
 
