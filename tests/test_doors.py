@@ -66,7 +66,17 @@ from offloader.format.reader import entries, read_blocks
 from offloader.format.v1 import decode_ledger_index
 from offloader.lifecycle.deletion.machine import FailedLook, UnreferencedLedger, rule, turn
 from offloader.lifecycle.deletion.record_codec import decode_deletion, decode_switch, encode_deletion, encode_switch
-from offloader.lifecycle.deletion.records import DeletionSwitch
+from offloader.lifecycle.deletion.records import DeletionSwitch, LedgerComponent, LedgerType
+from offloader.lifecycle.deletion.system_topic.letters import WORKER
+from offloader.lifecycle.deletion.system_topic.marks import OwnMark
+from offloader.lifecycle.deletion.system_topic.messages import (
+    AVRO_SCHEMA,
+    PendingDeleteMessage,
+    WrittenSchema,
+    read_message,
+    write_message,
+)
+from offloader.lifecycle.deletion.system_topic.topics import SystemTopics
 from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.explaining.bookie_facts import (
     CONFIGURATION,
@@ -101,6 +111,7 @@ from offloader.pulsar.auth import Authentication
 from offloader.pulsar.frames import FrameBuffer, encode
 from offloader.pulsar.gaps import explain
 from offloader.pulsar.lookup import one_host
+from offloader.pulsar.rest import RestClient
 from offloader.pulsar.server_errors import server_error
 from offloader.pulsar.session import BrokerSession
 from offloader.pulsar.settings import PulsarSettings
@@ -116,6 +127,7 @@ from tests.bookkeeper import test_v2, test_v3
 from tests.bookkeeper.damage import damaged
 from tests.bookkeeper.test_metadata_codec import message as ledger_message
 from tests.format.support import v1_tiny_blocks
+from tests.lifecycle.deletion.support import candidate
 from tests.lifecycle.deletion.support import candidate as marked_ledger
 
 BUCKET = bucket()
@@ -262,6 +274,30 @@ def an_entry(data: bytes) -> None:
     assert len(list(Unpacker(options).messages(run))) == sum(
         b.num_rows for b in message_batches([run], OF_MESSAGES, options=options)
     )
+
+
+def a_message(data: bytes) -> None:
+    """What others send to the system topic is read, written again, and compared with a ledger."""
+    message = read_message(data)
+    assert read_message(write_message(message)).ledger_id == message.ledger_id
+    message.differs_from(candidate(7))
+    OwnMark(b"secret").is_on_message(data, {})
+
+
+def of_system_topics(data: bytes) -> None:
+    """An answer of the admin port about them, sound or with an error's status."""
+    for status in (200, 404, 409, 500):
+        transport = httpx.MockTransport(lambda _, s=status: httpx.Response(s, content=data))
+        topics = SystemTopics(RestClient(PulsarSettings(), transport=transport), 2)
+        asked: list[Callable[[], object]] = [
+            topics.make,
+            topics.shape,
+            lambda t=topics: t.strangers(OwnMark(b"secret")),
+            lambda t=topics: t.schema("persistent://pulsar/system/__ledger_deletion-partition-1", 3),
+        ]
+        for ask in asked:
+            with suppress(OffloadError):
+                ask()
 
 
 def blocks(data: bytes) -> None:
@@ -448,6 +484,26 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         b"BookieMetadataFormatVersion\t3\n" + _delimited(ledger_message().SerializeToString()),
         decode_metadata,
     )
+    asked_for = PendingDeleteMessage(7, LedgerType.LEDGER, LedgerComponent.MANAGED_CURSOR, "t/ns/x", cursor_name="sub")
+    message = write_message(asked_for)
+    yield "message of the system topic", message, a_message
+    yield (
+        "message of the system topic, by its schema",
+        message,
+        lambda data: read_message(data, WrittenSchema("AVRO", json.dumps(AVRO_SCHEMA))),
+    )
+    yield (
+        "schema of the system topic",
+        json.dumps(AVRO_SCHEMA).encode(),
+        lambda data: read_message(message, WrittenSchema("AVRO", data.decode(errors="replace"))),
+    )
+    payload = {"ledgerId": 7, "ledgerType": "LEDGER", "ledgerComponent": "MANAGED_LEDGER", "topicName": "t/ns/x"}
+    yield "message of the system topic, as JSON", json.dumps(payload).encode(), a_message
+    consumer = {"consumerName": "c", "address": "/1.2.3.4:5", "metadata": {"a": "b"}}
+    statistics = {"subscriptions": {WORKER: {"consumers": [consumer]}}, "partitions": 0}
+    yield "admin's answer about a system topic", json.dumps(statistics).encode(), of_system_topics
+    schema = {"type": "AVRO", "data": json.dumps(AVRO_SCHEMA), "partitions": 2}
+    yield "admin's answer about a system topic's schema", json.dumps(schema).encode(), of_system_topics
     yield "ledger layout", encode_layout(Layout.HIERARCHICAL), decode_layout
     yield (
         "bookie's address",

@@ -8,6 +8,8 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pulsar as client
@@ -18,11 +20,20 @@ from integration.conftest import PULSAR_SETTINGS
 from integration.patient import PatientPulsar
 from integration.processes import HANGS
 from integration.produce import MODES, PatientClient, produce, random_contents
+from integration.pulsar.test_system_topics import FAILED, World
+from integration.pulsar.waiting import until
 from integration.starting import started
+from offloader.errors import AuthenticationFailedError, AuthorizationFailedError
+from offloader.lifecycle.deletion.system_topic.acceptor import SystemTopicAcceptor
+from offloader.lifecycle.deletion.system_topic.messages import write_message
 from offloader.metadata.catalog import Catalogs
 from offloader.model import Position, TopicName
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
+from tests.lifecycle.deletion.support import candidate
+from tests.lifecycle.system_topic.support import Examiner, Told, asked
 from tests.storage.servers import free_port
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
@@ -125,6 +136,54 @@ def test_an_administrator_of_the_tenant_is_enough_where_the_operator_vouches_for
     assert code == 0, log
     store = open_store(StoreSettings((tmp_path / "archive").as_uri()))
     assert Catalogs(store, "tests").load(TOPIC).end == last
+
+
+@contextmanager
+def system_topics(guarded: PatientPulsar, role: str) -> Iterator[tuple[World, Told]]:
+    """PIP-186's topics, as a role sees them."""
+    settings = PulsarSettings(
+        service_url=guarded.service_url,
+        admin_url=guarded.admin_url,
+        auth_plugin="token",
+        auth_params=f"token:{token(role)}",
+    )
+    admin = AdminClient(settings)
+    with ExitStack() as stack:
+        stack.callback(admin.close)
+        yield World(settings, admin.rest, stack), Told()
+
+
+def gave_up(door: SystemTopicAcceptor, told: Told) -> bool:
+    door.run()
+    return told.counts["gave up"] > 0
+
+
+def test_a_role_that_may_produce_and_consume_needs_an_administrator_for_the_system_topics_only_to_make_them(
+    guarded, caplog
+) -> None:
+    until(lambda: guarded.answer("GET", "namespaces/pulsar/system").is_success)
+    guarded.admin("POST", "namespaces/pulsar/system/permissions/clerk", ["produce", "consume"])
+    guarded.admin("POST", "tenants/pulsar", {"adminRoles": ["chief"], "allowedClusters": ["standalone"]})
+    with system_topics(guarded, "clerk") as (world, told):
+        assert not world.publisher(told).announce(candidate(1))
+        assert "make the role an administrator of tenant pulsar" in caplog.text
+        with pytest.raises(AuthorizationFailedError, match="make the role an administrator of tenant pulsar"):
+            world.acceptor(Examiner(), told).run()
+    with system_topics(guarded, "chief") as (world, told):
+        assert world.publisher(told).announce(candidate(1))
+    for role in ("clerk", "chief"):
+        with system_topics(guarded, role) as (world, told):
+            examine = Examiner(lambda _: FAILED)
+            door = world.acceptor(examine, told)
+            door.run()
+            assert world.publisher(told).announce(candidate(2))
+            world.send(write_message(asked(3)))
+            until(partial(gave_up, door, told))
+            assert set(examine.asked) == {asked(3)}
+    with system_topics(guarded, "reader") as (world, told):
+        assert not world.publisher(told).announce(candidate(4))
+        with pytest.raises((AuthorizationFailedError, AuthenticationFailedError)):
+            world.acceptor(Examiner(), told).run()
 
 
 def test_a_role_that_may_only_consume_is_told_so(run, last) -> None:

@@ -5,7 +5,7 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py.)
     _journal/<application>/<epoch>/<slot>
     _requests/<application>/<id>, <id>.seen, <id>.done
     _claims/<application>/<tenant>/<namespace>/<topic>
-    _deletion/<cluster>/records/<name>/<slot>, switch/<slot>
+    _deletion/<cluster>/records/<name>/<slot>, switch/<slot>, system-topic-secret
     _deletion/<cluster>/cursors/<tenant>/<namespace>/<topic>/<subscription>/records/<slot>, saved/<slot>
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
@@ -190,6 +190,11 @@ def parse_cursor_record_key(cluster: str, key: str) -> tuple[TopicName, str, int
 
 def _cursor_folder(cluster: str, topic: TopicName, subscription: str) -> str:
     return f"{cursors_folder(cluster)}{topic_folder(topic)}{_encode(subscription)}/"
+
+
+def deletion_secret_key(cluster: str) -> str:
+    """What only we know, to tell our messages in Pulsar's system topics from those of others."""
+    return f"{DELETION}/{_encode(cluster)}/system-topic-secret"
 
 
 def parse_deletion_key(cluster: str, key: str) -> tuple[str, int] | None:

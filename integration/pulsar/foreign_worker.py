@@ -1,0 +1,58 @@
+"""Somebody else's part of PIP-186, as a Java program: see ForeignWorker.java."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dev.embedded.commands import JavaCommands
+from dev.embedded.jars import fetch_lock
+from dev.embedded.lock import PULSAR
+from offloader.java import find_java
+
+SOURCE = Path(__file__).with_name("ForeignWorker.java")
+
+
+class ForeignWorker:
+    """A running one."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def do(self, command: str) -> list[str]:
+        """`send LEDGER`, or `work MESSAGES LEDGER`; what it has got."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        found: list[str] = []
+        for line in self._process.stdout:
+            if line == "DONE\n":
+                return found
+            found += [line.removeprefix("GOT ").rstrip()] * line.startswith("GOT ")
+        raise AssertionError(f"it ended at {command!r}, after {found}")
+
+
+@contextmanager
+def foreign_worker(service_url: str, folder: Path) -> Iterator[ForeignWorker]:
+    """Compiled and started; it ends with the context."""
+    folder.mkdir(parents=True)
+    jars = fetch_lock(PULSAR)
+    compiler = str(find_java().executable.with_name("javac"))
+    classpath = os.pathsep.join(str(jar) for jar in jars if jar.name.startswith("pulsar-client-api"))
+    subprocess.run([compiler, "-proc:none", "-nowarn", "-cp", classpath, "-d", str(folder), str(SOURCE)], check=True)
+    commands = JavaCommands(find_java(), [*jars, folder], folder)
+    command = commands.program("worker", ("-Xmx128m",), ("ForeignWorker", service_url))
+    with (
+        (folder / "worker.log").open("w") as log,
+        subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as process,
+    ):
+        try:
+            yield ForeignWorker(process)
+        finally:
+            process.kill()
