@@ -15,6 +15,7 @@ from offloader.errors import (
     FormatVersionError,
     IntegrityError,
     ObjectNotFoundError,
+    RetryableError,
 )
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import LogRecord, decode_of, decode_slot, encode_catalog, standing
@@ -130,14 +131,17 @@ class Catalogs:
         process has begun a record in the same place, that one is finished first. A claim that the same application has
         begun for the same incarnation counts in place of a later one: it is in the returned head.
 
-        Raises ClaimedByOtherError unless the application may append (see the class); IntegrityError where the record
-        does not continue the catalog (any more); OutcomeUnknownError: until the head is read again (`refresh_head`),
-        only the same record may be tried."""
+        Raises ClaimedByOtherError unless the application may append (see the class); RetryableError for a
+        `DeletionBegun` where the catalog has changed since the head was loaded; IntegrityError where the record does
+        not continue the catalog (any more); OutcomeUnknownError: until the head is read again (`refresh_head`), only
+        the same record may be tried."""
         while not self._holds(head, record):
             self._check_claim(head, record)
             head, written = self._write(head, linked(head, record))
             if written:
                 break
+            if isinstance(record, DeletionBegun):  # it says that somebody has looked at all that stands before it
+                raise RetryableError(f"{head.topic}: the catalog has changed since it was looked at")
         if isinstance(record, Claim) and not record.application:
             self.unmark(head.topic)
         return head
@@ -188,7 +192,7 @@ class Catalogs:
         _after(head, record)  # or it is refused before anything is written
         uuid = record_uuid(head.topic, record)
         key, data = layout.record_key(head.topic, uuid), _bytes(head, uuid, record)
-        if isinstance(record, Deleting):
+        if isinstance(record, Deleting | DeletionBegun):
             following, written = self._put(head, record, data)
             if written:
                 self._store.put(key, data, if_absent=True)
@@ -214,11 +218,14 @@ class Catalogs:
         return head, written and (begun == record or _counts_for(begun, record))
 
     def keep_deleting(self, head: CatalogHead) -> None:
-        """Have the object of the pending `Deleting` beside the segments, where an interruption left it out."""
-        pending = head.removed.pending
-        if pending is not None:
-            uuid = record_uuid(head.topic, pending)
-            self._store.put(layout.record_key(head.topic, uuid), _bytes(head, uuid, pending), if_absent=True)
+        """Have the objects of the records of the pending deletion beside the segments, where an interruption left them
+        out. Before anything goes: a rebuild would else not know why."""
+        removed = head.removed
+        for record in (removed.pending, removed.begun):
+            if record is not None:
+                uuid = record_uuid(head.topic, record)
+                data = encode_catalog(uuid, record)
+                self._store.put(layout.record_key(head.topic, uuid), data, if_absent=True)
 
     def _left(self, topic: TopicName, own: str) -> str | None:
         """The key of any object of a topic but one."""
@@ -361,7 +368,7 @@ def _says(head: CatalogHead, record: DeletionRecord) -> bool:
         case Deleting():
             return pending is not None and replace(pending, number=record.number) == record
         case DeletionBegun():
-            return pending is not None and pending.number == record.number and removed.begun
+            return pending is not None and pending.number == record.number and removed.begun is not None
         case TopicGone():
             return removed.gone is not None and removed.gone.incarnation == record.incarnation
         case PulsarTrimmed():

@@ -2,10 +2,10 @@
 
 A deletion has a number and goes through these records, each of which anybody may read at any time:
 
-* `Deleting` says which segments go, why, and not before when. From here on new plans leave them out and say so. Its own
-  object is written *behind* its slot: whoever finds that object knows that the deletion was recorded.
+* `Deleting` says which segments go, why, and not before when. From here on new plans leave them out and say so.
 * `DeletionUndone` takes it back, as long as no `DeletionBegun` stands behind it.
-* `DeletionBegun` is the second look: the point of no return, one compare-and-set behind all that was looked at.
+* `DeletionBegun` is the second look: the point of no return, one compare-and-set behind all that was looked at. As of
+  `Deleting`, its own object is written *behind* its slot: who finds that object knows that it was recorded.
 * Then data objects go, then index objects, and `<uuid>-record` becomes a `Tombstone`.
 * `Deleted` ends it.
 
@@ -156,11 +156,11 @@ class DeletedRange:
 @dataclass(frozen=True, slots=True)
 class Removal:
     """What deletions have taken of a topic. `ranges`: what is deleted, in order. `pending`: what is being deleted, and
-    whether that has `begun`. `following`: the number of the next deletion."""
+    how that has `begun`, if it has. `following`: the number of the next deletion."""
 
     ranges: tuple[DeletedRange, ...] = ()
     pending: Deleting | None = None
-    begun: bool = False
+    begun: DeletionBegun | None = None
     following: int = 0
     gone: TopicGone | None = None
     trimmed: PulsarTrimmed | None = None
@@ -193,7 +193,7 @@ class Removal:
                     raise IntegrityError(f"deletion {record.number}: deletion {self.pending.number} is under way")
                 if any(each.start.incarnation != each.end.incarnation for each in record.ranges):
                     raise IntegrityError(f"deletion {record.number} has a range of several incarnations")
-                return replace(self, pending=record, begun=False, following=max(self.following, record.number + 1))
+                return replace(self, pending=record, begun=None, following=max(self.following, record.number + 1))
             case DeletionUndone():
                 self._check_pending(record.number)
                 if self.begun:
@@ -201,13 +201,13 @@ class Removal:
                 return replace(self, pending=None)
             case DeletionBegun():
                 self._check_pending(record.number)
-                return replace(self, begun=True)
+                return replace(self, begun=record)
             case Deleted():
                 if self.pending is not None:
                     self._check_pending(record.number)
                 ranges = _joined((*self.ranges, *_as_deleted(record)))
                 following = max(self.following, record.number + 1)
-                return replace(self, ranges=ranges, pending=None, begun=False, following=following)
+                return replace(self, ranges=ranges, pending=None, begun=None, following=following)
             case TopicGone():
                 return replace(self, gone=record)
             case PulsarTrimmed():

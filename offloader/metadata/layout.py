@@ -5,7 +5,7 @@ Pulsar's own offloader: offloader/archive/ledgers/names.py.)
     _journal/<application>/<epoch>/<slot>
     _requests/<application>/<id>, <id>.seen, <id>.done
     _claims/<application>/<tenant>/<namespace>/<topic>
-    _deletion/<cluster>/records/<name>/<slot>, switch/<slot>
+    _deletion/<cluster>/records/<name>/<slot>, switch/<slot>, archive/<tenant>/<namespace>/<topic>
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
 
@@ -153,6 +153,22 @@ def deletion_folder(cluster: str, name: str) -> str:
 def deletion_switch_folder(cluster: str) -> str:
     """When deletion was switched on and off, with the closing slash."""
     return f"{DELETION}/{_encode(cluster)}/switch/"
+
+
+def archive_deletions_folder(cluster: str) -> str:
+    """Notes of topics of whose archive something may be under way to be deleted, with the closing slash."""
+    return f"{DELETION}/{_encode(cluster)}/archive/"
+
+
+def archive_deletion_key(cluster: str, topic: TopicName) -> str:
+    """A note that something of a topic's archive may be under way to be deleted: its catalog says whether it is."""
+    return archive_deletions_folder(cluster) + topic_folder(topic).removesuffix("/")
+
+
+def parse_archive_deletion_key(cluster: str, key: str) -> TopicName | None:
+    """The topic of a key under `archive_deletions_folder(cluster)`, None for anything else."""
+    folder = archive_deletions_folder(cluster)
+    return topic_of(f"{key.removeprefix(folder)}/")[0] if key.startswith(folder) else None
 
 
 def parse_deletion_key(cluster: str, key: str) -> tuple[str, int] | None:

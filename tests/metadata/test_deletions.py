@@ -52,7 +52,7 @@ removals = st.builds(
     Removal,
     tuples(deleted),
     st.none() | deletings,
-    st.booleans(),
+    st.none() | st.builds(DeletionBegun, i64, text, i64),
     i64,
     st.none() | st.builds(TopicGone, i64, i64),
     st.none() | st.builds(PulsarTrimmed, i64, i64, i64),

@@ -13,6 +13,7 @@ from offloader.metadata.envelope import unwrap
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.layout import (
     CLAIMS,
+    DELETION,
     JOURNAL,
     PROOF,
     REQUESTS,
@@ -151,7 +152,7 @@ def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[
 def _of_no_topic(key: str) -> Iterator[Finding]:
     if key.startswith(f"{PROOF}/"):
         yield Finding(FindingKind.LEFT_OVER, key, "left by an interrupted start; it can be deleted")
-    elif key != ROOT and not key.startswith((f"{JOURNAL}/", f"{REQUESTS}/", f"{CLAIMS}/")):
+    elif key != ROOT and not key.startswith((f"{JOURNAL}/", f"{REQUESTS}/", f"{CLAIMS}/", f"{DELETION}/")):
         yield Finding(FindingKind.STRAY_OBJECT, key, "its name is none that the offloader writes")
 
 
