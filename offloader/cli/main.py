@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from offloader.cli import cat, export, orphan_tail, peek, restore, topic_requests  # noqa: F401 (they add their commands to `topics`)
+from offloader.cli.archive import archive_group
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup
 from offloader.cli.doctor import doctor_command
@@ -36,5 +37,6 @@ for _command in (
     catalog_group,
     ledgers,
     orphans,
+    archive_group,
 ):
     main.add_command(_command)

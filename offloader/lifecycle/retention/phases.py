@@ -72,6 +72,7 @@ class ArchiveDeletion:
 
     def undo(self, head: CatalogHead, by: str, why: str) -> CatalogHead:
         """A changed mind. Raises IntegrityError where it has begun, or none is under way."""
+        self.catalogs.keep_deleting(head)
         pending = head.removed.pending
         number = -1 if pending is None else pending.number
         head = self.append(head, DeletionUndone(number, by, why, self.clock_ms()))
@@ -81,7 +82,6 @@ class ArchiveDeletion:
 
     def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
         """What was looked at is as it was, or this is refused: from here on there is no way back."""
-        self.catalogs.keep_deleting(head)
         self.check()
         return self.append(head, DeletionBegun(pending.number, self.by, self.clock_ms()))
 

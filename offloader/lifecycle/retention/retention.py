@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from offloader.errors import IntegrityError
+from offloader.errors import IntegrityError, RetryableError
 from offloader.lifecycle.retention.chunked import LOOK_BACK, begins_before
 from offloader.lifecycle.retention.holdings import SegmentsOf, holdings
 from offloader.lifecycle.retention.phases import ArchiveDeletion
@@ -17,6 +17,8 @@ from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
+
+LOOKS = 5  # while a busy topic's catalog changes
 
 GoneSince = Callable[[CatalogHead], int | None]
 """Since when Pulsar has no such topic, as its catalog records it and as Pulsar says now; None: it has, or may have."""
@@ -93,17 +95,34 @@ class ArchiveRetention:
         if pending is None:
             return self.decide(head, "retention")
         if head.removed.begun is None:
+            begun = self._look_again(head, pending)
+            if not isinstance(begun, CatalogHead):
+                return begun
+            head = begun
+        elif self.policy_of(topic).hold:
+            return ""  # what is left of it stays for now
+        deletion.carry_out(head, pending)
+        return f"deletion {pending.number} is done"
+
+    def _look_again(self, head: CatalogHead, pending: Deleting) -> CatalogHead | str:
+        """The second look, until nothing has changed behind it: the head in which that is recorded. Else in words what
+        became of it; "": it is not time yet."""
+        deletion = self.deletion
+        deletion.catalogs.keep_deleting(head)
+        for _ in range(LOOKS):
             why = self._why_not(head, pending)
             if why:
                 deletion.undo(head, "retention", why)
                 return f"deletion {pending.number} is undone: {why}"
             if deletion.clock_ms() < pending.not_before:
                 return ""
-            head = deletion.begin(head, pending)
-        elif self.policy_of(topic).hold:
-            return ""  # what is left of it stays for now
-        deletion.carry_out(head, pending)
-        return f"deletion {pending.number} is done"
+            try:
+                return deletion.begin(head, pending)
+            except RetryableError:
+                head = deletion.catalogs.head(head.topic)
+                if head.removed.pending != pending:
+                    return ""  # somebody has changed their mind
+        return ""
 
     def decide(self, head: CatalogHead, by: str) -> str:
         """Record what is due by the policy. In words; "": nothing is."""

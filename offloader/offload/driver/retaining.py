@@ -22,6 +22,7 @@ from offloader.offload.driver.committing import append_record
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
+from offloader.offload.settings import retention
 
 log = logging.getLogger(__name__)
 
@@ -96,14 +97,7 @@ class Retaining:
 
     def policy_of(self, topic: TopicName) -> RetentionPolicy:
         """What the file says of a topic's archive."""
-        policy = self._context.policies.of(topic)
-        return RetentionPolicy(
-            policy.archive_retention_minutes,
-            policy.archive_retention_mb,
-            policy.deleted_topic_retention_minutes,
-            policy.follow_pulsar_retention,
-            policy.hold,
-        )
+        return retention(self._context.policies.of(topic))
 
     def gone_since(self, head: CatalogHead) -> int | None:
         """As `GoneSince`. What looks prove that a topic is gone is recorded: its time counts from there."""
