@@ -44,8 +44,8 @@ def plan_retention(session: CommandSession, names: tuple[str, ...]) -> int:
     """What would go now by policy, and what is under way, with dates and bytes. Changes nothing.
 
     \b
-    JSON: one object a line, {topic, due, pending, note}; due an array of {incarnation, start, end, segments, entries, bytes,
-    reasons, policies, since, onlyCopy}; pending null or {number, reason, policy, by, at, notBefore, ranges}.
+    JSON: one object a line, {topic, due, pending, note}; due an array of {incarnation, start, end, segments, entries,
+    bytes, reasons, policies, since, onlyCopy}; pending null or {number, reason, policy, by, at, notBefore, ranges}.
     """
     code, shown = OK, []
     for topic in _topics(session, names):

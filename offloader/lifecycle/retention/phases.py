@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from uuid import NAMESPACE_OID, uuid5
 
 from offloader.lifecycle.retention.plan import DueRange
 from offloader.metadata.catalog import Catalogs
@@ -81,7 +82,10 @@ class ArchiveDeletion:
         return head
 
     def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
-        """What was looked at is as it was, or this is refused: from here on there is no way back."""
+        """What was looked at is as it was, or this is refused: from here on there is no way back. Raises
+        AccessDeniedError where we may not delete."""
+        # A role that may not delete would leave it begun for ever: an absent object tells before that.
+        self.store.delete([data_key(head.topic, str(uuid5(NAMESPACE_OID, f"{head.topic} probe")))])
         self.check()
         return self.append(head, DeletionBegun(pending.number, self.by, self.clock_ms()))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError, OvertakenError
@@ -12,7 +13,7 @@ from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.deletions import TopicGone
+from offloader.metadata.deletions import PulsarTrimmed, TopicGone
 from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
@@ -45,6 +46,7 @@ class Retaining:
         self._look_at = 0
         self._there: frozenset[TopicName] = frozenset()  # topics that we offload, and nothing speaks against it
         self._witnesses: tuple[CatalogHead, ...] = ()
+        self._followed: set[TopicName] = set()  # whose retention in Pulsar was seen, and is not 0
         self._looks: dict[TopicName, list[Look]] = {}
         self._by_policy = context.policies.any_says(*RETENTION_FIELDS)
         catalogs = Catalogs(context.store, context.application)
@@ -79,6 +81,7 @@ class Retaining:
             case RequestKind.ARCHIVE_UNDELETE:
                 return self._retention.undelete(topic, by)
             case _:
+                self._follow(topic)
                 return self._retention.visit(topic, noted=False) or "nothing is due"
 
     def visit_all(self) -> None:
@@ -86,9 +89,10 @@ class Retaining:
         noted = set(self._retention.deletion.marked())
         policed = set(self._catalogs.topics()) if self._by_policy else set()
         for topic in sorted(noted | policed):
-            if topic not in noted and not self.policy_of(topic).says_anything:
+            if topic not in noted and not retention(self._context.policies.of(topic)).says_anything:
                 continue
             try:
+                self._follow(topic)
                 self._retention.visit(topic, noted=topic in noted)
             except OvertakenError:
                 raise
@@ -97,7 +101,32 @@ class Retaining:
 
     def policy_of(self, topic: TopicName) -> RetentionPolicy:
         """What the file says of a topic's archive."""
-        return retention(self._context.policies.of(topic))
+        policy = retention(self._context.policies.of(topic))
+        return replace(policy, follow_pulsar=policy.follow_pulsar and topic in self._followed)
+
+    def _follow(self, topic: TopicName) -> None:
+        """Mark which ledgers Pulsar has deleted, where the policy follows that. Only of topics that we offload: others
+        would have to be loaded. Where its retention is 0, acknowledging deletes, and that is not followed."""
+        self._followed.discard(topic)
+        if topic not in self._there or not retention(self._context.policies.of(topic)).follow_pulsar:
+            return
+        if 0 in self._context.admin.retention(topic):
+            log.warning(
+                "retention of topic=%s waits: followPulsarRetention is refused, its retention in Pulsar is 0",
+                topic,
+                extra={"see": "retention-waits"},
+            )
+            return
+        head = self._catalogs.head(topic)
+        info = self._context.admin.topic_info(topic)
+        spans = info.ledgers.spans
+        if head.claim is None or not head.has_ledger_in(info.ledgers) or not spans:
+            return  # another topic of that name, or nothing that proves which
+        self._followed.add(topic)
+        trimmed = PulsarTrimmed(head.claim.incarnation, spans[0].ledger, self._context.clock_ms())
+        known = head.removed.trimmed
+        if known is None or (known.incarnation, known.first) < (trimmed.incarnation, trimmed.first):
+            append_record(self._catalogs, head, trimmed)
 
     def gone_since(self, head: CatalogHead) -> int | None:
         """As `GoneSince`. What looks prove that a topic is gone is recorded: its time counts from there."""
