@@ -23,8 +23,9 @@ class ArchivedEntry(NamedTuple):
 class Missing:
     """The positions `start`..`end`, both included, of which there is no data, and in words why.
 
-    `kind` says which gap it is; None: a loss, a break that nothing proves to be none, or damage. `damaged`: they are
-    archived, but could not be read from the object of this key; the reason names the offset.
+    `kind` says which gap it is; None: a loss, a deletion, a break that nothing proves to be none, or damage.
+    `damaged`: they are archived, but could not be read from the object of this key; the reason names the offset.
+    `deleted`: they were archived, and a policy or an operator had them deleted, which the catalog records.
     """
 
     start: Position
@@ -32,6 +33,7 @@ class Missing:
     why: str
     kind: GapKind | None = None
     damaged: str = ""
+    deleted: bool = False
 
     @property
     def entries(self) -> EntryRange:

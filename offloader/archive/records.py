@@ -8,9 +8,11 @@ from functools import cached_property
 
 from offloader.archive.object_range import PlanItem
 from offloader.archive.reading import overlaps
+from offloader.archive.reading.deletions import matters
 from offloader.archive.reading.plan import plan
 from offloader.archive.selection import EVERYTHING, Selection
 from offloader.archive.snapshot import TopicSnapshot
+from offloader.metadata.deletions import DeletedRange
 from offloader.metadata.history import History, Slot
 from offloader.metadata.manifest import ManifestRow
 from offloader.metadata.state import CatalogHead
@@ -165,8 +167,8 @@ class LazyTopicRecords(TopicRecords):
         return next((slot.number for slot in slots), last)
 
     def first(self) -> Iterator[Excerpt]:
-        for first in range(0, self.head.next_slot, STEP):
-            yield _snapshot(self._history, first, min(first + STEP, self.head.next_slot)), EVERYTHING
+        for group in _groups(self._history, EVERYTHING, STEP):
+            yield _excerpt(self._history, group, EVERYTHING, 0)
 
     def aborted(self, since: Position | None) -> frozenset[Transaction]:
         behind = self._history.slots(lambda row: row.aborted > 0 and (since is None or row.ends_after(since)))
@@ -187,16 +189,20 @@ def _excerpt(history: History, group: list[Slot], selection: Selection, back: in
     if not selection.is_timed or start is None or history.is_first(begin):
         return snapshot, selection
     # The records before the group lie at other times, or belong to another group.
+    deleted = _deleted(history.head.removed.told, group[0].row)
+    start = start if deleted is None else deleted.start
     return snapshot, replace(selection, start=start if selection.start is None else max(start, selection.start))
 
 
 def _groups(history: History, selection: Selection, most: int | None = None) -> Iterator[list[Slot]]:
     """The records that a selection needs, in order. A selection with times has a group for each cluster of records;
-    one without has them all in one. A group of more than `most` slots is split, and each of the groups that this gives
-    begins with the last record of the one before."""
+    one without has them all in one, but that a deleted range begins a group. A group of more than `most` slots is
+    split, and each of the groups that this gives begins with the last record of the one before."""
     group: list[Slot] = []
-    for slot in history.slots(_wanted(selection)):
-        if group and selection.is_timed and slot.number - group[-1].number > BETWEEN:
+    told = history.head.removed.told
+    for slot in history.slots(_wanted(selection, told)):
+        jumps = bool(group) and slot.number != group[-1].number + 1 and _deleted(told, slot.row) is not None
+        if jumps or (group and selection.is_timed and slot.number - group[-1].number > BETWEEN):
             yield group
             group = []
         elif group and most is not None and slot.number - group[0].number >= most:
@@ -207,12 +213,16 @@ def _groups(history: History, selection: Selection, most: int | None = None) -> 
         yield group
 
 
-def _wanted(selection: Selection) -> Callable[[ManifestRow], bool]:
+def _wanted(selection: Selection, told: tuple[DeletedRange, ...] = ()) -> Callable[[ManifestRow], bool]:
+    """`told`: what is deleted. Of each such range the last record is wanted, which tells of all of it, and no other."""
     start, end = selection.start, selection.end
 
     def wanted(row: ManifestRow) -> bool:
         if row.start is None or row.end is None:
             return False
+        deleted = _deleted(told, row)
+        if deleted is not None:
+            return row.end == deleted.end and matters(deleted, selection)
         if (start is not None and row.end < start) or (end is not None and row.start > end):
             return False
         if not selection.is_timed or row.losses or row.untimed or row.early is None or row.late is None:
@@ -220,3 +230,10 @@ def _wanted(selection: Selection) -> Callable[[ManifestRow], bool]:
         return selection.meets(row.early, row.late)
 
     return wanted
+
+
+def _deleted(told: tuple[DeletedRange, ...], row: ManifestRow) -> DeletedRange | None:
+    """The deleted range in which all of a row lies."""
+    if row.start is None or row.end is None:
+        return None
+    return next((each for each in told if each.start <= row.start and row.end <= each.end), None)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from offloader.archive.items import DAMAGED, Missing
 from offloader.archive.object_range import DataObject
+from offloader.metadata.deletions import range_of
 from offloader.metadata.state import TopicCatalog
 from offloader.metadata.stock_keys import data_key, index_key
-from offloader.model import LedgerList, Position, Segment, TopicName, Transaction
+from offloader.model import LedgerList, Position, TopicName, Transaction
 
 LAST_ENTRY = 2**63 - 1  # no entry has a higher id
 
@@ -76,9 +77,10 @@ class TopicSnapshot:
 
     @property
     def sized_spans(self) -> list[tuple[Position, Position, int]]:
-        """First and last position and size of each segment and ledger."""
-        spans: tuple[Segment | OffloadedLedger, ...] = (*self.catalog.segments, *self.ledgers)
-        return [(span.start, span.end, span.size) for span in spans]
+        """First and last position and size of each segment and ledger; nothing is left to read of deleted segments."""
+        told = self.catalog.head.removed.told
+        segments = [(s.start, s.end, 0 if told and range_of(told, s.end) else s.size) for s in self.catalog.segments]
+        return [*segments, *((ledger.start, ledger.end, ledger.size) for ledger in self.ledgers)]
 
     @classmethod
     def of(cls, catalog: TopicCatalog) -> TopicSnapshot:

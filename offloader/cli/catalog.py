@@ -198,6 +198,8 @@ def _text(record: Said) -> str:
         case LedgerClosed():
             said = f", said by {record.vouched_by}" if record.vouched_by else ""
             return f"closed   ledger {record.ledger} with {record.last}{said}"
+        case _:
+            return f"deletion {record}"
 
 
 def _fields(proposal: Proposal, record: Said) -> dict[str, object]:

@@ -14,6 +14,7 @@ from offloader.cli import (  # noqa: F401 (they add their commands to `topics` a
     topic_requests,
     trim_unloaded,
 )
+from offloader.cli.archive import archive_group
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup
 from offloader.cli.cursors import listing, removing  # noqa: F401
@@ -48,5 +49,6 @@ for _command in (
     ledgers,
     orphans,
     explain_command,
+    archive_group,
 ):
     main.add_command(_command)

@@ -46,11 +46,11 @@ def offload(session: CommandSession, topic: TopicName, *, wait: bool, timeout: i
         if end is None:
             session.output.line("Nothing to offload", {"message": "Nothing to offload", "topic": str(name)})
             continue
-        request = _ask(session, RequestKind.CLOSE, name, end)
+        request = ask(session, RequestKind.CLOSE, name, end)
         text = f"Offload triggered for {name} up to {end}"
         session.output.line(text, {"message": text, "topic": str(name), "request": request, "end": str(end)})
         taken[request] = name
-    return _outcomes(session, taken, timeout) if wait else OK
+    return outcomes(session, taken, timeout) if wait else OK
 
 
 @topics.command()
@@ -116,9 +116,9 @@ def _ask_for(
         raise not_archived(topic)
     if position is not None:
         position = position._replace(incarnation=catalog.claim.incarnation)
-    request = _ask(session, kind, topic, position)
+    request = ask(session, kind, topic, position)
     session.output.line(f"{text} {topic}", {"message": f"{text} {topic}", "topic": str(topic), "request": request})
-    return OK if timeout == 0 else _outcomes(session, {request: topic}, timeout)
+    return OK if timeout == 0 else outcomes(session, {request: topic}, timeout)
 
 
 def _existing(session: CommandSession, topic: TopicName) -> list[TopicName]:
@@ -152,7 +152,7 @@ def _end_to_reach(session: CommandSession, topic: TopicName) -> Position | None:
     return None if catalog.end is not None and catalog.end >= position else position
 
 
-def _ask(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
+def ask(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
     """Submit a request, wait until the application has seen it, return its id. Raises FatalError where none does."""
     config, dependencies = session.config, session.dependencies
     request = Request(kind, topic, dependencies.clock_ms(), _user(), position)
@@ -169,7 +169,7 @@ def _ask(session: CommandSession, kind: RequestKind, topic: TopicName, position:
     return request_id
 
 
-def _outcomes(session: CommandSession, taken: Mapping[str, TopicName], timeout: int | None) -> int:
+def outcomes(session: CommandSession, taken: Mapping[str, TopicName], timeout: int | None) -> int:
     """Wait for the requests, given by their ids. `timeout` in ms, None: for ever."""
     clock, sleep = session.dependencies.clock_ms, session.dependencies.sleep
     until = clock() + (FOR_EVER_MS if timeout is None else timeout)

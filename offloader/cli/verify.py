@@ -105,6 +105,8 @@ def _show(session: CommandSession, report: Report, ledgers: int | None, note: st
         f"{report.topics} topics, {report.segments} segments, {report.entries} entries{no_messages}, "
         f"{format_size(report.bytes)} bytes{of_brokers}: {len(report.findings) or 'no'} findings"
     )
+    if report.deleted:
+        summary += f", {report.deleted} segments are deleted, as recorded"
     if report.aborted:
         summary += f", {len(report.aborted)} uploads ended"
     if note:
@@ -118,6 +120,7 @@ def _show(session: CommandSession, report: Report, ledgers: int | None, note: st
         entries=report.entries,
         unreadable=report.unreadable,
         bytes=report.bytes,
+        deleted=report.deleted,
         aborted=report.aborted,
         findings=[_fields(finding) for finding in report.findings],
     )

@@ -100,6 +100,33 @@ class PolicyLevel(Section):
         description="Rate limit. Not merged, all three hold: at cluster level of the whole application, at namespace "
         "level of the namespace's topics together, at topic level of the topic (of each partition by itself).",
     )
+    archive_retention_minutes: Annotated[int | None, Field(ge=-1)] = Field(
+        None,
+        alias="archiveRetentionTimeInMinutes",
+        description="A segment of the archive goes so long after its newest message, and after it was sealed; -1: "
+        "never. Whole segments, oldest first, never the newest of a topic that is offloaded. 0 only together with "
+        "archiveRetentionSizeInMB 0, as in Pulsar: all but the newest goes at once.",
+    )
+    archive_retention_mb: Annotated[int | None, Field(ge=-1)] = Field(
+        None,
+        alias="archiveRetentionSizeInMB",
+        description="A segment goes where those behind it alone have so much; -1: any size stays. What is past the "
+        "time or beyond the size goes, as in Pulsar.",
+    )
+    deleted_topic_retention_minutes: Annotated[int | None, Field(ge=-1)] = Field(
+        None,
+        alias="deletedTopicRetentionTimeInMinutes",
+        description="The archive of a deleted topic, and of a former topic of the same name, goes so long after that "
+        "was over; -1: only as the other two say.",
+    )
+    follow_pulsar_retention: bool | None = Field(
+        None,
+        description="A segment goes when Pulsar has deleted all of its ledgers (PIP-76). What Pulsar has deleted then "
+        "exists nowhere. Refused where the topic's retention in Pulsar is 0.",
+    )
+    hold: str | None = Field(
+        None, description="A name, for example of a legal hold: nothing of the archive goes as long as this is set."
+    )
 
 
 DEFAULTS: Mapping[str, object] = MappingProxyType(
@@ -117,6 +144,11 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "start_after_offloaded": False,
         "source": Source.BROKER,
         "max_bytes_per_second": None,
+        "archive_retention_minutes": -1,
+        "archive_retention_mb": -1,
+        "deleted_topic_retention_minutes": -1,
+        "follow_pulsar_retention": False,
+        "hold": "",
     }
 )
 
@@ -170,6 +202,11 @@ class TopicPolicy:
     pin_holds_last_entry: bool
     start_after_offloaded: bool
     source: Source
+    archive_retention_minutes: int
+    archive_retention_mb: int
+    deleted_topic_retention_minutes: int
+    follow_pulsar_retention: bool
+    hold: str
     rates: Rates
 
     @property

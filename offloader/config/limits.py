@@ -23,6 +23,7 @@ def check(policies: Policies, root: str, *, has_bookies: bool) -> Iterator[Confi
         yield from _parts(values, S3_MIN_PART if urlsplit(root).scheme == "s3" else 1)
         yield from _sizes(values)
         yield from _times(values)
+        yield from _retention(values)
         yield from _source(values, has_bookies=has_bookies)
 
 
@@ -52,6 +53,17 @@ def _times(values: Values) -> Iterator[ConfigProblem]:
     if least.value > most.value:
         yield _blame(
             f"the least age {format_time(least.value)} is above the greatest, {format_time(most.value)}", least, most
+        )
+
+
+def _retention(values: Values) -> Iterator[ConfigProblem]:
+    minutes, megabytes = values["archive_retention_minutes"], values["archive_retention_mb"]
+    if (minutes.value == 0) != (megabytes.value == 0):
+        yield _blame(
+            "archiveRetentionTimeInMinutes and archiveRetentionSizeInMB are 0 together or not at all, as in Pulsar; "
+            "-1 is no limit",
+            minutes,
+            megabytes,
         )
 
 

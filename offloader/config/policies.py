@@ -82,6 +82,10 @@ class Policies:
         by_topic = section is not None and any(t.policies.enabled for t in section.topics.values())
         return by_topic or bool(self.resolve("enabled", self.layers(namespace, None, namespace_property)).value)
 
+    def any_says(self, *fields: str) -> bool:
+        """Whether any level of the file sets one of these fields to another value than the default."""
+        return any(self.resolve(f, layers).value != DEFAULTS[f] for layers in self.scopes() for f in fields)
+
     def scopes(self) -> Iterator[list[_Layer]]:
         """The layers of the cluster, of every namespace and of every topic that the file names."""
         yield self.layers(None, None)

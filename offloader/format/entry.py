@@ -89,6 +89,22 @@ def transaction_of(metadata: MessageMetadata | MessageHead) -> Transaction | Non
     return metadata.txnid_most_bits, metadata.txnid_least_bits
 
 
+def message_metadata(data: bytes) -> MessageMetadata | None:
+    """An entry's whole message metadata; None for what is no message. Its checksum is not looked at."""
+    try:
+        at = _after_broker_metadata(data) if data.startswith(MAGIC_BROKER_METADATA) else 0
+    except DamagedObjectError:
+        return None
+    at += _CHECKSUM_HEADER.size if data.startswith(MAGIC_CHECKSUM, at) else 0
+    if len(data) < at + _LENGTH.size:
+        return None
+    begin = at + _LENGTH.size
+    try:
+        return MessageMetadata.FromString(data[begin : begin + _LENGTH.unpack_from(data, at)[0]])
+    except DecodeError:
+        return None
+
+
 def crc_ok(data: bytes) -> bool:
     """Whether the entry's frame and its checksum hold; True where it has none."""
     try:

@@ -15,9 +15,20 @@ from offloader.errors import (
     FormatVersionError,
     IntegrityError,
     ObjectNotFoundError,
+    RetryableError,
 )
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import LogRecord, decode_of, decode_slot, encode_catalog, standing
+from offloader.metadata.deletions import (
+    Deleted,
+    Deleting,
+    DeletionBegun,
+    DeletionRecord,
+    DeletionUndone,
+    PulsarTrimmed,
+    Tombstone,
+    TopicGone,
+)
 from offloader.metadata.generations import behind
 from offloader.metadata.history import History, RecordCache
 from offloader.metadata.listing import topics
@@ -42,8 +53,8 @@ class Catalogs:
     several threads.
 
     Who may append: the application that the topic's last claim names; where that names nobody (`released`), whoever
-    appends a claim. `take_over_claim` and a rebuild go past this rule. In the store, only put-if-absent protects it:
-    every process with its credentials is trusted."""
+    appends a claim, or a record of a deletion. `take_over_claim` and a rebuild go past this rule. In the store, only
+    put-if-absent protects it: every process with its credentials is trusted."""
 
     def __init__(self, store: ObjectStore, application: str) -> None:
         self._store = store
@@ -120,14 +131,17 @@ class Catalogs:
         process has begun a record in the same place, that one is finished first. A claim that the same application has
         begun for the same incarnation counts in place of a later one: it is in the returned head.
 
-        Raises ClaimedByOtherError unless the application may append (see the class); IntegrityError where the record
-        does not continue the catalog (any more); OutcomeUnknownError: until the head is read again (`refresh_head`),
-        only the same record may be tried."""
+        Raises ClaimedByOtherError unless the application may append (see the class); RetryableError for a
+        `DeletionBegun` where the catalog has changed since the head was loaded; IntegrityError where the record does
+        not continue the catalog (any more); OutcomeUnknownError: until the head is read again (`refresh_head`), only
+        the same record may be tried."""
         while not self._holds(head, record):
             self._check_claim(head, record)
             head, written = self._write(head, linked(head, record))
             if written:
                 break
+            if isinstance(record, DeletionBegun):  # it says that somebody has looked at all that stands before it
+                raise RetryableError(f"{head.topic}: the catalog has changed since it was looked at")
         if isinstance(record, Claim) and not record.application:
             self.unmark(head.topic)
         return head
@@ -170,12 +184,19 @@ class Catalogs:
                 )
             case Segment() | Loss():
                 return head.is_behind(record.start) and self._has(head, record)
+            case _:
+                return _says(head, record)
 
     def _write(self, head: CatalogHead, record: Said) -> tuple[CatalogHead, bool]:
         """Write the record's own object, then the next slot. Returns the newest head, and whether it has the record."""
         _after(head, record)  # or it is refused before anything is written
         uuid = record_uuid(head.topic, record)
-        key, data = layout.record_key(head.topic, uuid), encode_catalog(uuid, record)
+        key, data = layout.record_key(head.topic, uuid), _bytes(head, uuid, record)
+        if isinstance(record, Deleting | DeletionBegun):
+            following, written = self._put(head, record, data)
+            if written:
+                self._store.put(key, data, if_absent=True)
+            return following, written
         if isinstance(record, Claim) and record.application:
             self.mark(head.topic)
         if head.next_slot == 0 and (left := self._left(head.topic, key)) is not None:
@@ -188,15 +209,29 @@ class Catalogs:
             return reloaded, False
         if self._store.put(key, data, if_absent=True) is not None:
             return self._put(head, record, data)
-        begun = self._begun(head.topic, key, record)
-        head, written = self._put(head, *begun)
-        return head, written and (begun[0] == record or _counts_for(begun[0], record))
+        begun, there = self._begun(head.topic, key, record)
+        data = _bytes(head, uuid, begun)
+        if there != data and head.removal is not None:  # begun before something was to be deleted: see `_bytes`
+            self._store.put(key, data)
+            there = data
+        head, written = self._put(head, begun, there)
+        return head, written and (begun == record or _counts_for(begun, record))
+
+    def keep_deleting(self, head: CatalogHead) -> None:
+        """Have the objects of the records of the pending deletion beside the segments, where an interruption left them
+        out. Before anything goes: a rebuild would else not know why."""
+        removed = head.removed
+        for record in (removed.pending, removed.begun):
+            if record is not None:
+                uuid = record_uuid(head.topic, record)
+                data = encode_catalog(uuid, record)
+                self._store.put(layout.record_key(head.topic, uuid), data, if_absent=True)
 
     def _left(self, topic: TopicName, own: str) -> str | None:
         """The key of any object of a topic but one."""
         return next((key for key, _ in self._store.list(layout.topic_folder(topic)) if key != own), None)
 
-    def _begun(self, topic: TopicName, key: str, wanted: Said) -> tuple[Record, bytes]:
+    def _begun(self, topic: TopicName, key: str, wanted: Said) -> tuple[Said, bytes]:
         """The record that somebody began before in this one's place: it is finished first."""
         try:
             data = read_record(self._store, key)
@@ -205,6 +240,8 @@ class Catalogs:
         begun = decode_of(topic, key, data)[1]
         if isinstance(wanted, Segment) and not _same(begun, wanted):
             raise IntegrityError(f"{key}: segment {wanted.uuid} has a record with other contents")
+        if not isinstance(begun, Said):
+            raise DamagedRecordError(f"{key}: a {type(begun).__name__} does not belong beside segments")
         return begun, data
 
     def _put(self, head: CatalogHead, record: Record, data: bytes) -> tuple[CatalogHead, bool]:
@@ -232,7 +269,7 @@ class Catalogs:
         owner = head.claim.application if head.claim is not None else ""
         if owner and owner == self._application:
             return
-        if not owner and isinstance(record, Claim):
+        if not owner and (isinstance(record, Claim) or (head.claim is not None and isinstance(record, DeletionRecord))):
             return
         if head.claim is None:
             raise IntegrityError(f"{head.topic}: a {type(record).__name__} stands before any claim")
@@ -312,8 +349,33 @@ def linked(head: CatalogHead, record: Said) -> Said:
         case Loss():
             uuid, end = head.last or ("", None)
             return replace(record, predecessor_uuid=uuid, predecessor_end=end)
-        case Segment() | LedgerClosed():
+        case Deleting():
+            return replace(record, number=head.removed.following)
+        case _:
             return record
+
+
+def _bytes(head: CatalogHead, uuid: str, record: Said) -> bytes:
+    """Who does not know of deletions must not read a head that has some, nor take what it does not say for damage."""
+    return encode_catalog(uuid, record, behind_deletions=head.removal is not None)
+
+
+def _says(head: CatalogHead, record: DeletionRecord) -> bool:
+    """Whether the catalog says this of deletions already."""
+    removed = head.removed
+    pending = removed.pending
+    match record:
+        case Deleting():
+            return pending is not None and replace(pending, number=record.number) == record
+        case DeletionBegun():
+            return pending is not None and pending.number == record.number and removed.begun is not None
+        case TopicGone():
+            return removed.gone is not None and removed.gone.incarnation == record.incarnation
+        case PulsarTrimmed():
+            known = removed.trimmed
+            return known is not None and (known.incarnation, known.first) >= (record.incarnation, record.first)
+        case _:
+            return False
 
 
 def _is(head: CatalogHead, there: Record, record: Segment | Loss) -> bool:
@@ -324,15 +386,18 @@ def _is(head: CatalogHead, there: Record, record: Segment | Loss) -> bool:
         )
     if not isinstance(there, Segment) or there.uuid != record.uuid:
         return False
-    if not _same(there, record):
+    if not isinstance(there, Tombstone) and not _same(there, record):
         raise IntegrityError(f"{head.topic}: segment {record.uuid} is in the catalog with other contents")
     return True
 
 
 def _counts_for(begun: Record, wanted: Said) -> bool:
-    """Whether a claim that was begun takes the place of a later one of the same application and incarnation.
+    """Whether a record that was begun takes the place of a later one: of a deletion, the same step; a claim, one of the
+    same application and incarnation.
 
-    It must: the later one begins at a later position, and nobody would offload the entries between the two."""
+    A claim must: the later one begins at a later position, and nobody would offload the entries between the two."""
+    if isinstance(begun, DeletionUndone | DeletionBegun | Deleted):  # whoever said it, and when
+        return type(begun) is type(wanted)
     if not isinstance(begun, Claim) or not isinstance(wanted, Claim):
         return False
     return (begun.application, begun.incarnation, begun.created) == (
@@ -356,4 +421,10 @@ def _after(head: CatalogHead, record: Record) -> CatalogHead:
     """The head with a record that is proven to follow. Raises IntegrityError."""
     if isinstance(record, Segment | Loss):
         head.check_follows(record)
+    if isinstance(record, Deleted) and head.removed.pending is None:
+        raise IntegrityError(f"{head.topic}: deletion {record.number} is not under way")
+    for each in record.ranges if isinstance(record, Deleting) else ():
+        before = head.removed.up_to(each.start.incarnation)
+        if before is not None and each.start <= before:
+            raise IntegrityError(f"{head.topic}: {each.start} is to be deleted, and all up to {before} is already")
     return head.after(record)

@@ -9,7 +9,17 @@ from crc32c import crc32c
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
-from offloader.metadata.envelope import UnwrappedRecord, unwrap, wrap
+from offloader.metadata.deletions import (
+    Deleted,
+    Deleting,
+    DeletionBegun,
+    DeletionRecord,
+    DeletionUndone,
+    PulsarTrimmed,
+    Tombstone,
+    TopicGone,
+)
+from offloader.metadata.envelope import DELETIONS_VERSION, FORMAT_VERSION, UnwrappedRecord, unwrap, wrap
 from offloader.metadata.layout import slot_key
 from offloader.metadata.message_codec import message_of, read_value
 from offloader.metadata.state import (
@@ -29,12 +39,19 @@ HEAD_MAGIC = b"PSOH"
 STANDING = struct.Struct(">4sII")
 
 KINDS: dict[str, type[Record]] = {
+    "tombstone": Tombstone,  # which is a segment, too
     "claim": Claim,
     "segment": Segment,
     "loss": Loss,
     "ledger_closed": LedgerClosed,
     "generation_begun": GenerationBegun,
     "generation_ended": GenerationEnded,
+    "deleting": Deleting,
+    "deletion_undone": DeletionUndone,
+    "deletion_begun": DeletionBegun,
+    "deleted": Deleted,
+    "topic_gone": TopicGone,
+    "pulsar_trimmed": PulsarTrimmed,
 }
 """By the field of the body that has it."""
 
@@ -90,10 +107,11 @@ def decode_slot(topic: TopicName, generation: int, slot: int, key: str, data: by
     return LogRecord(before, record, token)
 
 
-def encode_catalog(token: str, record: Record) -> bytes:
-    """A record's bytes: the same for the same token and record."""
+def encode_catalog(token: str, record: Record, *, behind_deletions: bool = False) -> bytes:
+    """A record's bytes: the same for the same arguments. `behind_deletions`: something was to be deleted before it."""
     kind = next(kind for kind, each in KINDS.items() if isinstance(record, each))
-    return wrap(token, pb.Body(**{kind: message_of(record)}))
+    newer = behind_deletions or isinstance(record, DeletionRecord | Tombstone)
+    return wrap(token, pb.Body(**{kind: message_of(record)}), DELETIONS_VERSION if newer else FORMAT_VERSION)
 
 
 def decode_of(topic: TopicName, key: str, data: bytes) -> tuple[str, Record]:

@@ -15,6 +15,8 @@ from offloader.model import MIB
 
 MAGIC = b"PSOM"
 FORMAT_VERSION = 2
+# Of records about deletions and of all behind them in a log: who does not know these would take what went for damage.
+DELETIONS_VERSION = 3
 HEAD = struct.Struct(">4sI")
 LARGEST = 256 * MIB  # of a body; a thousand open segments take some ten
 
@@ -47,10 +49,10 @@ def unwrap(key: str, data: bytes) -> UnwrappedRecord:
         raise DamagedRecordError(f"{key}: {len(data)} bytes that are no record or do not match their checksum")
     try:
         record = pb.Record.FromString(data[HEAD.size :])
-        if record.format_version > FORMAT_VERSION:
+        if record.format_version > DELETIONS_VERSION:
             raise FormatVersionError(
-                f"{key} has format version {record.format_version}, this version reads up to {FORMAT_VERSION}: run a "
-                "newer one"
+                f"{key} has format version {record.format_version}, this version reads up to {DELETIONS_VERSION}: run "
+                "a newer one"
             )
         if record.format_version < FORMAT_VERSION:
             raise FormatVersionError(

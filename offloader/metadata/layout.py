@@ -7,6 +7,7 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py.)
     _claims/<application>/<tenant>/<namespace>/<topic>
     _deletion/<cluster>/records/<name>/<slot>, switch/<slot>, system-topic-secret
     _deletion/<cluster>/cursors/<tenant>/<namespace>/<topic>/<subscription>/records/<slot>, saved/<slot>
+    _deletion/<cluster>/archive/<tenant>/<namespace>/<topic>
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
 
@@ -195,6 +196,22 @@ def _cursor_folder(cluster: str, topic: TopicName, subscription: str) -> str:
 def deletion_secret_key(cluster: str) -> str:
     """What only we know, to tell our messages in Pulsar's system topics from those of others."""
     return f"{DELETION}/{_encode(cluster)}/system-topic-secret"
+
+
+def archive_deletions_folder(cluster: str) -> str:
+    """Notes of topics of whose archive something may be under way to be deleted, with the closing slash."""
+    return f"{DELETION}/{_encode(cluster)}/archive/"
+
+
+def archive_deletion_key(cluster: str, topic: TopicName) -> str:
+    """A note that something of a topic's archive may be under way to be deleted: its catalog says whether it is."""
+    return archive_deletions_folder(cluster) + topic_folder(topic).removesuffix("/")
+
+
+def parse_archive_deletion_key(cluster: str, key: str) -> TopicName | None:
+    """The topic of a key under `archive_deletions_folder(cluster)`, None for anything else."""
+    folder = archive_deletions_folder(cluster)
+    return topic_of(f"{key.removeprefix(folder)}/")[0] if key.startswith(folder) else None
 
 
 def parse_deletion_key(cluster: str, key: str) -> tuple[str, int] | None:

@@ -13,6 +13,18 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.metadata import value_codec
+from offloader.metadata.deletions import (
+    Deleted,
+    DeletedRange,
+    Deleting,
+    DeletionBegun,
+    DeletionUndone,
+    PulsarTrimmed,
+    Removal,
+    SegmentRange,
+    Tombstone,
+    TopicGone,
+)
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.state import (
     Abandoned,
@@ -48,6 +60,11 @@ MESSAGES: dict[type, Any] = {
     CatalogHead: pb.Head,
     Claim: pb.Claim,
     CloseRequest: pb.CloseRequest,
+    Deleted: pb.Deleted,
+    DeletedRange: pb.DeletedRange,
+    Deleting: pb.Deleting,
+    DeletionBegun: pb.DeletionBegun,
+    DeletionUndone: pb.DeletionUndone,
     Failure: pb.Failure,
     GenerationBegun: pb.GenerationBegun,
     GenerationEnded: pb.GenerationEnded,
@@ -56,9 +73,14 @@ MESSAGES: dict[type, Any] = {
     NewestSegment: pb.NewestSegment,
     OpenSegment: pb.OpenSegment,
     OpenTopic: pb.Topic,
+    PulsarTrimmed: pb.PulsarTrimmed,
+    Removal: pb.Removal,
     SealedFacts: pb.SealedFacts,
     Segment: pb.Segment,
     SegmentLayout: pb.Cuts,
+    SegmentRange: pb.SegmentRange,
+    Tombstone: pb.Tombstone,
+    TopicGone: pb.TopicGone,
     TopicState: pb.Topic,
 }
 # These have other fields than their messages; positions are here because there are many.

@@ -34,6 +34,14 @@ class RequestKind(StrEnum):
     RELEASE = "release"  # offload up to the end, then delete the subscription
     # record what is gone up to `position` as lost and go on; without one: the topic was deleted
     ACCEPT_LOSS = "accept-loss"
+    # what its policy says goes; all but what must stay goes; what is under way to go stays
+    ARCHIVE_RETENTION = "archive-retention"
+    ARCHIVE_DELETE = "archive-delete"
+    ARCHIVE_UNDELETE = "archive-undelete"
+
+
+OF_THE_ARCHIVE = frozenset({RequestKind.ARCHIVE_RETENTION, RequestKind.ARCHIVE_DELETE, RequestKind.ARCHIVE_UNDELETE})
+"""Also of topics that are not offloaded (any more)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,18 @@ from typing import NamedTuple, Self
 from uuid import NAMESPACE_OID, uuid5
 
 from offloader.errors import IntegrityError
+from offloader.metadata.deletions import (
+    NOTHING_REMOVED,
+    Deleted,
+    Deleting,
+    DeletionBegun,
+    DeletionRecord,
+    DeletionUndone,
+    PulsarTrimmed,
+    Removal,
+    Tombstone,
+    TopicGone,
+)
 from offloader.model import Ending, Failure, LedgerList, Loss, OpenSegment, Position, Segment, TopicName, Transaction
 
 
@@ -129,7 +141,7 @@ class GenerationEnded:
 REBUILT = "catalog rebuild"
 """Who accepted a loss, or why there is a claim, where a rebuild has made the record."""
 
-Said = Claim | Segment | Loss | LedgerClosed
+Said = Claim | Segment | Loss | LedgerClosed | DeletionRecord
 """What a catalog says of its topic. Each of these records also has an object of its own, beside the segments."""
 Record = Said | GenerationBegun | GenerationEnded
 
@@ -149,6 +161,18 @@ def record_uuid(topic: TopicName, record: Said) -> str:
         case LedgerClosed():
             before = "" if record.followed_by is None else f" before {record.followed_by}"
             name = f"end of {record.incarnation}:{record.ledger}{before}"
+        case Deleting():  # written behind its slot: of several, only one stands in a log
+            name = f"deletion {record.number} of {record.at}"
+        case DeletionUndone():
+            name = f"deletion {record.number} undone"
+        case DeletionBegun():
+            name = f"deletion {record.number} begun"
+        case Deleted():
+            name = f"deletion {record.number} done"
+        case TopicGone():
+            name = f"incarnation {record.incarnation} gone at {record.at}"
+        case PulsarTrimmed():
+            name = f"incarnation {record.incarnation} trimmed up to {record.first}"
     return str(uuid5(NAMESPACE_OID, f"{topic} {name}"))
 
 
@@ -177,7 +201,8 @@ class CatalogHead:
 
     `begin`: where the present incarnation's first claim begins. `end`: its last position accounted for, None before its
     first record. `closed`: the recorded ends of that ledger and of later ones. `last`: the segment or loss that the
-    next one follows. `segments`, `entries`, `size` (bytes) are sums. `continued_in`: the one in force instead."""
+    next one follows. `segments`, `entries`, `size` (bytes) are sums, of what went, too. `continued_in`: the one in
+    force instead. `removal`: see `removed`."""
 
     topic: TopicName
     claim: Claim | None = None
@@ -192,6 +217,12 @@ class CatalogHead:
     last: Ending | None = None
     generation: int = 0
     continued_in: int | None = None
+    removal: Removal | None = None
+
+    @property
+    def removed(self) -> Removal:
+        """What deletions have taken."""
+        return self.removal or NOTHING_REMOVED
 
     def closed_with(self, incarnation: int, ledger: int) -> int | None:
         """The last entry that a ledger is recorded to have been closed with: the end's ledger, or a later one."""
@@ -275,9 +306,11 @@ class CatalogHead:
         following = replace(self, next_slot=self.next_slot + 1)
         match record:
             case Claim():
+                removal = None if self.removal is None else self.removal.claimed(record.incarnation, record.at)
+                following = replace(following, claim=record, removal=removal)
                 if self.claim is not None and self.claim.incarnation == record.incarnation:
-                    return replace(following, claim=record)
-                return replace(following, claim=record, begin=record.begin, end=None)
+                    return following
+                return replace(following, begin=record.begin, end=None)
             case Segment():
                 self._check_continues(record.start, f"segment {record.uuid}")
                 return replace(
@@ -289,6 +322,7 @@ class CatalogHead:
                     entries=self.entries + record.entries,
                     size=self.size + record.size,
                     last=Ending(record.uuid, record.end),
+                    removal=self.removed.buried(record) if isinstance(record, Tombstone) else self.removal,
                 )
             case Loss():
                 self._check_continues(record.start, "a loss")
@@ -303,6 +337,22 @@ class CatalogHead:
                 if record.next <= self.generation:
                     raise IntegrityError(f"{self.topic}: generation {self.generation} would go on in {record.next}")
                 return replace(following, continued_in=record.next)
+            case _:
+                return replace(following, removal=self._removal_after(record))
+
+    def _removal_after(self, record: DeletionRecord) -> Removal:
+        if self.claim is None:
+            raise IntegrityError(f"{self.topic}: a {type(record).__name__} stands before any claim")
+        last = self.last.end if self.last is not None else None
+        for each in record.ranges if isinstance(record, Deleting) else ():
+            if last is None or each.end > last:
+                raise IntegrityError(f"{self.topic}: a deletion up to {each.end}, where the catalog ends with {last}")
+        if isinstance(record, TopicGone) and (record.incarnation, record.at) < (self.claim.incarnation, self.claim.at):
+            return self.removed  # the topic is back
+        try:
+            return self.removed.after(record)
+        except IntegrityError as error:
+            raise IntegrityError(f"{self.topic}: {error}") from error
 
     def _check_continues(self, start: Position, what: str) -> None:
         if self.claim is None:

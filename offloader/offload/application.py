@@ -36,6 +36,7 @@ from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
+from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.work import Pool, Work
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.offload.lifecycle_thread import LifecycleThread
@@ -163,8 +164,10 @@ class Application:
         )
         server = stack.enter_context(closing(PlanServer(run=_new_uuid())))
         plans = LanePlans(context, registry, server, derived.lanes(config, slots), rates)
-        requests = RequestHandler(context, config.spark.trigger_ms)
-        return Driver(context, registry, plans, requests, config.spark.trigger_ms)
+        lifecycle = config.lifecycle
+        retaining = Retaining(context, lifecycle.archive_grace_ms, lifecycle.deletion_interval_ms)
+        requests = RequestHandler(context, config.spark.trigger_ms, retaining)
+        return Driver(context, registry, plans, requests, retaining, config.spark.trigger_ms)
 
     def _build_lifecycle(self, stack: ExitStack, parts: LifecycleParts) -> LifecycleThread | None:
         """None where nothing of it is switched on."""

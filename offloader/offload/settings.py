@@ -10,7 +10,8 @@ from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.config import Config
 from offloader.config.connections import Storage
-from offloader.config.levels import ENTRY_OVERHEAD
+from offloader.config.levels import ENTRY_OVERHEAD, TopicPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.model import MIB, Lane
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.driver.work import THREADS, WorkKind
@@ -58,6 +59,17 @@ def bookkeeper(config: Config) -> BookKeeperSettings | None:
         max_entry=max(BookieSettings.max_entry, max(_everywhere(config, "max_entry_size")) + ENTRY_OVERHEAD),
     )
     return BookKeeperSettings(config.pulsar.metadata_service_uri, bookies, bookies.request_timeout)
+
+
+def retention(policy: TopicPolicy) -> RetentionPolicy:
+    """How long a topic's archive is kept."""
+    return RetentionPolicy(
+        policy.archive_retention_minutes,
+        policy.archive_retention_mb,
+        policy.deleted_topic_retention_minutes,
+        policy.follow_pulsar_retention,
+        policy.hold,
+    )
 
 
 def _everywhere(config: Config, setting: str) -> list[int]:

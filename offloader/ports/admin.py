@@ -96,6 +96,10 @@ class Admin(Protocol):
         """The broker that has the topic loaded, if any; does not load it. For super users. Up to a minute behind."""
         ...
 
+    def retention(self, topic: TopicName) -> tuple[int, int]:
+        """The retention in force of a topic, minutes and MB: its own, else its namespace's, else the brokers'."""
+        ...
+
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
         """The namespace's policies as Pulsar names them (`retention_policies`, `message_ttl_in_seconds`, …)."""
         ...

@@ -90,6 +90,14 @@ class AdminClient:
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
         return _mapping(self.rest.get(f"namespaces/{namespace}"), f"the policies of {namespace}")
 
+    def retention(self, topic: TopicName) -> tuple[int, int]:
+        """See `Admin.retention`. Raises ProtocolError where the answer says none."""
+        said = _mapping(self.rest.get(f"{topic.rest_path}/retention?applied=true"), f"the retention of {topic}")
+        minutes, megabytes = said.get("retentionTimeInMinutes"), said.get("retentionSizeInMB")
+        if not isinstance(minutes, int) or not isinstance(megabytes, int):
+            raise ProtocolError(f"{topic}: the brokers do not say what its retention is")
+        return minutes, megabytes
+
     def topics(self, namespace: str) -> list[TopicName]:
         if namespace == SYSTEM_NAMESPACE:
             return []

@@ -72,6 +72,12 @@ class MemoryAdmin:
         self._cluster.faults.before("admin.namespace_properties")
         return dict(self._namespace(namespace).properties)
 
+    def retention(self, topic: TopicName) -> tuple[int, int]:
+        self._cluster.faults.before("admin.retention")
+        said = self._namespace(topic.namespace).policies.get("retention_policies")
+        found = said if isinstance(said, dict) else {}
+        return int(found.get("retentionTimeInMinutes", 0)), int(found.get("retentionSizeInMB", 0))
+
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
         self._cluster.faults.before("admin.namespace_policies")
         return dict(self._namespace(namespace).policies)

@@ -10,7 +10,10 @@ from offloader.archive.findings import FindingKind
 from offloader.archive.items import ArchivedEntry, Item
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import OffloadError
+from offloader.metadata.catalog_codec import decode_catalog
+from offloader.metadata.deletions import Deleting, DeletionBegun
 from offloader.metadata.journal_reading import applications, read_journals
+from offloader.metadata.log import read_record
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.core.evidence import pin_target
 from offloader.operations.verify.catalog_records import ReadCatalog, read_catalog
@@ -70,9 +73,9 @@ def check_invariants(
     """Check the archive of these topics against what was produced. Raises AssertionError that lists every violation.
 
     1, 2, 5, 7 by `verify` and by reading everything back; 3 and 4 against pins and journals; 6 by the `paces` of
-    applications. `at_rest`: everything delivered is offloaded, nothing is open, and each pin is acknowledged up to the
-    end. `allowed`: findings that are no violation, for example `HARMLESS | {FindingKind.STRAY_OBJECT}` where the answer
-    to a commit was lost and the object abandoned.
+    applications; 8 by the catalogs' records of deletions. `at_rest`: everything delivered is offloaded, nothing is
+    open, and each pin is acknowledged up to the end. `allowed`: findings that are no violation, for example
+    `HARMLESS | {FindingKind.STRAY_OBJECT}` where the answer to a commit was lost and the object abandoned.
     """
     violations = [text for pace in paces for text in pace.violations]
     violations += [_numbered(f.kind, str(f)) for f in verify(store).findings if f.kind not in allowed]
@@ -85,6 +88,7 @@ def check_invariants(
         if at_rest and opened:
             violations.append(f"at rest: {topic}: segment {min(opened)} is open")
         violations += (f"{text} ({topic})" for text in _of_topic(store, read, truth, at_rest=at_rest))
+        violations += (f"{text} ({topic})" for text in _deletions(store, read))
     if violations:
         raise AssertionError(f"{len(violations)} violations of what must always hold:\n" + "\n".join(violations))
 
@@ -107,6 +111,17 @@ def _of_topic(store: ObjectStore, read: ReadCatalog, truth: Truth, *, at_rest: b
     yield from archived.twice
     yield from _contents(archived, truth, _windows(read))
     yield from _pin(truth, read, at_rest=at_rest)
+
+
+def _deletions(store: ObjectStore, read: ReadCatalog) -> Iterator[str]:
+    """Whether each deletion was recorded before it began, and began no earlier than it had said."""
+    said: dict[int, int] = {}
+    for key in (record.key for record in read.records):
+        record = decode_catalog(key, read_record(store, key))
+        if isinstance(record, Deleting):
+            said[record.number] = record.not_before
+        elif isinstance(record, DeletionBegun) and said.get(record.number, record.at + 1) > record.at:
+            yield f"8: deletion {record.number} began at {record.at}, it may not before {said.get(record.number)}"
 
 
 class _Archived:

@@ -183,6 +183,11 @@ VALUES = {
     "start_after_offloaded": st.booleans(),
     "source": st.sampled_from([Source.BROKER, Source.BOOKKEEPER]),
     "max_bytes_per_second": st.integers(1, 2**40),
+    "archive_retention_minutes": st.integers(-1, 2**31),
+    "archive_retention_mb": st.integers(-1, 2**31),
+    "deleted_topic_retention_minutes": st.integers(-1, 2**31),
+    "follow_pulsar_retention": st.booleans(),
+    "hold": st.text(max_size=5),
 }
 SAID = st.fixed_dictionaries({}, optional=VALUES)
 

@@ -84,7 +84,12 @@ def test_fields_of_a_newer_version_are_kept_when_a_topic_is_rewritten(topic: Top
 
 def test_every_field_of_a_value_is_written():
     topic = {"topic", "unknown_fields"}
-    by_hand = {"CatalogHead": {"last", "continued_in"}, "TopicState": topic, "OpenTopic": topic}
+    by_hand = {
+        "CatalogHead": {"last", "continued_in"},
+        "TopicState": topic,
+        "OpenTopic": topic,
+        "Tombstone": {"parts", "gaps"},
+    }
     for kind, message in MESSAGES.items():
         fields = {field.name for field in dataclasses.fields(kind)}
         assert fields - set(message.DESCRIPTOR.fields_by_name) == by_hand.get(kind.__name__, set())
@@ -130,8 +135,8 @@ def test_contents_that_make_no_sense_are_damage():
 
 
 def test_a_newer_format_version_is_told_apart_from_damage():
-    with pytest.raises(FormatVersionError, match=r"the/key has format version 3, .* run a newer one"):
-        unwrap("the/key", wrap("t", pb.Body(fence=pb.Fence()), envelope.FORMAT_VERSION + 1))
+    with pytest.raises(FormatVersionError, match=r"the/key has format version 4, .* run a newer one"):
+        unwrap("the/key", wrap("t", pb.Body(fence=pb.Fence()), envelope.DELETIONS_VERSION + 1))
 
 
 def test_an_older_format_version_is_refused_in_one_line():

@@ -28,6 +28,7 @@ from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
+from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.work import Work, WorkKind
 from offloader.offload.worker.slice_worker import died, refused, run_slice
 from offloader.ports.entry_source import EntrySource
@@ -52,7 +53,7 @@ policies:
   indexStepInBytes: 4096
   failOnDataLoss: {fail}
   pinHoldsLastEntry: {hold}
-namespaces: {{public/default: {{topics: {{"persistent://public/default/t": {{policies: {rate}}}}}}}}}
+{retention}namespaces: {{public/default: {{topics: {{"persistent://public/default/t": {{policies: {rate}}}}}}}}}
 """
 
 
@@ -75,6 +76,7 @@ class Inline(Executor):
 
 
 MOST_WAKES = 20
+RETENTION_MS = 20_000
 
 
 class NoPlans:
@@ -128,6 +130,8 @@ class Simulation:
     fail_on_data_loss: bool = True
     pin_holds_last_entry: bool = True
     enabled: bool = True
+    retention: str = ""  # fields of a policy
+    grace_ms: int = 60_000
     start_after_offloaded: bool = False
     rate: int | None = None
     source: Source = Source.BROKER  # what the configuration comes to
@@ -170,6 +174,7 @@ class Simulation:
             after=str(self.start_after_offloaded).lower(),
             source="bookkeeper" if self.source is Source.BOOKKEEPER else "broker",
             uri="zk://localhost:2181/ledgers" if self.source.complete else "null",
+            retention="".join(f"  {line}\n" for line in self.retention.splitlines()),
             rate="{}" if self.rate is None else f"{{maxBytesPerSecond: {self.rate}}}",
         )
         self.config = parsed(text)
@@ -198,7 +203,8 @@ class Simulation:
         plans = LanePlans(
             self.context, self.registry, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, rates
         )
-        self.driver = Driver(self.context, self.registry, plans, self.requests, 1)
+        self.retaining = Retaining(self.context, self.grace_ms, RETENTION_MS)
+        self.driver = Driver(self.context, self.registry, plans, self.requests, self.retaining, 1)
 
     def kill(self) -> None:
         """The driver is gone in mid-air; another one starts."""

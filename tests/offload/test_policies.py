@@ -39,7 +39,7 @@ def started(**settings: object) -> Simulation:
 def ask(
     sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None, ahead_ms: int = 0
 ) -> str:
-    sim.driver._requests = RequestHandler(sim.context, 1)
+    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining)
     return requests.submit(sim.store, "sim", Request(kind, topic, sim.clock.now + ahead_ms, "test", position), sim.uuid)
 
 
@@ -81,7 +81,7 @@ def test_a_manual_close_survives_a_restart_and_never_closes_twice() -> None:
     request = ask(sim, RequestKind.CLOSE, T, end(sim))
     sim.rounds(2)
     sim.kill()
-    sim.driver._requests = RequestHandler(sim.context, 1)
+    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining)
     sim.rounds(12)
     assert requests.outcome_of(sim.store, "sim", request).ok
     assert len(sim.context.catalogs.load(T).segments) == 1

@@ -28,6 +28,7 @@ from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
+from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.work import THREADS, Pool, Work
 from offloader.offload.worker import tasks
 from offloader.offload.worker.secrets import Public
@@ -70,6 +71,9 @@ policies:
 def parsed(text: str) -> Config:
     """Applications are started often, and YAML takes its time."""
     return Config.parse(text, {})
+
+
+RETENTION_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -252,9 +256,10 @@ class Start:
         self.registry = TopicRegistry(context, rates, setup.discovery_ms, config.namespaces)
         self.plans = Plans(self.uuid(), self._planned)
         self.spark = Spark(self._scheduler, self._executor, setup.executors)
-        requests = RequestHandler(context, setup.poll_ms)
+        retaining = Retaining(context, RETENTION_MS, RETENTION_MS)
+        requests = RequestHandler(context, setup.poll_ms, retaining)
         plans = LanePlans(context, self.registry, self.plans, setup.lanes, rates)  # type: ignore[arg-type]
-        driver = Driver(context, self.registry, plans, requests, setup.poll_ms)
+        driver = Driver(context, self.registry, plans, requests, retaining, setup.poll_ms)
         return self._watched(driver)
 
     def _watched(self, driver: Driver) -> Driver:

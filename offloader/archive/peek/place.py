@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.object_range import ObjectRange
+from offloader.archive.reading.deleted_meanwhile import deleted_meanwhile
 from offloader.archive.reading.fetches import RangeFetch
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.scan import BrokenEntry, Scanner
@@ -14,7 +15,7 @@ from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
 from offloader.archive.selection import Selection
 from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
-from offloader.errors import DamagedObjectError, FatalError
+from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
 from offloader.format.blocks import HEADER_SIZE, BlockHeader, decode_header
 from offloader.model import Gap, Loss, Part, Position, Segment
 from offloader.ports.object_store import ObjectStore
@@ -68,7 +69,14 @@ def peek(stores: Stores, records: TopicRecords, position: Position) -> Peeked:
         gaps = owner.gaps if isinstance(owner, Segment) else ()
         inside = (gap for gap in gaps if gap.ledger == place[0] and gap.first <= place[1] <= gap.last)
         return Peeked(position, owner, gap=next(inside, None))
-    stored = _read(stores.open(item.object.store).store, item, position)
+    store = stores.open(item.object.store).store
+    try:
+        stored = _read(store, item, position)
+    except ObjectNotFoundError:
+        told = None if item.object.ledger is not None else deleted_meanwhile(store, records.topic, position)
+        if told is None:
+            raise
+        return Peeked(position, owner, missing=Missing(position, position, told, deleted=True))
     parts = owner.parts if isinstance(owner, Segment) else ()
     part = next((part for part in parts if part.first <= place <= part.last), None)
     return Peeked(position, owner, item.object.data_key, part, stored)

@@ -10,6 +10,7 @@ from offloader.archive.continuity import Junctions, LedgerPart, Span
 from offloader.archive.findings import FindingKind
 from offloader.archive.items import Missing
 from offloader.archive.object_range import ObjectRange, PlanItem, Run, clipped
+from offloader.archive.reading.deletions import Deletions
 from offloader.archive.reading.overlaps import distinct_spans
 from offloader.archive.reading.ranges import of_ledger, of_segment
 from offloader.archive.selection import EVERYTHING, Selection
@@ -23,15 +24,21 @@ def plan(
 ) -> list[PlanItem]:
     """Everything that is selected, in topic order; each position once. A Missing says where nothing proves that two
     records follow on. Positions cut ranges short, times leave out whole parts. Records up to `planned_to` give no
-    items, but show what the first planned one follows. Raises DamagedRecordError where the records have a hole, an
+    items, but show what the first planned one follows. What is recorded as deleted is told once for each
+    range, as Missing. Raises DamagedRecordError where the records have a hole, an
     overlap, or contradict themselves."""
     items: list[PlanItem] = []
     junctions = Junctions(snapshot)
     before: Span | None = None
     first = snapshot.catalog.follows is None
+    deleted = Deletions(snapshot.catalog.head.removed.told)
     for span in distinct_spans(snapshot):
         if planned_to is not None and span.end <= planned_to:
             before = span
+            continue
+        if deleted.has(span):
+            items += deleted.tell(span, selection, planned_to)
+            before, first = (span if selection.start is None or span.end >= selection.start else None), False
             continue
         too_early = selection.start is not None and span.end < selection.start
         if too_early or (selection.end is not None and span.start > selection.end):

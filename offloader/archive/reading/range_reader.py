@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from offloader.archive.items import Missing, ReadItem
 from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.checksums import PartChecksums, Proof
+from offloader.archive.reading.deleted_meanwhile import deleted_meanwhile
 from offloader.archive.reading.fetches import RangeFetch, fetches
 from offloader.archive.reading.index_cache import IndexCache, LoadedIndex
 from offloader.archive.reading.scan import BrokenEntry, Scanner
@@ -91,6 +92,7 @@ class RangeRead:
         self._held: list[ReadItem] = []
         self._failure: DamagedObjectError | ObjectNotFoundError | None = None
         self._etag = ""
+        self._deleted = False
         self._index: Callable[[], LoadedIndex] | None = None
         if object_range.split_points:
             kept = indexes.get(self._name)
@@ -129,14 +131,15 @@ class RangeRead:
 
     def take(self, fetch: RangeFetch, answer: Callable[[], Body]) -> Iterator[ReadItem]:
         """What a fetch gives, in its turn."""
-        if self._satisfied:
+        if self._satisfied or self._deleted:
             return
         try:
             data, stat = answer()
+            usable = self._is_whole(fetch, stat) and self._is_of_the_index(fetch, stat)
         except ObjectNotFoundError as error:
-            self._verifier.unreadable(error)
+            self._absent(error)
             return
-        if not self._is_whole(fetch, stat) or not self._is_of_the_index(fetch, stat):
+        if not usable:
             return
         if not self._checksums.goes_on(fetch.begin):
             yield from self._unproven()
@@ -174,8 +177,18 @@ class RangeRead:
         """Give the rest: entries of a part that did not come whole, and what could not be read."""
         yield from self._unproven()
         if self._failure is not None:
-            self._verifier.unreadable(self._failure)
+            self._absent(self._failure)
         yield from self._verifier.finish()
+
+    def _absent(self, error: DamagedObjectError | ObjectNotFoundError) -> None:
+        """An object that is not there may have been deleted since the plan was made: then the catalog says so now."""
+        if isinstance(error, ObjectNotFoundError) and self._object.ledger is None:
+            told = deleted_meanwhile(self._store, self._range.topic, self._range.end)
+            if told is not None:
+                self._deleted = True
+                self._verifier.deleted(told)
+                return
+        self._verifier.unreadable(error)
 
     def _scanned(self, fetch: RangeFetch, data: bytes) -> Iterator[ReadItem]:
         for found in self._scanner.scan(fetch, data):

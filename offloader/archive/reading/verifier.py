@@ -35,6 +35,7 @@ class RangeVerifier:
         self._entry = 0  # the next one of the run
         self._gaps: list[Run] = []  # between the run before and this one
         self._why = ""
+        self._deleted = False
         self._done = False
 
     @property
@@ -71,6 +72,10 @@ class RangeVerifier:
         if not self._skip:
             raise error
         self._why = str(error)
+
+    def deleted(self, told: str) -> None:
+        """What follows was deleted since it was planned."""
+        self._why, self._deleted = told, True
 
     def take(self, found: EntryRun) -> Iterator[ReadItem]:
         """What is wanted of a run that was found; its bytes are still to be checked."""
@@ -164,7 +169,8 @@ class RangeVerifier:
 
     def _damage(self, why: str, ledger: int, entry: int) -> None:
         """Raise, or remember why the next positions are missing."""
-        self._why = self._told(why, ledger, entry)
+        if not self._deleted:
+            self._why = self._told(why, ledger, entry)
 
     def _told(self, why: str, ledger: int, entry: int) -> str:
         """Raise, or say it."""
@@ -174,6 +180,8 @@ class RangeVerifier:
         return text
 
     def _lost(self, lost: EntryRange, why: str) -> Missing:
+        if self._deleted:
+            return Missing(self._range.start_of(lost), self._range.end_of(lost), why, deleted=True)
         key = self._range.object.data_key
         return Missing(self._range.start_of(lost), self._range.end_of(lost), DAMAGED + why, damaged=key)
 

@@ -75,7 +75,7 @@ class FilteringReader(ArchiveReader):
 def read_tasks(plan_id: str, planned: Sequence[TopicPlan], stored: int, options: SourceOptions) -> list[ReadTask]:
     """A plan's tasks; log and metrics tell what they will read. Raises DataLostError unless losses are allowed."""
     for each in planned if options.fail_on_data_loss else ():
-        check_losses(each.topic, each.items)
+        check_losses(each.topic, each.items, from_begin=each.from_begin)
     size = sum(size_of(each.items) for each in planned)
     most = task_size(size, options.max_partition_bytes)
     splits = [split for each in planned for split in topic_splits(each, most)]

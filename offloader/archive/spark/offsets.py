@@ -128,7 +128,8 @@ def _done_to(items: Sequence[PlanItem], after: Position | None, spans: Sequence[
     """The last position that the items account for."""
     for item in items:
         # Where nothing is missing it is a break, which names the positions on both sides, and they are there.
-        whole = isinstance(item, ObjectRange) or any(s.start <= item.start and item.end <= s.end for s in spans)
+        known = isinstance(item, ObjectRange) or item.deleted
+        whole = known or any(s.start <= item.start and item.end <= s.end for s in spans)
         last = item.end if whole else item.start
         after = last if after is None else max(after, last)
     return after

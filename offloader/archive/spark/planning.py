@@ -41,19 +41,24 @@ class TopicSplit:
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
     """What is read of a topic, in order, before it is split into tasks. Plans of messages also have `for_chunks`, which
-    begins earlier and leaves nothing out, so that tasks find their messages' first chunks; `aborted` as in splits."""
+    begins earlier and leaves nothing out, so that tasks find their messages' first chunks; `aborted` as in splits.
+    `from_begin`: nobody said from where on, so that it begins with what is not deleted."""
 
     topic: TopicName
     items: Sequence[PlanItem]
     for_chunks: Sequence[PlanItem] = ()
     aborted: frozenset[Transaction] = frozenset()
+    from_begin: bool = False
 
     @classmethod
-    def of(cls, snapshot: TopicSnapshot, items: Sequence[PlanItem], *, look_back: bool) -> Self:
+    def of(
+        cls, snapshot: TopicSnapshot, items: Sequence[PlanItem], *, look_back: bool, from_begin: bool = False
+    ) -> Self:
         """These items of a topic; with `look_back` for rows of messages."""
         if not look_back or not items:
-            return cls(snapshot.topic, items)
-        return cls(snapshot.topic, items, plan_for_chunks(snapshot, items[0].start, items[-1].end), snapshot.aborted)
+            return cls(snapshot.topic, items, from_begin=from_begin)
+        for_chunks = plan_for_chunks(snapshot, items[0].start, items[-1].end)
+        return cls(snapshot.topic, items, for_chunks, snapshot.aborted, from_begin)
 
 
 def check_positions(options: SourceOptions, topics: Collection[TopicName]) -> None:
@@ -92,12 +97,16 @@ def topic_plans(
         items = plan(snapshot, part)
         if items and look_back:
             snapshot = replace(snapshot, also_aborted=records.aborted(items[0].start))
-        yield TopicPlan.of(snapshot, items, look_back=look_back)
+        from_begin = wanted.start is None and not wanted.is_timed
+        yield TopicPlan.of(snapshot, items, look_back=look_back, from_begin=from_begin)
 
 
-def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
-    """Refuse what is lost, or not proven to be complete. Raises DataLostError naming the first such positions."""
+def check_losses(topic: TopicName, items: Iterable[PlanItem], *, from_begin: bool = False) -> None:
+    """Refuse what is lost, deleted, or not proven to be complete. Raises DataLostError naming the first such positions.
+    `from_begin`: who asks for no begin gets what is there, the log tells what is deleted."""
     for item in items:
+        if isinstance(item, Missing) and item.deleted and from_begin:
+            continue
         if isinstance(item, Missing) and item.kind is None and not item.damaged:  # damage is for the task that reads it
             raise DataLostError(
                 f"{topic}: {item.start}..{item.end} is not in the archive ({item.why}); "

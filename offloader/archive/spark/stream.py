@@ -114,7 +114,8 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         items = items_between(snapshot, after, self._times, end)
         if self._options.fail_on_data_loss and after is not None:
             check_not_removed(snapshot, after)
-        return TopicPlan.of(snapshot, items, look_back=messages)
+        from_begin = after is None and not self._times.is_timed
+        return TopicPlan.of(snapshot, items, look_back=messages, from_begin=from_begin)
 
     @property
     def _times(self) -> Selection:

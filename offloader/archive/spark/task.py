@@ -24,7 +24,7 @@ from offloader.archive.spark.opening import opened
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.planning import TopicSplit
 from offloader.archive.spark.tables import Table
-from offloader.errors import OffloadError
+from offloader.errors import DataLostError, OffloadError
 from offloader.model import Position
 
 log = logging.getLogger("offloader.archive.spark")
@@ -41,7 +41,8 @@ class ReadTask(InputPartition):
 
 
 def record_batches(task: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, in topic order. Raises DamagedObjectError and what the store raises: Spark tries again."""
+    """The rows of a task, in topic order. Raises DamagedObjectError, DataLostError for what was deleted since it was
+    planned, and what the store raises: Spark tries again."""
     if not isinstance(task, ReadTask):
         return  # Spark makes a partition of its own where there is none
     work = TaskWork(task, options, Table(options.form, schema))
@@ -120,6 +121,11 @@ class TaskWork:
                 yield item
                 continue
             self._missing += 1
+            if item.deleted and self._options.fail_on_data_loss and item not in split.items:
+                raise DataLostError(
+                    f"{split.topic}: {item.start}..{item.end} is not in the archive any more ({item.why}, after this "
+                    "was planned); option failOnDataLoss=false reads what is there, and the log tells what is not"
+                )
             if item.kind is None:
                 log.warning(
                     "%s: %s..%s is missing: %s", split.topic, item.start, item.end, item.why, extra={"see": "missing"}

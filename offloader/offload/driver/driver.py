@@ -20,6 +20,7 @@ from offloader.offload.driver.context import Context
 from offloader.offload.driver.lane_plans import LaneBatch, LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
+from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.topic_status import TopicStatuses
 from offloader.offload.driver.uploads import AbandonedUploads
 
@@ -32,13 +33,20 @@ class Driver:
     """`registry` has the topics, `plans` what is read of them. `poll_ms`: how often the journal is checked."""
 
     def __init__(
-        self, context: Context, registry: TopicRegistry, plans: LanePlans, requests: RequestHandler, poll_ms: int
+        self,
+        context: Context,
+        registry: TopicRegistry,
+        plans: LanePlans,
+        requests: RequestHandler,
+        retaining: Retaining,
+        poll_ms: int,
     ) -> None:
         self.context = context
         self.registry = registry
         self.plans = plans
         self.statuses = TopicStatuses(context)
         self._requests = requests
+        self._retaining = retaining
         self._poll_ms = poll_ms
         self._inbox: queue.Queue[LaneBatch | None] = queue.Queue()  # None: there is something to look at
         self._batches_in: deque[LaneBatch] = deque()
@@ -123,6 +131,7 @@ class Driver:
         acknowledging.acknowledge_all(self.context, topics.values())
         self._abandoned.abort(now)
         self._compacting.look(topics.values())
+        self._retaining.look(topics.values())
         self.statuses.tell(topics.values(), now)
         self.plans.take_done()
         self.plans.plan()

@@ -7,15 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from offloader.errors import OffloadError
+from offloader.errors import OffloadError, OutcomeUnknownError, RetryableError
 from offloader.metadata import requests
-from offloader.metadata.requests import Request, RequestKind, RequestOutcome
+from offloader.metadata.requests import OF_THE_ARCHIVE, Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CloseRequest, Releasing, TopicState
 from offloader.model import Position
 from offloader.offload.core import evidence, segments
 from offloader.offload.driver import inquiries, losses, observed, retiring
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.registry import TopicRegistry
+from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
@@ -35,8 +36,9 @@ class _Taken(NamedTuple):
 class RequestHandler:
     """Looks for new requests every `poll_ms`. The journal keeps a close and a release until they are satisfied."""
 
-    def __init__(self, context: Context, poll_ms: int) -> None:
+    def __init__(self, context: Context, poll_ms: int, retaining: Retaining) -> None:
         self._context = context
+        self._retaining = retaining
         self._poll_ms = poll_ms
         self._look_at = 0
         self._remove_at = 0
@@ -82,6 +84,11 @@ class RequestHandler:
 
     def _begin(self, request_id: str, request: Request, registry: TopicRegistry, now: int) -> None:
         """Record what is asked of a topic that we have; refuse the others, once all topics are known."""
+        if request.kind in OF_THE_ARCHIVE:
+            self._taken[request_id] = _Taken(request, now)
+            call, then = partial(self._retaining.serve, request), partial(self._served, request_id, request.kind)
+            self._context.work.post(WorkKind.RETENTION, request_id, call, then)
+            return
         topic = registry.topics.get(request.topic)
         if topic is None and not registry.settled:
             return
@@ -93,6 +100,14 @@ class RequestHandler:
         observed.soon(topic)
         self._record(request_id, request, topic)
         self._taken[request_id] = _Taken(request, now)
+
+    def _served(self, request_id: str, kind: RequestKind, answer: str | OffloadError) -> None:
+        if isinstance(answer, RetryableError | OutcomeUnknownError):
+            log.warning("requests wait: %s", answer, extra={"see": "requests-wait"})
+            self._taken.pop(request_id, None)  # taken again at the next look
+            return
+        failed = isinstance(answer, OffloadError)
+        self._done(request_id, kind, RequestOutcome(not failed, str(answer), self._context.clock_ms()))
 
     def _refusal(self, request: Request, topic: Topic | None, registry: TopicRegistry) -> str:
         """Why the request cannot be served; empty: it can."""
@@ -124,12 +139,14 @@ class RequestHandler:
                 retiring.requested(topic)
             case RequestKind.ACCEPT_LOSS if end is None:
                 inquiries.vouch(topic)
-            case RequestKind.ACCEPT_LOSS:
+            case RequestKind.ACCEPT_LOSS if end is not None:
                 losses.accept(topic, end)
                 context.record(replace(state, failure=None))
 
     def _outcome(self, request_id: str, taken: _Taken, registry: TopicRegistry, now: int) -> RequestOutcome | None:
         request = taken.request
+        if request.kind in OF_THE_ARCHIVE:
+            return None  # `_served` has it
         topic = registry.topics.get(request.topic)
         if request.kind is RequestKind.RELEASE and registry.was_released(request.topic):
             advice = "disable it in the configuration, or the next start claims it again"

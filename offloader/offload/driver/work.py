@@ -42,6 +42,7 @@ class WorkKind(StrEnum):
     REQUEST = "request"  # of the command line
     ABORT = "abort"  # uploads that were given up
     COMPACT = "compact"  # manifests are written
+    RETENTION = "retention"  # of the archive
 
 
 THREADS: Mapping[WorkKind, int] = {
@@ -60,6 +61,7 @@ THREADS: Mapping[WorkKind, int] = {
     WorkKind.REQUEST: 2,
     WorkKind.ABORT: 2,
     WorkKind.COMPACT: 2,
+    WorkKind.RETENTION: 1,  # one after the other: what is under way is recorded, and known, before the next
 }
 
 # These journal, too, in threads of their own.

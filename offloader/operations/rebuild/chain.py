@@ -111,4 +111,4 @@ class _Links:
         opened = next((s for _, s in self._remains.open if s.uuid != uuid and s.start <= span.end), None)
         if opened is not None:
             return f"a journal has segment {opened.uuid} open from {opened.start} on"
-        return self._sound(span) if isinstance(span, Segment) else ""
+        return self._sound(span) if isinstance(span, Segment) and not self._remains.is_deleted(span) else ""

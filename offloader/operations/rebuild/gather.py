@@ -9,6 +9,7 @@ from dataclasses import replace
 from offloader.ahead import map_ahead
 from offloader.errors import DamagedRecordError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import decode_of
+from offloader.metadata.deletions import Tombstone
 from offloader.metadata.generations import Slots, found_after, last_slot, newest_open
 from offloader.metadata.journal_reading import applications, read_journals
 from offloader.metadata.layout import (
@@ -112,6 +113,8 @@ class _Reader:
     def _take(self, record: Said, key: str) -> str:
         slim = replace(record, parts=(), gaps=()) if isinstance(record, Segment) else record
         uuid = record_uuid(self._topic, record)
+        if isinstance(slim, Tombstone):
+            self.records[uuid] = slim  # it is newer than its segment's record
         self.records.setdefault(uuid, slim)
         self.read_from[uuid] = key
         return uuid

@@ -57,6 +57,7 @@ def propose(remains: Remains, given: Given, sound: Sound) -> Proposal:
             records.append(made)
         ends = [c for c in closed.values() if c.incarnation == incarnation]
         records += [*recorded, *sorted((*mine, *ends), key=_place)]
+    records += remains.deletions
     return Proposal(remains, tuple(records), (*notes, *_doubts(remains, records)))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 
+from offloader.metadata.deletions import DeletionRecord, Tombstone, in_order, range_of, removal_of
 from offloader.metadata.generations import Slots
 from offloader.metadata.layout import record_key
 from offloader.metadata.state import Claim, LedgerClosed, Said, TopicCatalog, record_uuid
@@ -73,6 +74,17 @@ class Remains:
     def closed(self) -> list[LedgerClosed]:
         """The ends of ledgers that have a record of their own."""
         return [record for record in self.records.values() if isinstance(record, LedgerClosed)]
+
+    @property
+    def deletions(self) -> list[DeletionRecord]:
+        """The records of deletions, as a log can have them."""
+        return in_order(record for record in self.records.values() if isinstance(record, DeletionRecord))
+
+    def is_deleted(self, span: Span) -> bool:
+        """Whether a segment's objects may be absent, because it was deleted."""
+        if isinstance(span, Tombstone):
+            return True
+        return range_of(removal_of(self.deletions).absent, span.end) is not None
 
     def uuid(self, record: Said) -> str:
         """A record's uuid."""

@@ -18,6 +18,7 @@ from offloader.metadata.log import READERS, read_record
 from offloader.metadata.state import record_uuid
 from offloader.model import Loss, Segment, TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord
+from offloader.operations.verify.deleted import is_buried, may_be_absent
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.bounded_reads import read_to_compare
 
@@ -28,8 +29,8 @@ def check_copies(
     """Whether each record of these catalogs has its copy, of the same bytes; `quick`: of as many. What is not `listed`
     may be newer and is looked for."""
 
-    def check(work: tuple[TopicName, ReadRecord]) -> Finding | None:
-        topic, record = work
+    def check(work: tuple[TopicName, ReadRecord, bool]) -> Finding | None:
+        topic, record, buried = work
         key = record_key(topic, record.uuid)
         size = listed.get(key)
         if size is None:
@@ -37,12 +38,26 @@ def check_copies(
             size = None if stat is None else stat.size
         if size is None:
             return Finding(FindingKind.MISSING_RECORD, key, f"{record.key} has no copy beside the segments", topic)
-        if size != record.size or not (quick or _same(store, key, record)):
+        if size == record.size and (quick or _same(store, key, record)):
+            return None
+        if not (buried and is_buried(store, topic, key, record.uuid)):
             return Finding(FindingKind.DAMAGED_RECORD, key, f"it is not what {record.key} is", topic)
         return None
 
-    records = ((r.catalog.topic, record) for r in read for record in r.records if record.beside)
+    records = (
+        (r.catalog.topic, record, record.uuid in buried)
+        for r in read
+        for buried in [_buried(r)]
+        for record in r.records
+        if record.beside
+    )
     yield from (found for found in map_ahead(pool, check, records, 2 * READERS) if found is not None)
+
+
+def _buried(read: ReadCatalog) -> frozenset[str]:
+    """The segments that may have a tombstone in place of their record."""
+    head = read.catalog.head
+    return frozenset(s.uuid for s in read.catalog.segments if may_be_absent(head, s))
 
 
 def _same(store: ObjectStore, key: str, record: ReadRecord) -> bool:

@@ -29,6 +29,7 @@ from offloader.metadata.state import REBUILT, TopicCatalog
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.operations.verify.beside import check_copies, lost_ends
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord, parts_of, read_catalog
+from offloader.operations.verify.deleted import left_of_deleted, may_be_absent, not_deleted
 from offloader.operations.verify.segment_check import check_objects
 from offloader.operations.verify.strays import damaged_journals, open_uploads, stray_objects
 from offloader.ports.object_store import ObjectStore
@@ -48,6 +49,7 @@ class Report:
     bytes: int
     aborted: tuple[str, ...] = ()
     unreadable: int = 0  # of the entries, those that are no messages and were copied as they are
+    deleted: int = 0  # of the segments, those that are recorded as deleted: of these, nothing has to be there
 
 
 def verify(
@@ -80,6 +82,7 @@ def verify(
     findings += _check_objects(store, read, quick=quick)
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         findings += check_copies(store, read.values(), dict(listed), pool, quick=quick)
+    findings += left_of_deleted(store, (key for key, _ in listed), read)
     if chosen is None:
         findings += _check_claims(store, read, [key for key, _ in listed])
     findings += lost_ends(store, stray_objects(listed, read, journals, _cluster(store)), read, journals)
@@ -89,7 +92,7 @@ def verify(
     aborted = ours if abort_uploads and journals.readable else []
     for upload in aborted:
         store.abort(upload)
-    segments = [s for r in read.values() for s in r.catalog.segments]
+    segments = [s for r in read.values() for s in r.catalog.segments if not may_be_absent(r.catalog.head, s)]
     return Report(
         findings=tuple(findings),
         topics=len(read),
@@ -98,6 +101,7 @@ def verify(
         bytes=sum(s.size for s in segments),
         aborted=tuple(aborted),
         unreadable=sum(r.unreadable for r in read.values()),
+        deleted=sum(len(r.catalog.segments) for r in read.values()) - len(segments),
     )
 
 
@@ -202,7 +206,7 @@ def _check_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *,
         topic, slim, record = work
         segment = slim if quick else parts_of(store, topic, record)
         if segment is not None:
-            return check_objects(store, topic, segment, quick=quick)
+            return not_deleted(store, segment, check_objects(store, topic, segment, quick=quick))
         message = "it is another one now than when this check began"
         return [Finding(FindingKind.DAMAGED_RECORD, record.key, message, topic, position=slim.start)]
 
@@ -210,7 +214,7 @@ def _check_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *,
         (topic, segment, record)
         for topic, r in read.items()
         for segment, record in zip(r.catalog.segments, r.segment_records, strict=True)
-        if segment.size
+        if segment.size and not may_be_absent(r.catalog.head, segment)
     )
     with ThreadPoolExecutor(THREADS if quick else DEEP_THREADS, "verify") as pool:
         yield from chain.from_iterable(map_ahead(pool, check, work, 2 * THREADS))

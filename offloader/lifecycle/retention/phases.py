@@ -1,0 +1,157 @@
+"""Takes the deletion of a topic's segments one phase further. Every step can be repeated, after a kill at any point."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from uuid import NAMESPACE_OID, uuid5
+
+from offloader.lifecycle.retention.plan import DueRange
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.catalog_codec import encode_catalog
+from offloader.metadata.deletions import (
+    Deleted,
+    DeletedRange,
+    Deleting,
+    DeletionBegun,
+    DeletionUndone,
+    SegmentRange,
+    buried,
+)
+from offloader.metadata.history import History
+from offloader.metadata.layout import (
+    archive_deletion_key,
+    archive_deletions_folder,
+    data_key,
+    index_key,
+    parse_archive_deletion_key,
+    record_key,
+)
+from offloader.metadata.state import CatalogHead, Said
+from offloader.model import Segment, TopicName
+from offloader.ports.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+AT_A_TIME = 100  # segments
+
+Append = Callable[[CatalogHead, Said], CatalogHead]
+
+
+@dataclass(frozen=True)
+class ArchiveDeletion:
+    """`append`: writes a catalog's next record, as its owner. `check`: raises OvertakenError where another process has
+    our journal by now; asked before everything that cannot be taken back. `by`: who does it, for the records."""
+
+    store: ObjectStore
+    catalogs: Catalogs
+    append: Append
+    check: Callable[[], None]
+    clock_ms: Callable[[], int]
+    cluster: str
+    by: str
+
+    def marked(self) -> list[TopicName]:
+        """Topics of which something may be under way to be deleted. One listing."""
+        keys = (key for key, _ in self.store.list(archive_deletions_folder(self.cluster)))
+        found = (parse_archive_deletion_key(self.cluster, key) for key in keys)
+        return [topic for topic in found if topic is not None]
+
+    def record(self, head: CatalogHead, due: Sequence[DueRange], by: str, grace_ms: int) -> CatalogHead:
+        """The first phase: say that these go. The note comes first, so that nobody forgets the topic."""
+        now = self.clock_ms()
+        words = ", ".join(dict.fromkeys(each.words for one in due for each in one.due))
+        ranges = tuple(one.range for one in due)
+        record = Deleting(head.removed.following, ranges, due[0].due[0].reason, words, by, now, now + grace_ms)
+        self.note(head.topic)
+        self.check()
+        head = self.append(head, record)
+        count, wait = _count(ranges), record.not_before
+        log.info("deleting topic=%s segments=%d not before %d: %s", head.topic, count, wait, words)
+        return head
+
+    def undo(self, head: CatalogHead, by: str, why: str) -> CatalogHead:
+        """A changed mind. Raises IntegrityError where it has begun, or none is under way."""
+        self.catalogs.keep_deleting(head)
+        pending = head.removed.pending
+        number = -1 if pending is None else pending.number
+        head = self.append(head, DeletionUndone(number, by, why, self.clock_ms()))
+        self.forget(head.topic)
+        log.info("deletion undone topic=%s number=%d: %s", head.topic, number, why)
+        return head
+
+    def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
+        """What was looked at is as it was, or this is refused: from here on there is no way back. Raises
+        AccessDeniedError where we may not delete."""
+        # A role that may not delete would leave it begun for ever: an absent object tells before that.
+        self.store.delete([data_key(head.topic, str(uuid5(NAMESPACE_OID, f"{head.topic} probe")))])
+        self.check()
+        return self.append(head, DeletionBegun(pending.number, self.by, self.clock_ms()))
+
+    def carry_out(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
+        """Delete the objects of a deletion that has begun, then record that. Data first: an index without data shows
+        what is left of an interruption."""
+        self.catalogs.keep_deleting(head)
+        self.catalogs.keep_deleting(head)
+        absent = 0
+        for each in pending.ranges:
+            for segments in _some_at_a_time(self._segments(head, each)):
+                self.check()
+                absent += self._delete(head.topic, pending, segments)
+        done = Deleted(pending.number, pending.ranges, pending.reason, pending.policy, pending.by, pending.at, absent)
+        head = self.append(head, done)
+        self.forget(head.topic)
+        log.info("deleted topic=%s number=%d segments=%d", head.topic, pending.number, _count(pending.ranges))
+        return head
+
+    def note(self, topic: TopicName) -> None:
+        """Something of the topic may be under way."""
+        self.store.put(archive_deletion_key(self.cluster, topic), str(topic).encode())
+
+    def forget(self, topic: TopicName) -> None:
+        """Nothing of the topic is under way any more."""
+        self.store.delete([archive_deletion_key(self.cluster, topic)])
+
+    def _delete(self, topic: TopicName, pending: Deleting, segments: list[Segment]) -> int:
+        """How many objects were not there."""
+        stored = [segment.uuid for segment in segments if segment.size]
+        data, index = ([key(topic, uuid) for uuid in stored] for key in (data_key, index_key))
+        absent = sum(self.store.stat(key) is None for key in (*data, *index))
+        self.store.delete(data)
+        self.store.delete(index)
+        for segment in segments:
+            stone = buried(segment, pending.reason, pending.policy, pending.at)
+            self.store.put(record_key(topic, segment.uuid), encode_catalog(segment.uuid, stone))
+        return absent
+
+    def _segments(self, head: CatalogHead, wanted: SegmentRange) -> Iterator[Segment]:
+        history = History(self.store, head)
+        slots = history.slots(
+            lambda row: (
+                row.start is not None
+                and row.end is not None
+                and row.segments > 0
+                and row.start <= wanted.end
+                and row.end >= wanted.start
+            )
+        )
+        for slot in slots:
+            record = next(history.read([slot.number])).record
+            if isinstance(record, Segment) and wanted.start <= record.start and record.end <= wanted.end:
+                yield record
+
+
+def _some_at_a_time(segments: Iterator[Segment]) -> Iterator[list[Segment]]:
+    group: list[Segment] = []
+    for segment in segments:
+        group.append(segment)
+        if len(group) == AT_A_TIME:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _count(ranges: Sequence[SegmentRange | DeletedRange]) -> int:
+    return sum(each.segments for each in ranges)

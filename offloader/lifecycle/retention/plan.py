@@ -1,0 +1,153 @@
+"""Which segments go by a topic's policy. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.metadata.deletions import DeletionReason, PulsarTrimmed, SegmentRange
+from offloader.model import Position
+
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSegment:
+    """What a decision needs of a segment. `sealed_at`: by our clock. `newest`: the greatest publish or broker time of
+    its messages (None: none says one); `late`: the greatest publish time, None where some message may have any."""
+
+    uuid: str
+    start: Position
+    end: Position
+    size: int
+    entries: int
+    sealed_at: int
+    newest: int | None
+    late: int | None
+    ledgers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What the archive keeps of one incarnation. `segments`: oldest first, read as they are taken. `size`: of all.
+
+    `first`: the first position that is kept. `over_since`: when Pulsar had it no more, as far as was seen (None: it is
+    there). `protected`: the segment that stays whatever a policy says: the newest one of an incarnation that goes on.
+    `closed`: nothing can follow. `trailing`: something else is recorded behind the last segment."""
+
+    incarnation: int
+    first: Position
+    segments: Iterable[KeptSegment]
+    size: int
+    over_since: int | None = None
+    protected: str = ""
+    closed: bool = False
+    trailing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DueSegment:
+    """A segment that goes, and why. `since`: when it was due (ms; 0 where no time says it)."""
+
+    segment: KeptSegment
+    reason: DeletionReason
+    words: str
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DueRange:
+    """The oldest segments of an incarnation, which go together; `rest`: those kept behind them are not empty."""
+
+    holding: Holding
+    due: tuple[DueSegment, ...]
+    rest: bool
+
+    @property
+    def range(self) -> SegmentRange:
+        """As a record says it."""
+        last = self.due[-1].segment
+        lates = [each.segment.late for each in self.due]
+        known = [late for late in lates if late is not None]
+        return SegmentRange(
+            self.holding.first,
+            last.end,
+            len(self.due),
+            sum(each.segment.entries for each in self.due),
+            sum(each.segment.size for each in self.due),
+            max(known) if len(known) == len(lates) else None,
+            self.holding.closed and not self.rest and not self.holding.trailing,
+        )
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.segment.size for each in self.due)
+
+
+def due(holding: Holding, policy: RetentionPolicy, now: int, trimmed: PulsarTrimmed | None = None) -> DueRange | None:
+    """What goes of an incarnation, oldest first, up to the first segment that stays."""
+    if policy.hold:
+        return None
+    return _range(holding, _due(holding, policy, now, trimmed))
+
+
+def all_of(holding: Holding, words: str) -> DueRange | None:
+    """What goes of an incarnation on request: all but what is protected."""
+    found = (DueSegment(each, DeletionReason.REQUEST, words) for each in holding.segments)
+    return _range(holding, (each if each.segment.uuid != holding.protected else None for each in found))
+
+
+def aged_from(segment: KeptSegment, now: int) -> int:
+    """From when on a segment's time counts: its newest message's, and never before it was sealed.
+
+    A time that lies ahead of us is a producer's invention: it must not keep the segment for ever."""
+    newest = segment.newest if segment.newest is not None and segment.newest <= now + DAY_MS else segment.sealed_at
+    return max(segment.sealed_at, newest)
+
+
+def _range(holding: Holding, found: Iterable[DueSegment | None]) -> DueRange | None:
+    taken: list[DueSegment] = []
+    rest = False
+    for each in found:
+        if each is None:
+            rest = True
+            break
+        taken.append(each)
+    return DueRange(holding, tuple(taken), rest) if taken else None
+
+
+def _due(
+    holding: Holding, policy: RetentionPolicy, now: int, trimmed: PulsarTrimmed | None
+) -> Iterator[DueSegment | None]:
+    behind = holding.size
+    for segment in holding.segments:
+        behind -= segment.size
+        stays = segment.uuid == holding.protected
+        yield None if stays else _verdict(segment, holding, policy, now, behind, trimmed)
+
+
+def _verdict(
+    segment: KeptSegment,
+    holding: Holding,
+    policy: RetentionPolicy,
+    now: int,
+    behind: int,
+    trimmed: PulsarTrimmed | None,
+) -> DueSegment | None:
+    """Why a segment goes; None: it stays. `behind`: bytes that are kept without it and all before it."""
+    time, size, gone = policy.time_ms, policy.size, policy.gone_ms
+    at = aged_from(segment, now)
+    if time is not None and now - at > time:
+        words = f"archiveRetentionTimeInMinutes {policy.minutes}"
+        return DueSegment(segment, DeletionReason.TIME, words, at + time)
+    if size is not None and behind >= size:
+        return DueSegment(segment, DeletionReason.SIZE, f"archiveRetentionSizeInMB {policy.megabytes}")
+    over = holding.over_since
+    if gone is not None and over is not None and now - max(over, at) > gone:
+        words = f"deletedTopicRetentionTimeInMinutes {policy.gone_minutes}"
+        return DueSegment(segment, DeletionReason.TOPIC_GONE, words, max(over, at) + gone)
+    marked = trimmed is not None and trimmed.incarnation == holding.incarnation
+    if policy.follow_pulsar and marked and trimmed is not None and max(segment.ledgers, default=0) < trimmed.first:
+        return DueSegment(segment, DeletionReason.FOLLOWS_PULSAR, "followPulsarRetention", trimmed.at)
+    return None

@@ -1,0 +1,45 @@
+"""How long the archive keeps a topic, as its policy says. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offloader.model import MIB
+
+FOR_EVER = -1
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """In Pulsar's form: -1 is for ever. A segment goes when it is past the time *or* beyond the size, as a ledger does.
+
+    `gone_minutes`: of topics that are gone, and of former incarnations. `hold`: nothing goes as long as it has a name.
+    """
+
+    minutes: int = FOR_EVER
+    megabytes: int = FOR_EVER
+    gone_minutes: int = FOR_EVER
+    follow_pulsar: bool = False
+    hold: str = ""
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether anything may ever go by it."""
+        limits = (self.minutes, self.megabytes, self.gone_minutes)
+        return self.follow_pulsar or any(limit != FOR_EVER for limit in limits)
+
+    @property
+    def time_ms(self) -> int | None:
+        """None: for ever."""
+        return None if self.minutes < 0 else self.minutes * MINUTE_MS
+
+    @property
+    def gone_ms(self) -> int | None:
+        """None: for ever."""
+        return None if self.gone_minutes < 0 else self.gone_minutes * MINUTE_MS
+
+    @property
+    def size(self) -> int | None:
+        """Bytes; None: any number."""
+        return None if self.megabytes < 0 else self.megabytes * MIB

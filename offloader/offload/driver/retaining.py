@@ -1,0 +1,159 @@
+"""Retention of the archive as part of the application: when it is looked at, what was asked for, and what became of
+topics. Everything of it is done in a thread of its own, one thing after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from offloader.errors import OffloadError, OvertakenError
+from offloader.lifecycle.retention.phases import ArchiveDeletion
+from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.lifecycle.retention.retention import ArchiveRetention
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.deletions import PulsarTrimmed, TopicGone
+from offloader.metadata.requests import Request, RequestKind
+from offloader.metadata.state import CatalogHead
+from offloader.model import TopicName
+from offloader.offload.core.evidence import Being, Look, being
+from offloader.offload.driver.admin_queries import WITNESSES, look_for
+from offloader.offload.driver.committing import append_record
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import WorkKind
+from offloader.offload.settings import retention
+
+log = logging.getLogger(__name__)
+
+RETENTION_FIELDS = (
+    "archive_retention_minutes",
+    "archive_retention_mb",
+    "deleted_topic_retention_minutes",
+    "follow_pulsar_retention",
+)
+LOOKS = 100  # kept of each topic that may be gone
+
+
+class Retaining:
+    """`interval_ms`: how often everything is looked at. Where no policy says that anything goes, and nothing is under
+    way, a look is one listing. The catalogs are its own: an outcome that is not known here holds up nobody else."""
+
+    def __init__(self, context: Context, grace_ms: int, interval_ms: int) -> None:
+        self._context = context
+        self._interval_ms = interval_ms
+        self._look_at = 0
+        self._there: frozenset[TopicName] = frozenset()  # topics that we offload, and nothing speaks against it
+        self._witnesses: tuple[CatalogHead, ...] = ()
+        self._followed: set[TopicName] = set()  # whose retention in Pulsar was seen, and is not 0
+        self._looks: dict[TopicName, list[Look]] = {}
+        self._by_policy = context.policies.any_says(*RETENTION_FIELDS)
+        catalogs = Catalogs(context.store, context.application)
+        self._catalogs = catalogs
+        deletion = ArchiveDeletion(
+            context.store,
+            catalogs,
+            partial(append_record, catalogs),
+            context.journal.check_not_overtaken,
+            context.clock_ms,
+            context.cluster,
+            context.application,
+        )
+        self._retention = ArchiveRetention(deletion, self.policy_of, self.gone_since, grace_ms)
+
+    def look(self, topics: Iterable[Topic]) -> None:
+        """Have everything looked at that is due, in the driver's thread: it only posts."""
+        now = self._context.clock_ms()
+        if now >= self._look_at:
+            self._look_at = now + self._interval_ms
+            there = [topic for topic in topics if not topic.in_question and not topic.gone]
+            self._there = frozenset(topic.name for topic in there)
+            self._witnesses = tuple(topic.catalog for topic in there)
+            self._context.work.post(WorkKind.RETENTION, "", self.visit_all, self._taken)
+
+    def serve(self, request: Request) -> str:
+        """Do what was asked for, up to a record that says so; what came of it in words. Not in the driver's thread."""
+        topic, by = request.topic, request.by or "a request"
+        match request.kind:
+            case RequestKind.ARCHIVE_DELETE:
+                return self._retention.delete(topic, by)
+            case RequestKind.ARCHIVE_UNDELETE:
+                return self._retention.undelete(topic, by)
+            case _:
+                self._follow(topic)
+                return self._retention.visit(topic, noted=False) or "nothing is due"
+
+    def visit_all(self) -> None:
+        """Every topic of which something may be due or under way. One that fails stops no other."""
+        noted = set(self._retention.deletion.marked())
+        policed = set(self._catalogs.topics()) if self._by_policy else set()
+        for topic in sorted(noted | policed):
+            if topic not in noted and not retention(self._context.policies.of(topic)).says_anything:
+                continue
+            try:
+                self._follow(topic)
+                self._retention.visit(topic, noted=topic in noted)
+            except OvertakenError:
+                raise
+            except OffloadError as error:
+                log.warning("retention of topic=%s waits: %s", topic, error, extra={"see": "retention-waits"})
+
+    def policy_of(self, topic: TopicName) -> RetentionPolicy:
+        """What the file says of a topic's archive."""
+        policy = retention(self._context.policies.of(topic))
+        return replace(policy, follow_pulsar=policy.follow_pulsar and topic in self._followed)
+
+    def _follow(self, topic: TopicName) -> None:
+        """Mark which ledgers Pulsar has deleted, where the policy follows that. Only of topics that we offload: others
+        would have to be loaded. Where its retention is 0, acknowledging deletes, and that is not followed."""
+        self._followed.discard(topic)
+        if topic not in self._there or not retention(self._context.policies.of(topic)).follow_pulsar:
+            return
+        if 0 in self._context.admin.retention(topic):
+            log.warning(
+                "retention of topic=%s waits: followPulsarRetention is refused, its retention in Pulsar is 0",
+                topic,
+                extra={"see": "retention-waits"},
+            )
+            return
+        head = self._catalogs.head(topic)
+        info = self._context.admin.topic_info(topic)
+        spans = info.ledgers.spans
+        if head.claim is None or not head.has_ledger_in(info.ledgers) or not spans:
+            return  # another topic of that name, or nothing that proves which
+        self._followed.add(topic)
+        trimmed = PulsarTrimmed(head.claim.incarnation, spans[0].ledger, self._context.clock_ms())
+        known = head.removed.trimmed
+        if known is None or (known.incarnation, known.first) < (trimmed.incarnation, trimmed.first):
+            append_record(self._catalogs, head, trimmed)
+
+    def gone_since(self, head: CatalogHead) -> int | None:
+        """As `GoneSince`. What looks prove that a topic is gone is recorded: its time counts from there."""
+        if head.claim is None or head.topic in self._there:
+            return None
+        removed = head.removed
+        if removed.gone is None and removed.pending is None and self.policy_of(head.topic).gone_ms is None:
+            return None  # nothing depends on it: nobody is asked
+        context, topic = self._context, head.topic
+        others = (other for other in self._witnesses[:WITNESSES] if other.topic != topic)
+        looks = self._looks.setdefault(topic, [])
+        looks.append(look_for(context.admin, head, others, context.clock_ms))
+        del looks[:-LOOKS]
+        found = being(context.cluster, looks)
+        if found is Being.SAME:
+            looks.clear()
+        if found not in (Being.DELETED, Being.ANOTHER):
+            return None
+        gone = removed.gone
+        if gone is None:
+            gone = TopicGone(head.claim.incarnation, context.clock_ms())
+            append_record(self._catalogs, head, gone)
+            log.info("gone topic=%s: %s", topic, found)
+        return gone.at
+
+    def _taken(self, answer: OffloadError | None) -> None:
+        if isinstance(answer, OvertakenError):
+            raise answer
+        if isinstance(answer, OffloadError):
+            log.warning("retention waits: %s", answer, extra={"see": "retention-waits"})

@@ -1,0 +1,243 @@
+"""Retention of the archive in the running application: by policy, on request, undone, held, released, gone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from offloader.archive.archive import Archive
+from offloader.archive.items import ArchivedEntry, Missing
+from offloader.archive.opened import OpenArchive
+from offloader.archive.reading.stores import Stores
+from offloader.metadata import layout, requests
+from offloader.metadata.requests import Request, RequestKind, RequestOutcome
+from offloader.metadata.state import CatalogHead
+from offloader.model import TopicName
+from offloader.offload.driver.request_handler import RequestHandler
+from offloader.operations.verify.verify import verify
+from offloader.testing.invariants import check_invariants
+from offloader.testing.truth import truth_of_cluster
+from tests.offload.simulation import Simulation
+
+TOPIC = TopicName.parse("public/default/t")
+OTHER = TopicName.parse("public/default/other")
+MINUTE = 60_000
+
+
+def started(retention: str = "", **settings: object) -> Simulation:
+    sim = Simulation(1, roll="10s", retention=retention, **settings)  # type: ignore[arg-type]
+    for topic in (TOPIC, OTHER):
+        sim.cluster.create(topic)
+    sim.rounds(4)
+    return sim
+
+
+def sealed(sim: Simulation, segments: int) -> None:
+    """So many more segments of the topic."""
+    for _ in range(segments):
+        sim.produce(TOPIC, 5)
+        sim.produce(OTHER, 1)
+        sim.settle()
+
+
+def head(sim: Simulation) -> CatalogHead:
+    return sim.context.catalogs.head(TOPIC)
+
+
+def deleted(sim: Simulation) -> int:
+    return sum(each.segments for each in head(sim).removed.ranges)
+
+
+def ask(sim: Simulation, kind: RequestKind) -> RequestOutcome:
+    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining)
+    request = requests.submit(sim.store, "sim", Request(kind, TOPIC, sim.clock.now, "test"), sim.uuid)
+    sim.rounds(3)
+    outcome = requests.outcome_of(sim.store, "sim", request)
+    assert outcome is not None
+    return outcome
+
+
+def wait(sim: Simulation, ms: int) -> None:
+    """Time passes, and the application looks."""
+    sim.clock.now += ms
+    sim.rounds(3, step_ms=21_000)
+
+
+def data_objects(sim: Simulation) -> int:
+    keys = (layout.parse_topic_key(key) for key, _ in sim.store.list(layout.topic_folder(TOPIC)))
+    return sum(key is not None and key.kind is layout.KeyKind.DATA for key in keys)
+
+
+def checked(sim: Simulation) -> None:
+    check_invariants(sim.store, {topic: truth_of_cluster(sim.cluster, topic) for topic in (TOPIC, OTHER)})
+    items = list(Archive(OpenArchive(Stores.of(sim.store))).topic(TOPIC).items())
+    assert all(isinstance(item, ArchivedEntry) or item.deleted for item in items if not _gap(item))
+
+
+def _gap(item: ArchivedEntry | Missing) -> bool:
+    return isinstance(item, Missing) and item.kind is not None
+
+
+def test_segments_go_by_policy_and_offloading_goes_on():
+    sim = started("archiveRetentionTimeInMinutes: 30")
+    sealed(sim, 3)
+    before = len(sim.context.catalogs.load(TOPIC).segments)
+    wait(sim, 31 * MINUTE)
+    pending = head(sim).removed.pending
+    assert pending is not None
+    assert pending.policy == "archiveRetentionTimeInMinutes 30"
+    assert data_objects(sim) == before
+    wait(sim, sim.grace_ms)
+    assert deleted(sim) == before - 1, "the newest stays"
+    assert data_objects(sim) == 1
+    sealed(sim, 2)
+    checked(sim)
+    assert verify(sim.store, [TOPIC]).deleted >= before - 1
+    sim.close()
+
+
+def test_without_a_policy_nothing_goes_and_a_look_is_one_listing():
+    sim = started()
+    sealed(sim, 2)
+    asked: list[str] = []
+    plain = sim.store.list
+    sim.store.list = lambda prefix="", start_after="": asked.append(prefix) or plain(prefix, start_after)  # type: ignore[method-assign]
+    sim.retaining.visit_all()
+    assert asked == [layout.archive_deletions_folder("memory")] or len(asked) == 1
+    assert deleted(sim) == 0
+    sim.close()
+
+
+def test_a_deletion_on_request_is_taken_back_and_afterwards_everything_reads_again():
+    sim = started()
+    sealed(sim, 3)
+    outcome = ask(sim, RequestKind.ARCHIVE_DELETE)
+    assert outcome.ok, outcome.message
+    assert head(sim).removed.pending is not None
+    again = ask(sim, RequestKind.ARCHIVE_DELETE)
+    assert not again.ok
+    assert "is under way" in again.message
+    undone = ask(sim, RequestKind.ARCHIVE_UNDELETE)
+    assert undone.ok, undone.message
+    wait(sim, 10 * sim.grace_ms)
+    assert deleted(sim) == 0
+    items = list(Archive(OpenArchive(Stores.of(sim.store))).topic(TOPIC).items())
+    assert not [item for item in items if isinstance(item, Missing) and item.deleted]
+    nothing = ask(sim, RequestKind.ARCHIVE_UNDELETE)
+    assert (nothing.ok, "no deletion is under way" in nothing.message) == (False, True)
+    checked(sim)
+    sim.close()
+
+
+def test_a_hold_takes_back_what_is_under_way_and_lets_nothing_else_go():
+    sim = started("archiveRetentionTimeInMinutes: 30")
+    sealed(sim, 3)
+    wait(sim, 31 * MINUTE)
+    assert head(sim).removed.pending is not None
+    sim.retention += '\nhold: "court order 12"'
+    sim.kill()
+    wait(sim, 10 * sim.grace_ms)
+    assert head(sim).removed.pending is None
+    assert deleted(sim) == 0
+    outcome = ask(sim, RequestKind.ARCHIVE_DELETE)
+    assert (outcome.ok, "held by court order 12" in outcome.message) == (False, True)
+    checked(sim)
+    sim.close()
+
+
+def test_of_a_released_topic_everything_goes_on_request():
+    sim = started()
+    sealed(sim, 2)
+    sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
+    sim.rounds(60)
+    claim = head(sim).claim
+    assert claim is not None
+    assert claim.application == ""
+    before = len(sim.context.catalogs.load(TOPIC).segments)
+    outcome = ask(sim, RequestKind.ARCHIVE_DELETE)
+    assert outcome.ok, outcome.message
+    wait(sim, sim.grace_ms)
+    assert (deleted(sim), data_objects(sim)) == (before, 0)
+    checked(sim)
+    sim.close()
+
+
+def test_what_is_claimed_again_before_the_second_look_keeps_its_newest_segment():
+    sim = started()
+    sealed(sim, 2)
+    properties = sim.cluster.namespace("public/default").properties
+    properties["offloader.enabled"] = "false"
+    sim.rounds(60)
+    assert ask(sim, RequestKind.ARCHIVE_DELETE).ok
+    properties["offloader.enabled"] = "true"
+    sim.rounds(10)
+    claim = head(sim).claim
+    assert claim is not None
+    assert claim.application == "sim"
+    wait(sim, sim.grace_ms)
+    assert deleted(sim) == 0
+    assert head(sim).removed.pending is None
+    checked(sim)
+    sim.close()
+
+
+def test_the_archive_of_a_deleted_topic_goes_when_its_time_is_over():
+    sim = started("deletedTopicRetentionTimeInMinutes: 60")
+    sealed(sim, 2)
+    before = len(sim.context.catalogs.load(TOPIC).segments)
+    sim.cluster.delete(TOPIC)
+    for _ in range(12):
+        sim.produce(OTHER, 1)
+        wait(sim, 0)
+    gone = head(sim).removed.gone
+    assert gone is not None
+    assert head(sim).removed.pending is None
+    assert data_objects(sim) == before
+    wait(sim, 61 * MINUTE)
+    for _ in range(12):
+        wait(sim, 0)
+    assert (deleted(sim), data_objects(sim)) == (before, 0)
+    assert head(sim).removed.ranges[0].whole
+    sim.close()
+
+
+@pytest.mark.parametrize("minutes", [0, 10])
+def test_what_pulsar_has_deleted_goes_where_its_retention_is_followed_and_is_not_0(minutes):
+    sim = started("followPulsarRetention: true", entries_per_ledger=4)
+    policies = {"retention_policies": {"retentionTimeInMinutes": minutes, "retentionSizeInMB": -1}}
+    sim.cluster.namespace("public/default").policies.update(policies)
+    sealed(sim, 4)
+    wait(sim, MINUTE)
+    trimmed = head(sim).removed.trimmed
+    pending = head(sim).removed.pending
+    if minutes == 0:
+        assert (trimmed, pending) == (None, None)
+        sim.close()
+        return
+    assert trimmed is not None
+    assert pending is not None
+    assert all(each.end.ledger < trimmed.first for each in pending.ranges)
+    wait(sim, sim.grace_ms)
+    assert deleted(sim) > 0
+    kept = sim.context.admin.topic_info(TOPIC).ledgers.spans[0].ledger
+    assert all(each.end.ledger < kept for each in head(sim).removed.ranges)
+    checked(sim)
+    sim.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kills_of_the_application_at_any_round_lose_nothing(seed):
+    rng = random.Random(seed)
+    sim = started("archiveRetentionTimeInMinutes: 5", grace_ms=3 * MINUTE)
+    for _ in range(25):
+        sim.produce(TOPIC, rng.randint(0, 6))
+        wait(sim, rng.choice([0, 0, MINUTE]))
+        if rng.random() < 0.2:
+            sim.kill()
+    sim.settle()
+    wait(sim, 20 * MINUTE)
+    wait(sim, 20 * MINUTE)
+    assert deleted(sim) > 0
+    checked(sim)
+    sim.close()
