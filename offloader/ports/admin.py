@@ -35,6 +35,16 @@ class Identity(NamedTuple):
     stores: str = ""
 
 
+class BrokerStores(NamedTuple):
+    """Where a broker keeps its metadata, as its own configuration says it. `configuration`, `bookkeeper`: empty where
+    it says no other than `metadata`."""
+
+    broker: str
+    metadata: str
+    configuration: str = ""
+    bookkeeper: str = ""
+
+
 class Admin(Protocol):
     """The admin REST calls that we use. Raises BrokerUnavailableError, AuthorizationFailedError, ProtocolError, and,
     where Pulsar itself says that what was asked for is not there, TopicNotFoundError or NamespaceNotFoundError."""
@@ -47,6 +57,10 @@ class Admin(Protocol):
 
     def identity(self) -> Identity:
         """Who answers now."""
+        ...
+
+    def stores_of_brokers(self) -> tuple[BrokerStores, ...]:
+        """What each broker that runs says, all of them: one that does not answer is an error. For super users."""
         ...
 
     def runtime_configuration(self) -> Mapping[str, str]: ...

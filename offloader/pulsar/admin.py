@@ -10,7 +10,7 @@ import httpx
 
 from offloader.errors import AuthorizationFailedError, FatalError, ProtocolError
 from offloader.model import TopicName
-from offloader.ports.admin import Identity, TopicInfo
+from offloader.ports.admin import BrokerStores, Identity, TopicInfo
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, keeps_properties, pin_token, topic_info
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
@@ -63,6 +63,9 @@ class AdminClient:
         )
         return Identity(self.cluster(), " ".join(str(store) for store in stores if store))
 
+    def stores_of_brokers(self) -> tuple[BrokerStores, ...]:
+        return tuple(_stores_of(broker, self._of_broker(broker)) for broker in self._brokers())
+
     def runtime_configuration(self) -> Mapping[str, str]:
         """The broker's configuration as it runs. For super users."""
         settings = _mapping(self.rest.get("brokers/configuration/runtime"), "the brokers' configuration")
@@ -113,10 +116,16 @@ class AdminClient:
             return True
 
     def loaded_by(self, topic: TopicName) -> str | None:
-        brokers = _texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers")
+        return next((broker for broker in self._brokers() if _has_loaded(self._of_broker(broker), topic)), None)
+
+    def _brokers(self) -> list[str]:
+        """Their addresses, sorted."""
+        return sorted(_texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers"))
+
+    def _of_broker(self, broker: str) -> PulsarSettings:
+        """How this very broker is asked."""
         scheme = self._settings.admin_url.partition("://")[0]
-        candidates = ((broker, replace(self._settings, admin_url=f"{scheme}://{broker}")) for broker in brokers)
-        return next((broker for broker, settings in candidates if _has_loaded(settings, topic)), None)
+        return replace(self._settings, admin_url=f"{scheme}://{broker}")
 
     def close(self) -> None:
         self.rest.close()
@@ -162,6 +171,28 @@ def _has_loaded(settings: PulsarSettings, topic: TopicName) -> bool:
     bundles = _mapping(namespaces.get(topic.namespace), "a namespace's statistics", or_none=True)
     loaded = (_mapping(bundle, "a bundle's statistics").get("persistent", {}) for bundle in bundles.values())
     return any(str(topic) in _mapping(topics, "a bundle's topics") for topics in loaded)
+
+
+def _stores_of(broker: str, settings: PulsarSettings) -> BrokerStores:
+    """By the names of Pulsar 2.10 and later, or by those before. Raises BrokerUnavailableError,
+    AuthorizationFailedError, ProtocolError."""
+    what = f"the internal configuration of the broker {broker}"
+    client = RestClient(settings)
+    try:
+        said = _mapping(client.get("brokers/internal-configuration"), what)
+    finally:
+        client.close()
+    metadata, configuration, bookkeeper = (
+        next((said[name] for name in names if said.get(name)), "")
+        for names in (
+            ("metadataStoreUrl", "zookeeperServers"),
+            ("configurationMetadataStoreUrl", "configurationStoreServers"),
+            ("bookkeeperMetadataServiceUri",),
+        )
+    )
+    if not metadata or not all(isinstance(one, str) for one in (metadata, configuration, bookkeeper)):
+        raise ProtocolError(f"{what} does not say where it keeps its metadata")
+    return BrokerStores(broker, metadata, configuration, bookkeeper)
 
 
 # A peer's JSON is checked where it comes in.

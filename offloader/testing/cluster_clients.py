@@ -12,7 +12,7 @@ from offloader.errors import (
     TopicMovedError,
 )
 from offloader.model import EntryRange, Gap, GapKind, LedgerList, LedgerSpan, Position, TopicName
-from offloader.ports.admin import Identity, TopicInfo
+from offloader.ports.admin import BrokerStores, Identity, TopicInfo
 from offloader.ports.entry_source import EntryReader, Extent, RawEntry
 from offloader.ports.pins import TopicEnd
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY, keeps_properties, pin_token
@@ -22,12 +22,14 @@ T = TypeVar("T")
 
 
 class MemoryAdmin:
-    """`Admin` of the in-memory cluster, with its `configuration`. `loaded`: the broker of each topic that is loaded."""
+    """`Admin` of the in-memory cluster, with its `configuration`. `loaded`: the broker of each topic that is loaded.
+    `stores`: what its brokers say of their metadata stores."""
 
     def __init__(self, cluster: ClusterCore) -> None:
         self._cluster = cluster
         self.broker_version = "4.0.7"
         self.loaded: dict[TopicName, str] = {}
+        self.stores: tuple[BrokerStores, ...] = (BrokerStores("broker:8080", "zk:memory:1"),)
 
     def version(self) -> str:
         self._cluster.faults.before("admin.version")
@@ -39,6 +41,10 @@ class MemoryAdmin:
 
     def identity(self) -> Identity:
         return Identity(self.cluster(), f"memory:{self._cluster.name}")
+
+    def stores_of_brokers(self) -> tuple[BrokerStores, ...]:
+        self._cluster.faults.before("admin.stores_of_brokers")
+        return self.stores
 
     def tenants(self) -> list[str]:
         self._cluster.faults.before("admin.tenants")

@@ -99,6 +99,29 @@ class ClusterMetadata:
         """`info`: a ManagedCursorInfo."""
         self._nodes.put(f"{self._topic(topic)}/{encoded(name)}", envelope(info, packed))
 
+    def put_cluster(self, name: str, *brokers: str) -> None:
+        """A Pulsar cluster with its brokers, which run."""
+        self._nodes.put(f"{self._pulsar}/admin/clusters/{name}", b"{}")
+        for broker in brokers:
+            self._nodes.put(f"{self._pulsar}/loadbalance/brokers/{broker}", b"{}")
+
+    def put_namespace(self, name: str) -> None:
+        """A namespace's policies."""
+        self._nodes.put(f"{self._pulsar}/admin/policies/{name}", b"{}")
+
+    def put_schema(self, schema: str, locator: bytes) -> None:
+        """`schema`: tenant/namespace/topic; `locator`: a SchemaLocator."""
+        self._nodes.put(f"{self._pulsar}/schemas/{schema}", locator)
+
+    def put_package(self, name: str, ledger: int) -> None:
+        """A functions' package: a log of DistributedLog's, with one ledger."""
+        path = f"{self._pulsar}/pulsar/functions/{name}/<default>/ledgers/logrecs_000000000000000001_{ledger}"
+        self._nodes.put(path, f"5;{ledger};1;1;1;0;0;0".encode())
+
+    @property
+    def _pulsar(self) -> str:
+        return self._uri.root.rpartition("/")[0]
+
     def _registration(self, bookie: str, *, read_only: bool) -> str:
         return f"{self._uri.root}/available/{'readonly/' if read_only else ''}{bookie}"
 

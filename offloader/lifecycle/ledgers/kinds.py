@@ -163,7 +163,7 @@ def _of_managed_ledger(custom: Mapping[str, bytes]) -> LedgerPurpose:
     name = _checked(_text(custom, OWNER))
     cursor = _text(custom, CURSOR) if CURSOR in custom else ""
     return LedgerPurpose(
-        kind=_kind_by_name(name, LedgerKind.CURSOR if cursor else LedgerKind.DATA),
+        kind=kind_by_name(name, LedgerKind.CURSOR if cursor else LedgerKind.DATA),
         referee=RefereeKind.CURSOR_NODE if cursor else RefereeKind.LEDGER_LIST,
         managed_ledger=name,
         cursor=cursor,
@@ -213,7 +213,8 @@ _COMPONENTS = {
 }
 
 
-def _kind_by_name(name: str, otherwise: LedgerKind) -> LedgerKind:
+def kind_by_name(name: str, otherwise: LedgerKind) -> LedgerKind:
+    """What a managed ledger's name makes of its ledgers, where it makes something of them."""
     pieces = name.split("/")
     if name.startswith(TRANSACTION_LOG_PREFIX):
         return LedgerKind.TRANSACTION_LOG

@@ -6,7 +6,7 @@ newer version wrote it) may refer to ledgers in a way that we do not see; `says_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -61,7 +61,7 @@ class ListNode:
     """A managed ledger's node: its ledgers in order, none where it was only just created."""
 
     version: int
-    ledgers: tuple[ListedData, ...] = ()
+    ledgers: Sequence[ListedData] = ()
     says_more: bool = False
 
     @property

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger
 from offloader.lifecycle.ledgers.missing import MissingLedger
 from offloader.lifecycle.ledgers.refusals import Refusal
+from offloader.lifecycle.ledgers.summary import LedgerSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class LedgerScan:
 
     `verdicts`: of every orphan; where the scan was for some ledgers only, of each of these that is there, whatever it
     is. `gone`: those of them that are not. `refusals`: why nothing may be deleted by this scan; none: something may.
+    `store`: which of the verdicts' stores is ours, and the only one whose nodes can guard a deletion; `root`: the path
+    that its referees' nodes are below. `summary`: of all ledgers that were judged.
     """
 
     begun_ms: int
@@ -28,6 +31,9 @@ class LedgerScan:
     missing: tuple[MissingLedger, ...] = ()
     leftovers: tuple[LeftoverManagedLedger, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    store: str = ""
+    root: str = ""
+    summary: LedgerSummary = field(default_factory=LedgerSummary)
 
 
 class LedgerScanner(Protocol):

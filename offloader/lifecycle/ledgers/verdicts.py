@@ -8,7 +8,6 @@ one's write needs. That a ledger is not listed proves nothing by itself: it may 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -16,6 +15,7 @@ from operator import attrgetter
 from offloader.bookkeeper.managed_ledgers import decoded
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, SeenLedger, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind, LedgerPurpose, RefereeKind
+from offloader.lifecycle.ledgers.named import NamedLedgers
 from offloader.lifecycle.ledgers.references import (
     CursorNode,
     ListedData,
@@ -25,7 +25,6 @@ from offloader.lifecycle.ledgers.references import (
     UnreadableNode,
     cursor_path,
     list_path,
-    named_ledgers,
     schema_path,
     view_of,
 )
@@ -61,15 +60,12 @@ class LedgerJudge:
 
     def __init__(self, known: KnownStores) -> None:
         self._known = known
-        self._named: defaultdict[int, tuple[Referee, ...]] = defaultdict(tuple)
-        for store in known.stores:
-            for ledger, referee in named_ledgers(store):
-                self._named[ledger] += (referee,)
+        self.named = NamedLedgers(known.stores)
 
     def verdict(self, ledger: SeenLedger) -> LedgerVerdict:
         """What the ledger is. Whoever names it counts, not only whom it names itself."""
         purpose = ledger.purpose
-        named = self._named.get(ledger.ledger, ())
+        named = self.named.referees(ledger.ledger)
         if named:
             return _referenced(ledger, named)
         if purpose.referee is None:

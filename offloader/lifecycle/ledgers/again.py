@@ -1,0 +1,76 @@
+"""What a scan looks at once more before it says anything: the nodes of which its verdicts speak. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, Standing
+from offloader.lifecycle.ledgers.kinds import LedgerPurpose, RefereeKind
+from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, owners_of
+from offloader.lifecycle.ledgers.references import Referee
+
+_LISTS, _SCHEMAS = "/managed-ledgers/", "/schemas/"
+
+
+@dataclass
+class LookAgain:
+    """Managed ledgers with their cursors, schemas, namespaces; `packages`: those of functions, all of them."""
+
+    managed_ledgers: set[str] = field(default_factory=set)
+    schemas: set[str] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+    packages: bool = False
+
+    def at_purpose(self, purpose: LedgerPurpose) -> None:
+        """What a ledger says that it is for."""
+        if purpose.managed_ledger:
+            self.managed_ledgers.add(purpose.managed_ledger)
+        if purpose.schema:
+            self.schemas.add(purpose.schema)
+        if purpose.namespace:
+            self.namespaces.add(purpose.namespace)
+
+    def at_referee(self, referee: Referee) -> None:
+        """Who names a ledger."""
+        if referee.kind is RefereeKind.FUNCTIONS_LOG:
+            self.packages = True
+        elif referee.kind is RefereeKind.SCHEMA_LOCATOR:
+            self.schemas.add(referee.node.removeprefix(_SCHEMAS))
+        else:
+            name = referee.node.removeprefix(_LISTS)
+            self.managed_ledgers.add(name if referee.kind is RefereeKind.LEDGER_LIST else name.rpartition("/")[0])
+
+    def at_leftover(self, name: str) -> None:
+        """A managed ledger, and those to which it may belong."""
+        self.managed_ledgers |= {name, *(owner for owner, _ in owners_of(name))}
+
+
+def doubted(verdict: LedgerVerdict, failed: Iterable[str]) -> LedgerVerdict:
+    """Where something could not be read, it may name any ledger: nothing is certain."""
+    why = next(iter(failed), None)
+    if why is None or not verdict.orphan:
+        return verdict
+    return replace(
+        verdict,
+        standing=Standing.SUSPECT,
+        evidence=(*verdict.evidence, _unread(why)),
+        remedies=tuple(dict.fromkeys((*verdict.remedies, Remedy.REPAIR_NODE))),
+    )
+
+
+def leftover_doubted(leftover: LeftoverManagedLedger, failed: Iterable[str]) -> LeftoverManagedLedger:
+    """The same of a managed ledger."""
+    why = next(iter(failed), None)
+    if why is None:
+        return leftover
+    return replace(
+        leftover,
+        standing=Standing.SUSPECT,
+        evidence=(*leftover.evidence, _unread(why)),
+        remedies=tuple(dict.fromkeys((*leftover.remedies, Remedy.REPAIR_NODE))),
+    )
+
+
+def _unread(why: str) -> LedgerEvidence:
+    return LedgerEvidence(Fact.UNREADABLE, node="What may name it", text=why)

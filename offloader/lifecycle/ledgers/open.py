@@ -1,0 +1,46 @@
+"""From the configuration to a scanner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.nodes import Nodes
+from offloader.config.lifecycle import Lifecycle
+from offloader.lifecycle.ledgers.places import parse_place
+from offloader.lifecycle.ledgers.reading import Said
+from offloader.lifecycle.ledgers.scan import ClusterScanner, OperatorsWord
+from offloader.lifecycle.ledgers.stores import Connect, StoreFinder
+from offloader.ports.admin import Admin
+
+STORES = "lifecycle.metadataStores"
+
+
+def open_scanner(
+    section: Lifecycle,
+    tree: MetadataTree,
+    bookies: Bookies,
+    admin: Admin,
+    *,
+    connect: Connect | None = None,
+    copies: Mapping[int, bool] | None = None,
+    clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    bookie_timeout: float = 20.0,
+    said: Said = lambda _what, _count: None,
+) -> ClusterScanner:
+    """To be closed; what is passed in is not closed with it. `connect`: to other ZooKeepers, by default through kazoo.
+
+    Raises ConfigError.
+    """
+    others = [parse_place(text, STORES) for text in section.metadata_stores]
+    finder = StoreFinder(tree.nodes, tree.uri, admin, connect or _zookeeper, others)
+    word = OperatorsWord(section.bookkeeper_is_not_shared, frozenset(section.cluster_names), copies or {})
+    return ClusterScanner(tree, bookies, finder, word, clock_ms=clock_ms, bookie_timeout=bookie_timeout, said=said)
+
+
+def _zookeeper(hosts: tuple[str, ...]) -> Nodes:
+    from offloader.bookkeeper.zookeeper import ZooKeeper  # kazoo is an extra
+
+    return ZooKeeper(hosts)

@@ -1,0 +1,291 @@
+"""The scan of a cluster's ledgers: ids first, then whatever refers to any, then each candidate's nodes again.
+
+Only ledgers that nobody names are looked into, so what is in memory are eight bytes for each ledger, what refers to
+ledgers in a packed form, and the verdicts of orphans. What may not be read, or does not answer, is a refusal; then
+nothing is certain: it might have named any ledger.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.listing import LedgerListing
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.metadata_codec import decode_metadata
+from offloader.bookkeeper.nodes import Node
+from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError
+from offloader.lifecycle.ledgers.again import LookAgain, doubted, leftover_doubted
+from offloader.lifecycle.ledgers.clock import clock_by_reading
+from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing, seen_ledger
+from offloader.lifecycle.ledgers.health import interruptions, troubles
+from offloader.lifecycle.ledgers.last_entries import LastEntries
+from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
+from offloader.lifecycle.ledgers.missing import MissingLedger, still_missing
+from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
+from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
+from offloader.lifecycle.ledgers.references import References
+from offloader.lifecycle.ledgers.refusals import Refusal, ScanFacts, scan_refusals
+from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.stores import LocatedStores, StoreFinder
+from offloader.lifecycle.ledgers.summary import LedgerTally
+from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
+
+_IDS, _REFERENCES, _AGAIN = 1, 2, 3  # what is read after what
+_SAID = 10_000  # ledgers
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorsWord:
+    """What only the operator knows. `alone`: nobody else keeps ledgers in this BookKeeper. `clusters`: more names of
+    the clusters that are read. `copies`: offloaded copies that were read back, and whether they are whole."""
+
+    alone: bool = False
+    clusters: frozenset[str] = frozenset()
+    copies: Mapping[int, bool] = field(default_factory=dict, hash=False)
+
+
+class ClusterScanner:
+    """The `LedgerScanner` of a cluster. One scan at a time. `said`: progress. `clock_ms`: ours.
+
+    `bookie_timeout`: seconds that a bookie may take for the last entry of a cursor's ledger.
+    """
+
+    def __init__(
+        self,
+        tree: MetadataTree,
+        bookies: Bookies,
+        finder: StoreFinder,
+        word: OperatorsWord,
+        *,
+        clock_ms: Callable[[], int],
+        bookie_timeout: float = 20.0,
+        said: Said = lambda _what, _count: None,
+    ) -> None:
+        self.tree = tree
+        self.bookies = bookies
+        self.finder = finder
+        self.word = word
+        self.clock_ms = clock_ms
+        self.bookie_timeout = bookie_timeout
+        self.said = said
+
+    def scan(self, only: Collection[int] | None = None) -> LedgerScan:
+        """See `LedgerScanner`. A service that is away for a while is waited for.
+
+        Raises MetadataUnavailableError, AccessDeniedError where there is hardly anything that we may read.
+        """
+        return _Scan(self, self.finder.locate(), None if only is None else frozenset(only)).run()
+
+    def close(self) -> None:
+        """End the sessions that were opened for other stores."""
+        self.finder.close()
+
+
+@dataclass
+class _Looked:
+    """What the first look found. `candidates`: to be judged at the second one."""
+
+    candidates: array[int] = field(default_factory=lambda: array("q"))
+    again: LookAgain = field(default_factory=LookAgain)
+    clusters: set[str] = field(default_factory=set)
+
+
+class _Scan:
+    """One of them."""
+
+    def __init__(self, scanner: ClusterScanner, located: LocatedStores, only: frozenset[int] | None) -> None:
+        self._scanner = scanner
+        self._located = located
+        self._only = only
+        self._ledgers = located.ledgers
+        self._failed = list(located.failed)
+        last = LastEntries(located.ledgers, scanner.bookies, scanner.tree.path_of, scanner.bookie_timeout)
+        self._readers = [ReferenceReader(store, last.of, scanner.said) for store in located.stores]
+
+    def run(self) -> LedgerScan:
+        """From the ids to the second look."""
+        ids = self._ids()
+        stores = self._references()
+        now_ms = clock_by_reading(self._located.sessions, self._scanner.clock_ms())
+        tally = LedgerTally(now_ms)
+        judge = self._judge(stores)
+        if self._only is None:
+            tally.add_named(judge.named.kinds_of(ids))
+        looked = self._look(judge, ids, tally)
+        missing = self._not_there(judge.named, ids, looked.again)
+        leftovers = self._leftovers(stores)
+        for name in leftovers:
+            looked.again.at_leftover(name)
+        del judge  # it is as large as what refers to ledgers
+        stores = self._read_again(stores, looked.again)
+        return self._concluded(ids, stores, looked, tally, now_ms, missing, leftovers)
+
+    def _concluded(
+        self,
+        ids: LedgerIds,
+        stores: Sequence[References],
+        looked: _Looked,
+        tally: LedgerTally,
+        now_ms: int,
+        missing: tuple[MissingLedger, ...],
+        leftovers: Collection[str],
+    ) -> LedgerScan:
+        judge = self._judge(stores)
+        verdicts = tuple(self._look_again(judge, looked.candidates))
+        failed = self._all_failed()
+        left_over = (one for one in self._leftovers(stores).values() if one.name in leftovers)
+        summary = tally.summary(verdicts)
+        return LedgerScan(
+            begun_ms=now_ms,
+            ledgers=len(ids),
+            counts={standing: summary.number(standing) for standing in Standing},
+            verdicts=tuple(one for one in verdicts if one.orphan or self._only is not None),
+            gone=self._gone(verdicts),
+            missing=still_missing(missing, _still_named(missing, judge.named)),
+            leftovers=tuple(leftover_doubted(one, failed) for one in left_over),
+            refusals=self._refusals(looked, LedgerIds(looked.candidates)),
+            store=self._located.stores[0].name,
+            root=self._located.stores[0].root,
+            summary=summary,
+        )
+
+    # What is read
+
+    def _ids(self) -> LedgerIds:
+        """All that are there from beginning to end. What was listed before a loss is not listed again."""
+        found = array("q")
+        listing = LedgerListing(self._ledgers.nodes, self._scanner.tree.uri.root, self._scanner.tree.layout)
+
+        def go_on() -> None:
+            for page in listing.pages(found[-1] + 1 if found else 0):
+                found.extend(page.ledgers)
+                self._scanner.said("ids", len(found))
+
+        try:
+            self._ledgers.again(go_on)
+        except AccessDeniedError as error:
+            self._failed.append(f"the ledgers' ids: {error}")
+        return LedgerIds(found)
+
+    def _references(self) -> list[References]:
+        for store in self._located.stores:
+            store.sync()
+        return [reader.read(_REFERENCES) for reader in self._readers]
+
+    def _read_again(self, stores: Sequence[References], again: LookAgain) -> list[References]:
+        for store in self._located.stores:
+            store.sync()
+        pairs = zip(self._readers, stores, strict=True)
+        return [reader.read_again(before, again, _AGAIN) for reader, before in pairs]
+
+    def _nodes_of(self, ledgers: Sequence[int] | Ids) -> Iterator[tuple[int, Node | None]]:
+        """Of ids that this layout can have."""
+        nodes = self._ledgers.get_each(self._scanner.tree.path_of(int(ledger)) for ledger in ledgers)
+        return ((int(ledger), node) for ledger, (_, node) in zip(ledgers, nodes, strict=True))
+
+    # What follows from it
+
+    def _judge(self, stores: Sequence[References]) -> LedgerJudge:
+        word = self._scanner.word
+        clusters = word.clusters | self._located.clusters
+        return LedgerJudge(KnownStores(tuple(stores), word.alone, clusters, word.copies))
+
+    def _look(self, judge: LedgerJudge, ids: LedgerIds, tally: LedgerTally) -> _Looked:
+        """Into each ledger that nobody names: also for a scan of some, as it may be another cluster's."""
+        looked, only = _Looked(), self._only or frozenset()
+        named = sorted(ledger for ledger in only if ledger in ids and judge.named.referees(ledger))
+        wanted = np.concatenate((judge.named.not_named(ids), np.array(named, np.int64)))
+        for count, (ledger, node) in enumerate(self._nodes_of(wanted)):
+            if count % _SAID == 0:
+                self._scanner.said("ledgers that nobody names", count)
+            if node is None:
+                continue
+            seen = _seen(ledger, node)
+            if seen.purpose.cluster:
+                looked.clusters.add(seen.purpose.cluster)
+            if self._only is not None and ledger not in self._only:
+                continue
+            verdict = judge.verdict(seen)
+            if verdict.orphan or self._only is not None:
+                looked.candidates.append(ledger)
+                looked.again.at_purpose(seen.purpose)
+                for referee in verdict.referees:
+                    looked.again.at_referee(referee)
+            else:
+                tally.add(verdict)
+        return looked
+
+    def _look_again(self, judge: LedgerJudge, candidates: array[int]) -> Iterator[LedgerVerdict]:
+        nodes = list(self._nodes_of(candidates))
+        failed = self._all_failed()
+        return (doubted(judge.verdict(_seen(ledger, node)), failed) for ledger, node in nodes if node is not None)
+
+    def _not_there(self, named: NamedLedgers, ids: LedgerIds, again: LookAgain) -> tuple[MissingLedger, ...]:
+        """Ledgers that are named and were not listed, and whose nodes are not there now."""
+        not_listed = [int(ledger) for ledger in named.not_among(ids)]
+        possible = [ledger for ledger in not_listed if self._is_possible(ledger)]
+        there = {ledger for ledger, node in self._nodes_of(possible) if node is not None}
+        there |= {ledger for ledger in possible if self._scanner.tree.path_of(ledger) in self._ledgers.refused}
+        found = [MissingLedger(one, who) for one in not_listed if one not in there for who in named.referees(one)]
+        for one in found:
+            again.at_referee(one.referee)
+        return tuple(found)
+
+    def _is_possible(self, ledger: int) -> bool:
+        try:
+            return bool(self._scanner.tree.path_of(ledger))
+        except LedgerNotFoundError:
+            return False
+
+    def _gone(self, verdicts: Sequence[LedgerVerdict]) -> frozenset[int]:
+        """Of the ledgers that were asked for: those that surely have no node."""
+        refused = self._ledgers.refused
+        left = (self._only or frozenset()) - {one.ledger.ledger for one in verdicts}
+        return frozenset(x for x in left if not self._is_possible(x) or self._scanner.tree.path_of(x) not in refused)
+
+    def _leftovers(self, stores: Sequence[References]) -> dict[str, LeftoverManagedLedger]:
+        """Of the cluster's own store."""
+        return {one.name: one for one in leftover_managed_ledgers(stores[0])}
+
+    # Why nothing may be deleted
+
+    def _all_failed(self) -> list[str]:
+        refused = (path for session in self._located.sessions for path in session.refused)
+        return [*self._failed, *(f"{path}: we may not read it" for path in refused)]
+
+    def _refusals(self, looked: _Looked, candidates: Container[int]) -> tuple[Refusal, ...]:
+        located, sessions = self._located, self._located.sessions
+        facts = ScanFacts(
+            ours=located.ours,
+            brokers=located.brokers,
+            ids_read_until=_IDS,
+            references_read_since=_REFERENCES,
+            empty=tuple(one for store in located.stores for one in store.empty()),
+            trouble=(
+                *troubles(self._ledgers, self._scanner.tree.uri.root, candidates),
+                *interruptions(sum(session.interrupted for session in sessions)),
+            ),
+            failed=tuple(self._all_failed()),
+            one_store=located.one_store,
+        )
+        clusters = self._scanner.word.clusters | located.clusters
+        return scan_refusals(facts, looked.clusters, clusters, alone=self._scanner.word.alone)
+
+
+def _seen(ledger: int, node: Node) -> SeenLedger:
+    """Damaged metadata are a value, too."""
+    try:
+        metadata = replace(decode_metadata(node.value), listed_ms=node.created_ms)
+    except DamagedRecordError:
+        return replace(seen_ledger(ledger, node.version, None), created_ms=node.created_ms)
+    return seen_ledger(ledger, node.version, metadata)
+
+
+def _still_named(missing: Iterable[MissingLedger], named: NamedLedgers) -> Iterator[MissingLedger]:
+    for ledger in dict.fromkeys(one.ledger for one in missing):
+        yield from (MissingLedger(ledger, referee) for referee in named.referees(ledger))
