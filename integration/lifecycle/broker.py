@@ -128,7 +128,8 @@ class Broker:
             if response.is_success or (repeated and (method, response.status_code) in DONE):
                 return response
             said = f"{method} {path}: {response.status_code} {response.text}"
-            assert response.status_code in BUSY and time.monotonic() < deadline, said
+            assert response.status_code in BUSY, said
+            assert time.monotonic() < deadline, said
             repeated = True
             time.sleep(PAUSE)
 

@@ -48,7 +48,7 @@ def trim_cut(ground: Ground) -> list[LeftBehind]:
     assert len(trimmed) == 2
     paths = {path_of(ledger) for ledger in trimmed}
     owner = ground.owner(topic)
-    with ground.cluster.proxy.freezing(_deletes(paths)) as frozen:
+    with ground.cluster.proxy.freezing(deletes(paths)) as frozen:
         calls = [ground.asked(owner, "DELETE", f"{topic.rest_path}/subscription/{SUBSCRIPTION}")]
         calls.append(ground.asked(owner, "POST", f"{topic.rest_path}/trim"))
         frozen.wait()
@@ -207,7 +207,8 @@ def nodes_removed(ground: Ground) -> list[LeftBehind]:
     return [LeftBehind("nodes removed", ledger, kind, CERTAIN, topic) for ledger, kind in sorted(kinds.items())]
 
 
-def _deletes(paths: set[str]) -> Callable[[tuple[NodeWrite, ...]], bool]:
+def deletes(paths: set[str]) -> Callable[[tuple[NodeWrite, ...]], bool]:
+    """Whether a frame deletes one of these nodes."""
     return lambda asked: any(one.write is Write.DELETE and one.path in paths for one in asked)
 
 
