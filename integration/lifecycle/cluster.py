@@ -111,9 +111,9 @@ class PulsarCluster:
         """Of a broker that runs."""
         return self.broker().admin(method, path, json)
 
-    def collect(self) -> None:
-        """Have every bookie drop, now, what has no metadata."""
-        threads = [threading.Thread(target=_collect, args=(port,)) for port in self._http_ports]
+    def collect(self, bookies: int | None = None) -> None:
+        """Have every bookie, or the first so many, drop now what has no metadata."""
+        threads = [threading.Thread(target=_collect, args=(port,)) for port in self._http_ports[:bookies]]
         for thread in threads:
             thread.start()
         for thread in threads:

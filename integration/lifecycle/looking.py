@@ -64,6 +64,6 @@ def looking(cluster: PulsarCluster) -> Iterator[Looking]:
         stack.callback(bookies.close)
         admin = AdminClient(settings)
         stack.callback(admin.close)
-        scanner = open_scanner(Lifecycle(bookkeeper_is_not_shared=True), tree, bookies, admin)
+        scanner = open_scanner(Lifecycle(bookkeeperIsNotShared=True), tree, bookies, admin)
         stack.callback(scanner.close)
         yield Looking(tree, scanner, GuardedLedgers(tree.nodes, tree.uri.root, tree.layout))

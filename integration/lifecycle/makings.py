@@ -193,17 +193,16 @@ def compaction_cut(ground: Ground) -> list[LeftBehind]:
 
 
 def nodes_removed(ground: Ground) -> list[LeftBehind]:
-    """Somebody removes a topic's nodes."""
+    """Somebody removes a topic's nodes, after its broker died: what the cursor's node named is left, too."""
     topic = ground.new_topic("removed")
     ground.subscribe(topic, SUBSCRIPTION)
     ground.produce(topic, 15)
     ground.acknowledge(topic, SUBSCRIPTION, 1)
-    cursors = {until(lambda: max(ground.named_by_cursor(topic, SUBSCRIPTION), 0))}
-    ground.unload(topic)
-    cursors &= ground.ledgers()  # an unload writes what it says into the node, and deletes it
-    data = set(ground.listed(topic))
+    until(lambda: ground.named_by_cursor(topic, SUBSCRIPTION) >= 0)
+    ground.owner(topic).kill()
+    cursor, data = ground.named_by_cursor(topic, SUBSCRIPTION), ground.listed(topic)
     ground.zookeeper.delete(list_of(topic), recursive=True)
-    kinds = {**dict.fromkeys(data, LedgerKind.DATA), **dict.fromkeys(cursors, LedgerKind.CURSOR)}
+    kinds = {**dict.fromkeys(data, LedgerKind.DATA), cursor: LedgerKind.CURSOR}
     return [LeftBehind("nodes removed", ledger, kind, CERTAIN, topic) for ledger, kind in sorted(kinds.items())]
 
 

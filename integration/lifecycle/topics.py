@@ -8,12 +8,14 @@ import pulsar
 
 from integration.lifecycle.acking import AckingTransactions
 from integration.lifecycle.ground import KEPT, Ground
+from integration.pulsar.transactions import COORDINATOR_TOPIC
 from integration.pulsar.waiting import until
 from offloader.bookkeeper.managed_ledgers import managed_ledger_name
 from offloader.model import TopicName
 
 SUBSCRIPTION = "sub"
-LATER = timedelta(hours=5)
+_COORDINATOR = TopicName.parse(COORDINATOR_TOPIC)
+LATER, DELAYED = timedelta(hours=5), 25
 
 
 def compacted(ground: Ground, namespace: str = KEPT) -> TopicName:
@@ -43,7 +45,7 @@ def delayed(ground: Ground, namespace: str = KEPT) -> TopicName:
     topic = ground.new_topic("delayed", namespace)
     with ground.client() as client:
         consumer = client.subscribe(str(topic), SUBSCRIPTION, consumer_type=pulsar.ConsumerType.Shared)
-        ground.produce(topic, 25, deliver_after=LATER)
+        ground.produce(topic, DELAYED, deliver_after=LATER)
         until(lambda: indexes(ground, topic))
         consumer.close()
     return topic
@@ -59,6 +61,9 @@ def transactional(ground: Ground, namespace: str = KEPT) -> TopicName:
     topic = ground.new_topic("transactional", namespace)
     ground.subscribe(topic, SUBSCRIPTION)
     owner = ground.owner(topic)
+    if ground.owner(_COORDINATOR, owner) is not owner:
+        ground.cluster.admin("PUT", "namespaces/pulsar/system/unload")
+        until(lambda: ground.owner(_COORDINATOR, owner) is owner)
     with AckingTransactions(owner.service_url) as transactions:
         for number in range(3):
             transactions.send(str(topic), b"plain %d" % number)

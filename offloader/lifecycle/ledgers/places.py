@@ -21,7 +21,8 @@ from offloader.ports.admin import BrokerStores
 
 REGISTERED = "/loadbalance/brokers"  # below a metadata store's root: one node for each broker that runs
 _LEDGERS = "/ledgers"
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=//|[^0-9/])")
+# `zk:2181` is a host and its port, `zk:10.0.0.1:2181` is a scheme and a host.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=//|[^0-9/]|[0-9]+[^0-9,;/])")
 
 
 @dataclass(frozen=True, slots=True)
