@@ -74,12 +74,12 @@ class Ground:
     def unload(self, topic: TopicName) -> None:
         self.cluster.admin("PUT", f"{topic.rest_path}/unload")
 
-    def owner(self, topic: TopicName, asked: Broker | None = None) -> Broker:
-        """The broker that has it. The one that is `asked` takes it where nobody has it."""
+    def owner(self, topic: TopicName) -> Broker:
+        """The broker that has it."""
         url = f"/lookup/v2/topic/persistent/{topic.tenant}/{topic.namespace_part}/{topic.rest_path.rpartition('/')[2]}"
 
         def found() -> Broker | None:
-            broker = asked or self.cluster.broker()
+            broker = self.cluster.broker()
             answer = httpx.get(broker.admin_url + url, timeout=HANGS)
             named = answer.json()["brokerUrl"] if answer.is_success else ""
             return next((one for one in self.cluster.brokers if one.service_url == named and one.running), None)

@@ -78,11 +78,18 @@ class Link:
         self.port: int = client.getpeername()[1]
         self.doomed = False
         self.ended = threading.Event()
+        self._left = threading.Semaphore(1)  # the second of its two threads closes the sockets
 
     def end(self) -> None:
         for one in (self.client, self.server):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+
+    def leave(self) -> None:
+        """What each of its threads does last."""
+        if not self._left.acquire(blocking=False):
+            self.client.close()
+            self.server.close()
 
     def client_is_gone(self) -> None:
         with contextlib.suppress(OSError):
@@ -184,6 +191,7 @@ class FreezingProxy:
                     if passed:
                         link.server.sendall(framed(payload))
         link.client_is_gone()
+        link.leave()
 
     def _passes(self, link: Link, payload: bytes) -> bool:
         """Once it may. False: it is dropped, and so is all behind it."""
@@ -210,3 +218,4 @@ class FreezingProxy:
         with self._lock:
             self._links.remove(link)
         link.ended.set()
+        link.leave()

@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import boto3
 import pytest
 
-from dev.embedded.settings import OffloaderSettings
 from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import Shape
 from integration.lifecycle import bequests, topics
 from integration.lifecycle.bequests import BEQUESTS
-from integration.lifecycle.cluster import PulsarCluster
 from integration.lifecycle.ground import KEPT, TRIMMED, Ground
 from integration.lifecycle.looking import Looking, looking
 from integration.lifecycle.makings import MAKINGS, LeftBehind, trim_cut
 from integration.lifecycle.reading import account, controls, everything
 from integration.lifecycle.rounds import SENT, Outcome, Session, checking, paused_round, plainly, rewriting
+from integration.lifecycle.soak import offloading_cluster
 from integration.starting import started
-from integration.stock_store import stock_store
 from offloader.lifecycle.deletion.guarded import GuardedOutcome
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind
@@ -34,23 +31,15 @@ from offloader.model import TopicName
 
 pytestmark = pytest.mark.pulsar
 
-BUCKET, KEY, SECRET = "lifecycle-ledgers", "key", "secret"
 GONE = {"application": "pulsar", "component": "managed-ledger", "pulsar/managed-ledger": f"{KEPT}/persistent/gone"}
 
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    with stock_store() as endpoint:
-        access = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
-        s3 = boto3.client("s3", endpoint_url=endpoint, **access)
-        s3.create_bucket(Bucket=BUCKET)
-        s3.close()
-        offloader = OffloaderSettings(endpoint, BUCKET, KEY, SECRET)
-        folder = tmp_path_factory.mktemp("lifecycle")
-        with started(folder, lambda one: PulsarCluster(one, offloader=offloader)) as cluster:
-            ground = Ground(cluster)
-            yield ground
-            ground.close()
+    with started(tmp_path_factory.mktemp("lifecycle"), offloading_cluster) as cluster:
+        ground = Ground(cluster)
+        yield ground
+        ground.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 
 import pulsar
 
-from integration.lifecycle.acking import AckingTransactions
+from integration.lifecycle.acking import Coordinator, Participant
 from integration.lifecycle.ground import KEPT, Ground
-from integration.pulsar.transactions import COORDINATOR_TOPIC
 from integration.pulsar.waiting import until
 from offloader.bookkeeper.managed_ledgers import managed_ledger_name
 from offloader.model import TopicName
 
 SUBSCRIPTION = "sub"
-_COORDINATOR = TopicName.parse(COORDINATOR_TOPIC)
 LATER, DELAYED = timedelta(hours=5), 25
 
 
@@ -60,20 +59,29 @@ def transactional(ground: Ground, namespace: str = KEPT) -> TopicName:
     """A topic with a committed, an aborted transaction, and one that acknowledged."""
     topic = ground.new_topic("transactional", namespace)
     ground.subscribe(topic, SUBSCRIPTION)
-    owner = ground.owner(topic)
-    if ground.owner(_COORDINATOR, owner) is not owner:
-        ground.cluster.admin("PUT", "namespaces/pulsar/system/unload")
-        until(lambda: ground.owner(_COORDINATOR, owner) is owner)
-    with AckingTransactions(owner.service_url) as transactions:
+    name = str(topic)
+    with until(lambda: _coordinator(ground)) as coordinator, Participant(ground.owner(topic).service_url) as here:
         for number in range(3):
-            transactions.send(str(topic), b"plain %d" % number)
+            here.send(name, b"plain %d" % number)
         for commit in (True, False):
-            transaction = transactions.begin(str(topic))
-            transactions.send(str(topic), b"in a transaction: %d" % commit, transaction)
-            transactions.end(transaction, commit=commit)
-        transactions.acknowledge_one(str(topic), SUBSCRIPTION, commit=True)
+            transaction = coordinator.begin(name)
+            here.send(name, b"in a transaction: %d" % commit, transaction)
+            coordinator.end(transaction, commit=commit)
+        position = here.receive(name, SUBSCRIPTION)
+        transaction = coordinator.begin_acknowledging(name, SUBSCRIPTION)
+        here.acknowledge(position, transaction)
+        coordinator.end(transaction, commit=True)
     until(lambda: ground.naming(managed_ledger=pending_acks(topic)))
     return topic
+
+
+def _coordinator(ground: Ground) -> Coordinator | None:
+    """On whichever broker has it."""
+    ground.cluster.broker()
+    for broker in ground.cluster.brokers:
+        with contextlib.suppress(AssertionError, OSError):
+            return Coordinator(broker.service_url)
+    return None
 
 
 def pending_acks(topic: TopicName) -> str:
