@@ -96,6 +96,12 @@ class PulsarCluster:
     ) -> None:
         self._stack.close()
 
+    def all_back(self) -> None:
+        """Every broker running: the product asks all that are registered."""
+        self.broker()
+        for broker in self.brokers:
+            broker.await_ready()
+
     def broker(self) -> Broker:
         """One that runs; the others are being started, if they do not."""
         for broker in self.brokers:

@@ -43,7 +43,8 @@ def everything(ground: Ground, names: Mapping[str, TopicName]) -> dict[str, Any]
 
 
 def account(ground: Ground, namespaces: Sequence[str]) -> set[int]:
-    """Every ledger that brokers say belongs to a topic: by their own statistics, without our reader of nodes."""
+    """Every ledger that brokers say belongs to a topic: by their own statistics, without our reader of nodes. But for
+    those that are offloaded. It loads every topic."""
     return {ledger for namespace in namespaces for ledger in _of_namespace(ground, namespace)}
 
 
@@ -55,7 +56,8 @@ def _of_namespace(ground: Ground, namespace: str) -> Iterator[int]:
         if not said.is_success:  # what is no topic of clients: pending acknowledgements
             continue
         stats = said.json()
-        yield from (one["ledgerId"] for one in (*stats["ledgers"], *stats["schemaLedgers"]))
+        listed = (*stats["ledgers"], *stats["schemaLedgers"])
+        yield from (one["ledgerId"] for one in listed if not one["offloaded"])
         yield from (one["cursorLedger"] for one in stats["cursors"].values() if one["cursorLedger"] >= 0)
         if stats["compactedLedger"]["ledgerId"] >= 0:
             yield stats["compactedLedger"]["ledgerId"]

@@ -57,6 +57,7 @@ def paused_round(
 ) -> Outcome:
     """A broker rolls a ledger over, stands still before it lists the new one, and goes on after the deletion. 25
     messages are sent meanwhile."""
+    ground.cluster.all_back()
     topic = topic or ground.new_topic("paused")
     first = ground.produce(topic, BEFORE)
     owner, path = ground.owner(topic), list_of(topic)

@@ -124,6 +124,7 @@ def run(folder: Path, makings: int, pauses: int) -> Tally:
         said = everything(ground, used)
         made = make(ground, tally, makings)
         foreign = {*bequests.foreign_ledgers(ground).values(), bequests.package_ledger(ground)}
+        ground.cluster.all_back()
         begun = time.monotonic()
         scan = product.scan()
         print(f"scan: {scan.ledgers} ledgers, {time.monotonic() - begun:.2f} s, {dict(scan.counts)}", flush=True)
