@@ -13,7 +13,19 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from benchmarks import application, bookkeeper, cutter, history, idle, local_disk, memory, reading, slots, whole
+from benchmarks import (
+    application,
+    bookkeeper,
+    cutter,
+    history,
+    idle,
+    ledger_scan,
+    local_disk,
+    memory,
+    reading,
+    slots,
+    whole,
+)
 from benchmarks.figures import Report
 from benchmarks.options import Options
 from offloader.errors import OffloadError
@@ -30,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "bookkeeper": bookkeeper.run,
     "offload": whole.run,
     "slots": slots.run,
+    "scan": ledger_scan.run,
 }
 
 
@@ -47,6 +60,7 @@ def main() -> int:
             idle_topics=arguments.idle_topics,
             idle_seconds=arguments.idle_seconds,
             payload_signing=arguments.payload_signing,
+            ledgers=arguments.ledgers,
             say=lambda text: print(text, file=sys.stderr, flush=True),
         )
         try:
@@ -86,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--idle-topics", type=int, default=1000)
     parser.add_argument("--idle-seconds", type=int, default=60)
     parser.add_argument("--payload-signing", default="auto", help="ours with storage.options.payload_signing (offload)")
+    parser.add_argument("--ledgers", type=int, default=1_000_000, help="of the cluster that is scanned (scan)")
     return parser
 
 

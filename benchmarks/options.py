@@ -18,4 +18,5 @@ class Options:
     idle_topics: int
     idle_seconds: int
     payload_signing: str
+    ledgers: int
     say: Callable[[str], None]

@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from offloader import logs
-from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
+from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.metadata import MetadataTree
 from offloader.cli.dependencies import ClosableAdmin, Dependencies
 from offloader.cli.output import OUTPUTS, Output, say
 from offloader.cli.parsing import with_options
@@ -49,7 +50,7 @@ class CommandSession:
         self.dependencies = dependencies
         self.output = output
         self._config_path = config_path
-        self._bookkeeper: tuple[LedgerMetadataStore, Bookies] | None = None
+        self._bookkeeper: tuple[MetadataTree, Bookies] | None = None
         self._stack = ExitStack()
 
     @cached_property
@@ -76,7 +77,7 @@ class CommandSession:
         self._stack.callback(admin.close)
         return admin
 
-    def bookkeeper(self, timeout: float) -> tuple[LedgerMetadataStore, Bookies]:
+    def bookkeeper(self, timeout: float) -> tuple[MetadataTree, Bookies]:
         """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; the first
         call's counts.
 

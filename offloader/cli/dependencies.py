@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from offloader.archive.following.live import Live
-from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
+from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.nodes import Nodes
 from offloader.config import Config
 from offloader.errors import ConfigError
 from offloader.offload import settings
@@ -39,7 +41,7 @@ def _target(config: Config) -> Cluster:
     return TargetCluster(settings.pulsar(config))
 
 
-def _bookkeeper(config: Config, timeout: float) -> tuple[LedgerMetadataStore, Bookies]:
+def _bookkeeper(config: Config, timeout: float) -> tuple[MetadataTree, Bookies]:
     from offloader.bookkeeper.connect import clients  # kazoo is an extra
 
     found = settings.bookkeeper(config)
@@ -47,6 +49,12 @@ def _bookkeeper(config: Config, timeout: float) -> tuple[LedgerMetadataStore, Bo
         raise ConfigError("pulsar.metadataServiceUri: needed to reach bookies; write zk://host:2181/ledgers")
     bookies = replace(found.bookies, request_timeout=max(found.bookies.request_timeout, timeout))
     return clients(replace(found, bookies=bookies))
+
+
+def _zookeeper(hosts: tuple[str, ...]) -> Nodes:
+    from offloader.bookkeeper.zookeeper import ZooKeeper  # kazoo is an extra
+
+    return ZooKeeper(hosts)
 
 
 @dataclass(frozen=True)
@@ -61,4 +69,5 @@ class Dependencies:
     new_token: Callable[[], str] = lambda: str(uuid.uuid4())
     target: Callable[[Config], Cluster] = _target
     live: Callable[[Config], Live] = lambda config: Live.of(settings.pulsar(config))
-    bookkeeper: Callable[[Config, float], tuple[LedgerMetadataStore, Bookies]] = _bookkeeper
+    bookkeeper: Callable[[Config, float], tuple[MetadataTree, Bookies]] = _bookkeeper
+    zookeeper: Callable[[tuple[str, ...]], Nodes] = _zookeeper

@@ -10,7 +10,7 @@ from offloader.cli.command import CommandGroup
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
 from offloader.cli.ledgers import ledgers
-from offloader.cli.orphans import orphans
+from offloader.cli.orphans import explain, orphans, scan  # noqa: F401 (they add their commands)
 from offloader.cli.run import run_command
 from offloader.cli.takeover import takeover_command
 from offloader.cli.topics import topics

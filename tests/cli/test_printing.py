@@ -85,6 +85,8 @@ CALLS: dict[str, list[list[str]]] = {
     "doctor": [[]],
     "ledgers close": [["15"], ["99"]],
     "ledgers inspect": [["15"], ["12"]],
+    "orphans explain": [["15"], ["99"], [EVIL]],
+    "orphans scan": [[], ["--show", "0"]],
     "run": [["--timeout", EVIL]],
     "takeover": [[EVIL], [APPLICATION]],
     "topics accept-loss": [[str(TOPIC), "--to", "1:1"], [str(TOPIC), "--to", EVIL]],

@@ -89,6 +89,7 @@ class SeenLedger:
     """A ledger's node, as the scan saw it. `last_entry` None: not known (not closed, or the metadata are damaged).
 
     `version`: the node's; `created_ms`: the node's, by ZooKeeper's clock. `length`: payload bytes once it is closed.
+    `copies`: how many bookies keep each of its entries.
     """
 
     ledger: int
@@ -98,6 +99,7 @@ class SeenLedger:
     last_entry: int | None = None
     length: int = 0
     created_ms: int | None = None
+    copies: int = 1
 
     @property
     def empty(self) -> bool:
@@ -141,6 +143,7 @@ def seen_ledger(ledger: int, version: int, metadata: LedgerMetadata | None) -> S
         last_entry=metadata.last_entry if metadata.closed else None,
         length=metadata.length,
         created_ms=metadata.listed_ms,
+        copies=metadata.write_quorum,
     )
 
 

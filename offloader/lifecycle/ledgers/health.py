@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
+from offloader.lifecycle.ledgers.kinds import ledger_of
 from offloader.lifecycle.ledgers.patient import PatientNodes
 
 _READ_ONLY = "readonly"
@@ -44,8 +45,9 @@ def _under_replicated(ledgers: PatientNodes, root: str) -> Iterator[int]:
         below: list[str] = []
         for path, names in ledgers.children_of_each(folders):
             for name in sorted(names or ()):
-                if name.startswith("urL") and name[3:].isdecimal():
-                    yield int(name[3:])
+                ledger = ledger_of(name.removeprefix("urL")) if name.startswith("urL") else None
+                if ledger is not None:
+                    yield ledger
                     found += 1
                 else:
                     below.append(f"{path}/{name}")

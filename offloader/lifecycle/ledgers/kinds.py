@@ -28,6 +28,7 @@ PULSAR = b"pulsar"
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"
 TRANSACTION_LOG_PREFIX = "pulsar/system/persistent/__transaction_log_"
 COMPACTION = "__compaction"  # the cursor whose property names the compacted view
+_END_OF_IDS = 2**63
 _PERSISTENT = "persistent"
 _SCHEME = "persistent://"
 _HEALTH_CHECK = "healthcheck"
@@ -137,6 +138,12 @@ def managed_ledger_of_topic(topic: str) -> str:
     if not topic.startswith(_SCHEME) or len(pieces) < 3 or not all(pieces):
         raise ValueError(f"{topic!r} is no persistent topic's name")
     return _checked("/".join((*pieces[:-1], _PERSISTENT, encoded(pieces[-1]))))
+
+
+def ledger_of(text: str) -> int | None:
+    """A ledger's id as others write it. None: that is none."""
+    is_one = len(text) < 20 and text.isascii() and text.isdigit()
+    return int(text) if is_one and int(text) < _END_OF_IDS else None
 
 
 def _checked(name: str) -> str:

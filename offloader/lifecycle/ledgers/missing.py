@@ -6,9 +6,10 @@ looks: `not_seen` says which ledgers' nodes to read once more, and `still_missin
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
+from offloader.lifecycle.ledgers.named import NamedLedgers
 from offloader.lifecycle.ledgers.references import Referee, References, named_ledgers
 
 
@@ -24,6 +25,12 @@ def not_seen(stores: Iterable[References], seen: Container[int]) -> tuple[Missin
     """Every ledger that is named and was not `seen` in BookKeeper, in order."""
     found = (MissingLedger(*one) for store in stores for one in named_ledgers(store) if one[0] not in seen)
     return tuple(sorted(found, key=lambda one: (one.ledger, one.referee[:3])))
+
+
+def named_again(missing: Iterable[MissingLedger], named: NamedLedgers) -> Iterator[MissingLedger]:
+    """The same ledgers, by who names them at the second look."""
+    for ledger in dict.fromkeys(one.ledger for one in missing):
+        yield from (MissingLedger(ledger, referee) for referee in named.referees(ledger))
 
 
 def still_missing(first: Iterable[MissingLedger], second: Iterable[MissingLedger]) -> tuple[MissingLedger, ...]:

@@ -21,6 +21,7 @@ from offloader.lifecycle.ledgers.references import (
 )
 
 Ids = NDArray[np.int64]
+_FIRST, _LAST = 0, 2**63 - 1
 
 
 class LedgerIds(Collection[int]):
@@ -36,7 +37,7 @@ class LedgerIds(Collection[int]):
         return map(int, self.sorted)
 
     def __contains__(self, ledger: object) -> bool:
-        if not isinstance(ledger, int):
+        if not isinstance(ledger, int) or not _FIRST <= ledger <= _LAST:
             return False
         at = int(np.searchsorted(self.sorted, ledger))
         return at < len(self.sorted) and int(self.sorted[at]) == ledger
@@ -61,6 +62,8 @@ class NamedLedgers:
 
     def referees(self, ledger: int) -> tuple[Referee, ...]:
         """All nodes that name it."""
+        if not _FIRST <= ledger <= _LAST:
+            return ()
         first, after = (int(np.searchsorted(self._ids, ledger, side)) for side in ("left", "right"))
         return tuple(self._referees[owner] for owner in self._owners[first:after])
 

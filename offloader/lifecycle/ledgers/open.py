@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
-from offloader.bookkeeper.nodes import Nodes
 from offloader.config.lifecycle import Lifecycle
+from offloader.lifecycle.ledgers.copies import VerifyCopies, no_copies
 from offloader.lifecycle.ledgers.places import parse_place
 from offloader.lifecycle.ledgers.reading import Said
 from offloader.lifecycle.ledgers.scan import ClusterScanner, OperatorsWord
@@ -24,23 +24,26 @@ def open_scanner(
     bookies: Bookies,
     admin: Admin,
     *,
-    connect: Connect | None = None,
-    copies: Mapping[int, bool] | None = None,
+    connect: Connect,
+    verify_copies: VerifyCopies = no_copies,
     clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     bookie_timeout: float = 20.0,
     said: Said = lambda _what, _count: None,
 ) -> ClusterScanner:
-    """To be closed; what is passed in is not closed with it. `connect`: to other ZooKeepers, by default through kazoo.
+    """To be closed; what is passed in is not closed with it. `connect`: to other ZooKeepers.
 
     Raises ConfigError.
     """
     others = [parse_place(text, STORES) for text in section.metadata_stores]
-    finder = StoreFinder(tree.nodes, tree.uri, admin, connect or _zookeeper, others)
-    word = OperatorsWord(section.bookkeeper_is_not_shared, frozenset(section.cluster_names), copies or {})
-    return ClusterScanner(tree, bookies, finder, word, clock_ms=clock_ms, bookie_timeout=bookie_timeout, said=said)
-
-
-def _zookeeper(hosts: tuple[str, ...]) -> Nodes:
-    from offloader.bookkeeper.zookeeper import ZooKeeper  # kazoo is an extra
-
-    return ZooKeeper(hosts)
+    finder = StoreFinder(tree.nodes, tree.uri, admin, connect, others)
+    word = OperatorsWord(section.bookkeeper_is_not_shared, frozenset(section.cluster_names))
+    return ClusterScanner(
+        tree,
+        bookies,
+        finder,
+        word,
+        clock_ms=clock_ms,
+        bookie_timeout=bookie_timeout,
+        verify_copies=verify_copies,
+        said=said,
+    )

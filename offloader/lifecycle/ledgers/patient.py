@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-from offloader.bookkeeper.nodes import AHEAD, Node, Nodes
+from offloader.bookkeeper.nodes import Node, Nodes
 from offloader.errors import AccessDeniedError, MetadataUnavailableError
 
 PAGE = 2_000  # nodes that are read again after a loss, and wait in memory
-LISTS = 64  # the same of lists of children
+LISTS = 256  # the same of lists of children
+IN_FLIGHT = 500  # requests; ZooKeeper holds a client up that has more than 1,000
 TRIES = 30  # of one page; each waits as long as the client's time-out for the service to come back
 REFUSALS = 1_000  # nodes that we may not read, before all is given up
 
@@ -25,7 +26,7 @@ class PatientNodes:
     the service's clock has been there.
     """
 
-    def __init__(self, nodes: Nodes, *, tries: int = TRIES, ahead: int = AHEAD) -> None:
+    def __init__(self, nodes: Nodes, *, tries: int = TRIES, ahead: int = IN_FLIGHT) -> None:
         self.nodes = nodes
         self.interrupted = 0
         self.requests = 0

@@ -21,8 +21,7 @@ from offloader.ports.admin import BrokerStores
 
 REGISTERED = "/loadbalance/brokers"  # below a metadata store's root: one node for each broker that runs
 _LEDGERS = "/ledgers"
-# `zk:2181` is a host and its port, `zk:10.0.0.1:2181` is a scheme and a host.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=//|[^0-9/]|[0-9]+[^0-9,;/])")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9]{1,5}(?:[,;/]|$))(?://)?")  # not a host before its port
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +43,8 @@ def parse_place(text: str, setting: str) -> MetadataPlace:
     """Read a metadata store's URL. Raises ConfigError, which names `setting`, also for what is no ZooKeeper."""
     rest = text.strip().removeprefix("metadata-store:")
     scheme = _SCHEME.match(rest)
-    if scheme is None:
-        rest = f"zk:{rest}"  # Pulsar's default
-    elif rest[scheme.end() :].startswith("//"):
-        rest = f"{scheme[0]}{rest[scheme.end() + 2 :]}"
-    uri = parse_uri(rest, setting)
+    name = scheme[0].rstrip("/") if scheme else "zk:"  # Pulsar's default
+    uri = parse_uri(name + rest[scheme.end() if scheme else 0 :], setting)
     return MetadataPlace(uri.hosts, uri.root.removesuffix(_LEDGERS))
 
 

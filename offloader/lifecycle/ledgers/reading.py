@@ -12,7 +12,7 @@ from sys import intern
 from offloader.bookkeeper.managed_ledgers import decoded
 from offloader.bookkeeper.nodes import Node
 from offloader.lifecycle.ledgers.again import LookAgain
-from offloader.lifecycle.ledgers.kinds import COMPACTION
+from offloader.lifecycle.ledgers.kinds import COMPACTION, ledger_of
 from offloader.lifecycle.ledgers.named import packed
 from offloader.lifecycle.ledgers.patient import PatientNodes
 from offloader.lifecycle.ledgers.references import (
@@ -232,8 +232,9 @@ class ReferenceReader:
 def _ledger_of_segment(node: Node | None) -> Iterator[int]:
     """`version;ledger;…`: the second field."""
     fields = node.value.decode("ascii", "replace").split(";", 2) if node is not None else []
-    if len(fields) > 1 and fields[1].strip().isdecimal():
-        yield int(fields[1])
+    ledger = ledger_of(fields[1].strip()) if len(fields) > 1 else None
+    if ledger is not None:
+        yield ledger
 
 
 def _view_ledgers(cursors: Mapping[str, Mapping[str, CursorNode | UnreadableNode]]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from offloader._proto.managed_ledger_pb2 import OffloadContext, PositionInfo, SchemaLocator
 from offloader.bookkeeper.managed_ledgers import decode_cursor_record, decode_record, encoded
 from offloader.errors import DamagedRecordError
-from offloader.lifecycle.ledgers.kinds import COMPACTION, RefereeKind
+from offloader.lifecycle.ledgers.kinds import COMPACTION, RefereeKind, ledger_of
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 BUCKET_PREFIX = "#pulsar.internal.delayed.bucket_"
@@ -257,7 +257,7 @@ def _cursor(value: bytes, version: int) -> CursorNode:
     if not all(isinstance(text, str) for one in info.cursorProperties for text in (one.name, one.value)):
         raise DamagedRecordError("this is no record of a cursor: a property is no text")
     buckets = {one.name: one.value for one in info.cursorProperties if one.name.startswith(BUCKET_PREFIX)}
-    known = {name: int(ledger) for name, ledger in buckets.items() if ledger.isascii() and ledger.isdigit()}
+    known = {name: ledger for name, text in buckets.items() if (ledger := ledger_of(text)) is not None}
     return CursorNode(
         version=version,
         ledger=info.cursorsLedgerId if info.cursorsLedgerId >= 0 else None,

@@ -18,41 +18,41 @@ from offloader.bookkeeper.listing import LedgerListing
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.nodes import Node
-from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError
+from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError, OffloadError
 from offloader.lifecycle.ledgers.again import LookAgain, doubted, leftover_doubted
 from offloader.lifecycle.ledgers.clock import clock_by_reading
+from offloader.lifecycle.ledgers.copies import VerifyCopies, copied, no_copies
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing, seen_ledger
-from offloader.lifecycle.ledgers.health import interruptions, troubles
 from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
-from offloader.lifecycle.ledgers.missing import MissingLedger, still_missing
+from offloader.lifecycle.ledgers.missing import MissingLedger, named_again, still_missing
 from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
+from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, objections, what_is_doubtful
 from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
 from offloader.lifecycle.ledgers.references import References
-from offloader.lifecycle.ledgers.refusals import Refusal, ScanFacts, scan_refusals
+from offloader.lifecycle.ledgers.refusals import Refusal
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.stores import LocatedStores, StoreFinder
 from offloader.lifecycle.ledgers.summary import LedgerTally
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
-_IDS, _REFERENCES, _AGAIN = 1, 2, 3  # what is read after what
 _SAID = 10_000  # ledgers
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorsWord:
     """What only the operator knows. `alone`: nobody else keeps ledgers in this BookKeeper. `clusters`: more names of
-    the clusters that are read. `copies`: offloaded copies that were read back, and whether they are whole."""
+    the clusters that are read."""
 
     alone: bool = False
     clusters: frozenset[str] = frozenset()
-    copies: Mapping[int, bool] = field(default_factory=dict, hash=False)
 
 
 class ClusterScanner:
     """The `LedgerScanner` of a cluster. One scan at a time. `said`: progress. `clock_ms`: ours.
 
-    `bookie_timeout`: seconds that a bookie may take for the last entry of a cursor's ledger.
+    `bookie_timeout`: seconds that a bookie may take for the last entry of a cursor's ledger. `verify_copies`: of
+    ledgers that were offloaded and are said to be deleted.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class ClusterScanner:
         *,
         clock_ms: Callable[[], int],
         bookie_timeout: float = 20.0,
+        verify_copies: VerifyCopies = no_copies,
         said: Said = lambda _what, _count: None,
     ) -> None:
         self.tree = tree
@@ -72,6 +73,7 @@ class ClusterScanner:
         self.word = word
         self.clock_ms = clock_ms
         self.bookie_timeout = bookie_timeout
+        self.verify_copies = verify_copies
         self.said = said
 
     def scan(self, only: Collection[int] | None = None) -> LedgerScan:
@@ -80,6 +82,27 @@ class ClusterScanner:
         Raises MetadataUnavailableError, AccessDeniedError where there is hardly anything that we may read.
         """
         return _Scan(self, self.finder.locate(), None if only is None else frozenset(only)).run()
+
+    def prospects(self) -> tuple[Refusal, ...]:
+        """Why nothing could be deleted, before anything is scanned. Raises MetadataUnavailableError."""
+        located = self.finder.locate()
+        for store in located.stores:
+            store.sync()
+        return self.objections(located, (), (), ())
+
+    def objections(
+        self, located: LocatedStores, clusters_seen: Collection[str], orphans: Container[int], failed: Iterable[str]
+    ) -> tuple[Refusal, ...]:
+        """See `objections`."""
+        return objections(
+            located,
+            self.tree.uri.root,
+            alone=self.word.alone,
+            clusters=self.word.clusters,
+            clusters_seen=clusters_seen,
+            orphans=orphans,
+            failed=failed,
+        )
 
     def close(self) -> None:
         """End the sessions that were opened for other stores."""
@@ -103,7 +126,7 @@ class _Scan:
         self._located = located
         self._only = only
         self._ledgers = located.ledgers
-        self._failed = list(located.failed)
+        self._failed: list[str] = []
         last = LastEntries(located.ledgers, scanner.bookies, scanner.tree.path_of, scanner.bookie_timeout)
         self._readers = [ReferenceReader(store, last.of, scanner.said) for store in located.stores]
 
@@ -113,7 +136,7 @@ class _Scan:
         stores = self._references()
         now_ms = clock_by_reading(self._located.sessions, self._scanner.clock_ms())
         tally = LedgerTally(now_ms)
-        judge = self._judge(stores)
+        judge = self._judge(stores, {})
         if self._only is None:
             tally.add_named(judge.named.kinds_of(ids))
         looked = self._look(judge, ids, tally)
@@ -135,9 +158,9 @@ class _Scan:
         missing: tuple[MissingLedger, ...],
         leftovers: Collection[str],
     ) -> LedgerScan:
-        judge = self._judge(stores)
+        judge = self._judge(stores, self._copies(stores, looked))
         verdicts = tuple(self._look_again(judge, looked.candidates))
-        failed = self._all_failed()
+        failed = what_is_doubtful(self._located, self._failed)
         left_over = (one for one in self._leftovers(stores).values() if one.name in leftovers)
         summary = tally.summary(verdicts)
         return LedgerScan(
@@ -146,9 +169,11 @@ class _Scan:
             counts={standing: summary.number(standing) for standing in Standing},
             verdicts=tuple(one for one in verdicts if one.orphan or self._only is not None),
             gone=self._gone(verdicts),
-            missing=still_missing(missing, _still_named(missing, judge.named)),
+            missing=still_missing(missing, named_again(missing, judge.named)),
             leftovers=tuple(leftover_doubted(one, failed) for one in left_over),
-            refusals=self._refusals(looked, LedgerIds(looked.candidates)),
+            refusals=self._scanner.objections(
+                self._located, looked.clusters, LedgerIds(looked.candidates), self._failed
+            ),
             store=self._located.stores[0].name,
             root=self._located.stores[0].root,
             summary=summary,
@@ -159,7 +184,8 @@ class _Scan:
     def _ids(self) -> LedgerIds:
         """All that are there from beginning to end. What was listed before a loss is not listed again."""
         found = array("q")
-        listing = LedgerListing(self._ledgers.nodes, self._scanner.tree.uri.root, self._scanner.tree.layout)
+        tree = self._scanner.tree
+        listing = LedgerListing(self._ledgers.nodes, tree.uri.root, self._ledgers.again(lambda: tree.layout))
 
         def go_on() -> None:
             for page in listing.pages(found[-1] + 1 if found else 0):
@@ -175,13 +201,13 @@ class _Scan:
     def _references(self) -> list[References]:
         for store in self._located.stores:
             store.sync()
-        return [reader.read(_REFERENCES) for reader in self._readers]
+        return [reader.read(REFERENCES) for reader in self._readers]
 
     def _read_again(self, stores: Sequence[References], again: LookAgain) -> list[References]:
         for store in self._located.stores:
             store.sync()
         pairs = zip(self._readers, stores, strict=True)
-        return [reader.read_again(before, again, _AGAIN) for reader, before in pairs]
+        return [reader.read_again(before, again, AGAIN) for reader, before in pairs]
 
     def _nodes_of(self, ledgers: Sequence[int] | Ids) -> Iterator[tuple[int, Node | None]]:
         """Of ids that this layout can have."""
@@ -190,10 +216,17 @@ class _Scan:
 
     # What follows from it
 
-    def _judge(self, stores: Sequence[References]) -> LedgerJudge:
+    def _judge(self, stores: Sequence[References], copies: Mapping[int, bool]) -> LedgerJudge:
         word = self._scanner.word
-        clusters = word.clusters | self._located.clusters
-        return LedgerJudge(KnownStores(tuple(stores), word.alone, clusters, word.copies))
+        return LedgerJudge(KnownStores(tuple(stores), word.alone, word.clusters | self._located.clusters, copies))
+
+    def _copies(self, stores: Sequence[References], looked: _Looked) -> Mapping[int, bool]:
+        """What cannot be read back now stays suspect."""
+        found = tuple(copied(stores, looked.again.managed_ledgers, looked.candidates))
+        try:
+            return self._scanner.verify_copies(found) if found else {}
+        except OffloadError:
+            return {}
 
     def _look(self, judge: LedgerJudge, ids: LedgerIds, tally: LedgerTally) -> _Looked:
         """Into each ledger that nobody names: also for a scan of some, as it may be another cluster's."""
@@ -222,7 +255,7 @@ class _Scan:
 
     def _look_again(self, judge: LedgerJudge, candidates: array[int]) -> Iterator[LedgerVerdict]:
         nodes = list(self._nodes_of(candidates))
-        failed = self._all_failed()
+        failed = what_is_doubtful(self._located, self._failed)
         return (doubted(judge.verdict(_seen(ledger, node)), failed) for ledger, node in nodes if node is not None)
 
     def _not_there(self, named: NamedLedgers, ids: LedgerIds, again: LookAgain) -> tuple[MissingLedger, ...]:
@@ -252,30 +285,6 @@ class _Scan:
         """Of the cluster's own store."""
         return {one.name: one for one in leftover_managed_ledgers(stores[0])}
 
-    # Why nothing may be deleted
-
-    def _all_failed(self) -> list[str]:
-        refused = (path for session in self._located.sessions for path in session.refused)
-        return [*self._failed, *(f"{path}: we may not read it" for path in refused)]
-
-    def _refusals(self, looked: _Looked, candidates: Container[int]) -> tuple[Refusal, ...]:
-        located, sessions = self._located, self._located.sessions
-        facts = ScanFacts(
-            ours=located.ours,
-            brokers=located.brokers,
-            ids_read_until=_IDS,
-            references_read_since=_REFERENCES,
-            empty=tuple(one for store in located.stores for one in store.empty()),
-            trouble=(
-                *troubles(self._ledgers, self._scanner.tree.uri.root, candidates),
-                *interruptions(sum(session.interrupted for session in sessions)),
-            ),
-            failed=tuple(self._all_failed()),
-            one_store=located.one_store,
-        )
-        clusters = self._scanner.word.clusters | located.clusters
-        return scan_refusals(facts, looked.clusters, clusters, alone=self._scanner.word.alone)
-
 
 def _seen(ledger: int, node: Node) -> SeenLedger:
     """Damaged metadata are a value, too."""
@@ -284,8 +293,3 @@ def _seen(ledger: int, node: Node) -> SeenLedger:
     except DamagedRecordError:
         return replace(seen_ledger(ledger, node.version, None), created_ms=node.created_ms)
     return seen_ledger(ledger, node.version, metadata)
-
-
-def _still_named(missing: Iterable[MissingLedger], named: NamedLedgers) -> Iterator[MissingLedger]:
-    for ledger in dict.fromkeys(one.ledger for one in missing):
-        yield from (MissingLedger(ledger, referee) for referee in named.referees(ledger))

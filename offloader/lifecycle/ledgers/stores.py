@@ -27,14 +27,13 @@ Connect = Callable[[tuple[str, ...]], Nodes]
 
 T = TypeVar("T")
 
-BROKERS_SETTING = "the brokers' configuration"
-
 
 @dataclass(frozen=True, slots=True)
 class LocatedStores:
     """What is read, and what is known of it. `stores`: the first one is that of the cluster's own brokers.
 
-    `ledgers`: the session with BookKeeper's nodes. `one_store`: the cluster's store is in the same ZooKeeper.
+    `ledgers`: the session with BookKeeper's nodes. `one_store`: the cluster's store is in the same ZooKeeper. `failed`:
+    what cannot be read, or is not known where to. `silent`: who did not answer, which makes no verdict worse.
     """
 
     ledgers: PatientNodes
@@ -44,6 +43,7 @@ class LocatedStores:
     clusters: frozenset[str]
     one_store: bool
     failed: tuple[str, ...]
+    silent: tuple[str, ...] = ()
 
     @property
     def sessions(self) -> tuple[PatientNodes, ...]:
@@ -91,12 +91,13 @@ class _Search:
         self._finder = finder
         self._ledgers = ledgers
         self._failed: list[str] = []
+        self._silent: list[str] = []
         self._patient: dict[tuple[str, ...], PatientNodes] = {}
 
     def located(self) -> LocatedStores:
         uri = self._finder.uri
-        said = self._asked(self._finder.admin.stores_of_brokers, BROKERS_SETTING) or ()
-        cluster = self._asked(self._finder.admin.cluster, "the cluster's name")
+        said = self._asked(self._finder.admin.stores_of_brokers, "the brokers' configuration", self._silent) or ()
+        cluster = self._asked(self._finder.admin.cluster, "the cluster's name", self._silent)
         place = self._place(said[0].metadata, said[0].broker) if said else None
         place = place or beside(uri)
         same_zookeeper = place.shares_server(uri.hosts) or self._registered(self._ledgers, place.root, said)
@@ -112,6 +113,7 @@ class _Search:
             clusters=frozenset({cluster} if cluster else ()),
             one_store=same_zookeeper,
             failed=tuple(self._failed),
+            silent=tuple(self._silent),
         )
 
     def _compared(
@@ -155,7 +157,7 @@ class _Search:
     def _session(self, place: MetadataPlace) -> PatientNodes | None:
         """None: it is not reached, and the scan has failed in part."""
         if place.hosts not in self._patient:
-            nodes = self._asked(lambda: self._finder.session(place.hosts), str(place))
+            nodes = self._asked(lambda: self._finder.session(place.hosts), str(place), self._failed)
             if nodes is None:
                 return None
             self._patient[place.hosts] = PatientNodes(nodes, tries=self._finder.tries)
@@ -168,9 +170,9 @@ class _Search:
             self._failed.append(str(error))
             return None
 
-    def _asked(self, ask: Callable[[], T], what: str) -> T | None:
+    def _asked(self, ask: Callable[[], T], what: str, notes: list[str]) -> T | None:
         try:
             return ask()
         except OffloadError as error:
-            self._failed.append(f"{what}: {error}")
+            notes.append(f"{what}: {error}")
             return None

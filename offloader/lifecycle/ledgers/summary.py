@@ -24,15 +24,17 @@ Key = TypeVar("Key")
 
 
 class Heap(NamedTuple):
-    """Some ledgers. `size`: bytes, one copy, of those that say it; `unsized`: how many do not (they are open)."""
+    """Some ledgers. `size`: bytes, one copy, of those that say it; `stored`: with all copies; `unsized`: how many do
+    not say it (they are open)."""
 
     number: int = 0
     size: int = 0
+    stored: int = 0
     unsized: int = 0
 
     def plus(self, other: Heap) -> Heap:
         """Both together."""
-        return Heap(self.number + other.number, self.size + other.size, self.unsized + other.unsized)
+        return Heap(*(one + another for one, another in zip(self, other, strict=True)))
 
 
 class HeapKey(NamedTuple):
@@ -74,14 +76,14 @@ class LedgerTally:
         """One ledger that was looked into."""
         ledger = verdict.ledger
         key = HeapKey(verdict.kind, verdict.standing, age_of(ledger.created_ms, self._now_ms))
-        sized = ledger.last_entry is not None
-        self._heaps[key] = self._heaps[key].plus(Heap(1, ledger.length if sized else 0, int(not sized)))
+        heap = Heap(1, ledger.length, ledger.length * ledger.copies, int(ledger.last_entry is None))
+        self._heaps[key] = self._heaps[key].plus(heap)
 
     def add_named(self, kinds: Mapping[LedgerKind, int]) -> None:
         """Those that are in use, and were not looked into."""
         for kind, number in kinds.items():
             key = HeapKey(kind, Standing.REFERENCED, _NOT_KNOWN)
-            self._heaps[key] = self._heaps[key].plus(Heap(number, 0, number))
+            self._heaps[key] = self._heaps[key].plus(Heap(number, 0, 0, number))
 
     def summary(self, more: Iterable[LedgerVerdict] = ()) -> LedgerSummary:
         """Of all that was added, and of these."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from offloader.bookkeeper.model import LedgerState
+from offloader.lifecycle.candidates import OrphanCandidate, OrphanSide, OrphanVerdict
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, SeenLedger, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind, LedgerPurpose
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger
@@ -26,6 +27,22 @@ def told(verdict: LedgerVerdict) -> tuple[str, ...]:
         *(remedies_told(verdict.remedies) if verdict.standing is Standing.SUSPECT else ()),
     )
     return tuple(printable(one) for one in sentences)
+
+
+def as_candidate(verdict: LedgerVerdict) -> OrphanCandidate:
+    """What a scan's report has of an orphan. Raises ValueError for what is none."""
+    ledger = verdict.ledger
+    sentences = (*(said for one in verdict.evidence for said in facts_told(one, ledger.ledger)), *_kept(verdict))
+    return OrphanCandidate(
+        side=OrphanSide.BOOKKEEPER,
+        id=str(ledger.ledger),
+        kind=str(verdict.kind),
+        verdict=OrphanVerdict(verdict.standing),
+        size=ledger.length if ledger.last_entry is not None else None,
+        created_ms=ledger.created_ms,
+        evidence=tuple(printable(one) for one in sentences),
+        kept=verdict.kept,
+    )
 
 
 def leftover_told(leftover: LeftoverManagedLedger) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ def examine(config: Config, probes: Probes) -> Iterator[Check]:
     bookies = attempt(probes.bookies)
     if bookies is not None:
         yield from pulsar_checks.bookies_reachable(bookies)
+        yield from pulsar_checks.ledgers_deletable(attempt(probes.ledger_deletion))
     yield from _store(probes)
     yield from _topics(config, probes, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 

@@ -17,8 +17,11 @@ from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.bookkeeper.connect import BookKeeperSettings, clients
 from offloader.bookkeeper.status import Answer, answer
 from offloader.config import Config
+from offloader.config.lifecycle import Lifecycle
 from offloader.errors import BookieUnavailableError, ConfigError, OffloadError
 from offloader.java import find_java
+from offloader.lifecycle.ledgers.open import open_scanner
+from offloader.lifecycle.ledgers.told import refusal_told
 from offloader.metadata.layout import PROOF, ROOT
 from offloader.metadata.root import prove, read_root
 from offloader.metadata.state import Root
@@ -58,6 +61,9 @@ class Probes(Protocol):
     def read_ledger(self, topic: TopicName) -> str:
         """Read an entry of a topic straight from bookies, as workers do; say which."""
 
+    def ledger_deletion(self) -> tuple[str, ...] | None:
+        """Why no ledger that nobody refers to could be deleted; None where the section `lifecycle` says nothing."""
+
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
         """The bucket's rules, and how far its clock is ahead; None where the store has no buckets."""
 
@@ -70,6 +76,7 @@ class RealProbes:
         self.store = store
         self._pulsar = settings.pulsar(config)
         self._bookkeeper = settings.bookkeeper(config)
+        self._lifecycle = config.lifecycle
         self._store_settings = settings.store(config)
 
     def java(self) -> str:
@@ -112,6 +119,17 @@ class RealProbes:
             raise ConfigError("pulsar.metadataServiceUri: is not set")
         with closing(LedgerProbes(self._bookkeeper)) as ledgers:
             return ledgers.read(topic, self.admin.topic_info(topic))
+
+    def ledger_deletion(self) -> tuple[str, ...] | None:
+        if self._bookkeeper is None or self._lifecycle == Lifecycle():
+            return None
+        from offloader.bookkeeper.zookeeper import ZooKeeper  # kazoo is an extra
+
+        tree, bookies = clients(self._bookkeeper)
+        with closing(tree), closing(bookies):
+            scanner = open_scanner(self._lifecycle, tree, bookies, self.admin, connect=ZooKeeper)
+            with closing(scanner):
+                return tuple(refusal_told(one) for one in scanner.prospects())
 
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
         if self._store_settings.scheme != "s3":

@@ -106,6 +106,17 @@ def ledger_readable(found: str | OffloadError) -> Check:
     return ok("read-ledger", found)
 
 
+def ledgers_deletable(found: tuple[str, ...] | OffloadError | None) -> Iterator[Check]:
+    """Whether a scan of ledgers could judge anything, and what would stand against deleting what it finds."""
+    name = "ledger-deletion"
+    if isinstance(found, OffloadError):
+        yield fail(name, str(found), f"{BOOKIES_FROM}: a scan reads nearly all nodes there; see docs/permissions.md")
+    elif found:
+        yield warn(name, f"no ledger would be deleted: {' '.join(found)}", "see docs/orphans.md#refusals")
+    elif found is not None:
+        yield ok(name, "what a scan finds to be an orphan could be deleted")
+
+
 def _remedy(error: OffloadError, other: str) -> str:
     if isinstance(error, AuthenticationFailedError):
         return WHO

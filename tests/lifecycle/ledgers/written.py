@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.layout import Layout, ledger_path
 from offloader.bookkeeper.model import StoredEntry
+from offloader.lifecycle.ledgers.copies import CopiedLedger
 from offloader.lifecycle.ledgers.scan import ClusterScanner, OperatorsWord
 from offloader.lifecycle.ledgers.stores import StoreFinder
 from offloader.testing.bookkeeper import SimulatedBookie, SimulatedCluster
@@ -37,6 +37,7 @@ class Written:
         self.fill.put_cluster("memory", "broker:8080")
         self._nodes: dict[str, tuple[bytes, int]] = {}
         self._ledgers: dict[int, Any] = {}
+        self.verified: dict[int, CopiedLedger] = {}
         self.sync()
 
     def sync(self) -> None:
@@ -73,8 +74,17 @@ class Written:
         if nodes is not None:
             tree.nodes = nodes
         finder = StoreFinder(tree.nodes, ADDRESS, self.pulsar.admin, _nobody, tries=tries, **more)
-        word = OperatorsWord(alone, copies=dict(self.world.copies))
-        return ClusterScanner(tree, bookies, finder, word, clock_ms=lambda: NOW, bookie_timeout=0.01)
+        return ClusterScanner(
+            *(tree, bookies, finder, OperatorsWord(alone)),
+            clock_ms=lambda: NOW,
+            bookie_timeout=0.01,
+            verify_copies=self.verify_copies,
+        )
+
+    def verify_copies(self, ledgers: Collection[CopiedLedger]) -> dict[int, bool]:
+        """As the world has them in the bucket."""
+        self.verified = {one.ledger: one for one in ledgers}
+        return {one: whole for one, whole in self.world.copies.items() if one in self.verified}
 
     def ledger_path(self, ledger: int) -> str:
         return "/ledgers" + ledger_path(Layout.HIERARCHICAL, ledger)
@@ -111,11 +121,3 @@ class Meanwhile:
     def sync(self, path: str) -> None:
         self._before(f"sync {path}")
         self._nodes.sync(path)
-
-
-@contextmanager
-def closed(scanner: ClusterScanner) -> Iterator[ClusterScanner]:
-    try:
-        yield scanner
-    finally:
-        scanner.close()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import StoredEntry
+from offloader.config import Config
 from offloader.model import LedgerList, LedgerSpan, TopicName
 from offloader.offload.core.check import Verdict
-from offloader.operations.doctor.probes import LedgerProbes
+from offloader.operations.doctor.probes import LedgerProbes, RealProbes
 from offloader.operations.doctor.pulsar_checks import bookies_reachable
 from offloader.ports.admin import TopicInfo
 from offloader.testing.bookkeeper import SimulatedCluster
+from tests.lifecycle.ledgers.clusters import cluster
+from tests.lifecycle.ledgers.written import Meanwhile, Written
 
 TOPIC = TopicName.parse("public/default/t")
 
@@ -49,3 +54,33 @@ def test_where_pulsar_has_offloaded_everything_nothing_is_read(ledgers):
     assert ledgers.read(TOPIC, info((12, 5))).endswith(
         "has only entries that Pulsar itself has offloaded: none was read"
     )
+
+
+BASE = """
+application: app
+pulsar: {serviceUrl: "pulsar://h:6650", adminUrl: "http://h:8080", metadataServiceUri: "zk://memory:1/ledgers"}
+storage: {root: "file:///unused"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "expected"),
+    [
+        ("", None),
+        ("lifecycle: {bookkeeperIsNotShared: true}", ()),
+        (
+            "lifecycle: {limits: {number: 7}}",
+            ("Say lifecycle.bookkeeperIsNotShared: true if no other cluster uses this BookKeeper.",),
+        ),
+    ],
+)
+def test_what_would_be_refused_is_told_without_a_scan(monkeypatch, lifecycle, expected):
+    written = Written(cluster(1))
+    asked: list[str] = []
+    bookies, tree = written.bookkeeper.client()
+    tree.nodes = Meanwhile(written.nodes, asked.append)
+    monkeypatch.setattr("offloader.operations.doctor.probes.clients", lambda _: (tree, bookies))
+    store: Any = None
+    probes = RealProbes(Config.parse(BASE + lifecycle, {}), written.pulsar.admin, store)
+    assert probes.ledger_deletion() == expected
+    assert not [path for path in asked if path.startswith("/managed-ledgers/")]

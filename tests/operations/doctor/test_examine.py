@@ -38,6 +38,7 @@ class FakeProbes:
     bucket_facts: Any = None
     registered: dict[str, OffloadError | None] | None = None
     offset: float | None = 0.1
+    against_deletion: tuple[str, ...] | None = None
 
     def java(self) -> str:
         return self._answer("java", "Java 21 in /opt/java")
@@ -62,6 +63,9 @@ class FakeProbes:
 
     def bucket(self) -> Any:
         return self._answer("bucket", self.bucket_facts)
+
+    def ledger_deletion(self) -> Any:
+        return self._answer("ledger_deletion", self.against_deletion)
 
     def _answer(self, call: str, answer: Any) -> Any:
         if call in self.errors:
@@ -145,6 +149,22 @@ def test_the_metadata_service_and_bookies_where_they_are_configured(line, regist
     line.probes.errors = errors
     found = verdicts(line)
     assert {name: found[name] for name in ("metadata-service", "bookies", "read-ledger") if name in found} == expected
+
+
+@pytest.mark.parametrize(
+    ("against", "errors", "verdict"),
+    [
+        (None, {}, None),
+        ((), {}, "ok"),
+        (("Say lifecycle.bookkeeperIsNotShared: true.",), {}, "warn"),
+        ((), {"ledger_deletion": MetadataUnavailableError("ZooKeeper did not answer")}, "fail"),
+    ],
+)
+def test_what_stands_against_deleting_ledgers(line, against, errors, verdict) -> None:
+    line.probes.registered = {"a:1": None}
+    line.probes.against_deletion = against
+    line.probes.errors = errors
+    assert verdicts(line).get("ledger-deletion") == verdict
 
 
 def test_an_admin_port_that_does_not_answer_is_told_once(line) -> None:

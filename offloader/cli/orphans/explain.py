@@ -1,0 +1,60 @@
+"""`offloader orphans explain`: the chain of evidence for one ledger."""
+
+from __future__ import annotations
+
+import click
+
+from offloader.cli.command import OK, CommandSession, command
+from offloader.cli.orphans import orphans
+from offloader.cli.orphans.scanning import ledger_scanner
+from offloader.errors import LedgerNotFoundError
+from offloader.lifecycle.ledgers.evidence import LedgerVerdict
+from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.told import leftover_told, missing_told, refusal_told, remedies_told, told
+
+
+@orphans.command()
+@click.argument("ledger", metavar="ID", type=click.IntRange(min=0))
+@command()
+def explain(session: CommandSession, ledger: int) -> int:
+    """Tell what a ledger is, who refers to it, what follows, and what would turn suspect into certain.
+
+    \b
+    JSON: {side, id, kind, verdict, bytes, evidence, remedies, kept, refusals}; verdict is referenced, certain, suspect,
+    foreign, or missing where something refers to a ledger that is not there.
+    """
+    with ledger_scanner(session) as scanner:
+        scan = scanner.scan({ledger})
+    verdict = next(iter(scan.verdicts), None)
+    lines, fields = _absent(scan, ledger) if verdict is None else _present(scan, verdict)
+    refusals = [refusal_told(one) for one in scan.refusals]
+    if verdict is not None and verdict.orphan and refusals:
+        lines += ["Nothing would be deleted now:", *(f"  {one}" for one in refusals)]
+    session.output.lines(lines, {"side": "bookkeeper", "id": ledger, **fields, "refusals": refusals})
+    return OK
+
+
+def _present(scan: LedgerScan, verdict: LedgerVerdict) -> tuple[list[str], dict[str, object]]:
+    ledger = verdict.ledger
+    lines = list(told(verdict))
+    for leftover in scan.leftovers:
+        if ledger.ledger in leftover.ledgers:
+            lines += leftover_told(leftover)
+    return lines, {
+        "kind": str(verdict.kind),
+        "verdict": str(verdict.standing),
+        "bytes": ledger.length if ledger.last_entry is not None else None,
+        "evidence": lines,
+        "remedies": list(remedies_told(verdict.remedies)) if verdict.remedies else [],
+        "kept": verdict.kept,
+    }
+
+
+def _absent(scan: LedgerScan, ledger: int) -> tuple[list[str], dict[str, object]]:
+    """Raises LedgerNotFoundError where nobody refers to it."""
+    lines = [line for one in scan.missing if one.ledger == ledger for line in missing_told(one)]
+    if not lines:
+        raise LedgerNotFoundError(f"there is no ledger {ledger}, and nothing refers to one")
+    return lines, {
+        "kind": None, "verdict": "missing", "bytes": None, "evidence": lines, "remedies": [], "kept": False,
+    }  # fmt: skip

@@ -1,0 +1,124 @@
+"""A scan of ledgers as lines for people, and as fields for programs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from offloader.lifecycle.candidates import OrphanCandidate, OrphanSide
+from offloader.lifecycle.ledgers.evidence import Standing
+from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.summary import AGES, Heap
+from offloader.lifecycle.ledgers.told import leftover_told, missing_told, refusal_told
+from offloader.model import GIB
+
+_ORPHANS = (Standing.CERTAIN, Standing.SUSPECT)
+
+
+def candidate_fields(candidate: OrphanCandidate) -> dict[str, object]:
+    """A ledger's id is a number, a key is text. `bytes` is null where nobody knows them."""
+    ledger = candidate.side is OrphanSide.BOOKKEEPER
+    return {
+        "side": str(candidate.side),
+        "id": int(candidate.id) if ledger else candidate.id,
+        "kind": candidate.kind,
+        "verdict": str(candidate.verdict),
+        "bytes": candidate.size,
+        "evidence": list(candidate.evidence),
+        "createdMs": candidate.created_ms,
+        "kept": candidate.kept,
+    }
+
+
+def scan_fields(scan: LedgerScan, candidates: Iterable[OrphanCandidate]) -> dict[str, object]:
+    """The whole report. `candidates`: of all sides."""
+    missing: dict[int, list[str]] = {}
+    for one in scan.missing:
+        missing.setdefault(one.ledger, []).append(one.referee.node)
+    shown = [candidate_fields(one) for one in candidates]
+    return {
+        "candidates": shown,
+        "referencedButMissing": [{"id": ledger, "namedBy": nodes} for ledger, nodes in missing.items()],
+        "counts": {
+            **{str(standing): scan.counts.get(standing, 0) for standing in Standing},
+            "missing": len(missing),
+            "kept": sum(bool(one["kept"]) for one in shown),
+            "ledgers": scan.ledgers,
+            "candidates": len(shown),
+        },
+        "leftOverManagedLedgers": [
+            {
+                "name": one.name,
+                "verdict": str(one.standing),
+                "ledgers": list(one.ledgers),
+                "evidence": list(leftover_told(one)),
+            }
+            for one in scan.leftovers
+        ],
+        "summary": [
+            {
+                "kind": str(key.kind),
+                "verdict": str(key.standing),
+                "age": key.age,
+                "ledgers": heap.number,
+                "bytes": heap.size,
+                "bytesOfAllCopies": heap.stored,
+                "open": heap.unsized,
+            }
+            for key, heap in sorted(scan.summary.heaps.items())
+            if key.standing is not Standing.REFERENCED
+        ],
+        "refusals": [{"kind": str(one.kind), "message": refusal_told(one)} for one in scan.refusals],
+    }
+
+
+def scan_lines(
+    scan: LedgerScan, candidates: Iterable[OrphanCandidate], *, price: float | None, most: int
+) -> Iterator[str]:
+    """`most`: candidates that are shown one by one. `price`: of a GiB and month on bookies' disks."""
+    counts = {standing: scan.counts.get(standing, 0) for standing in Standing}
+    yield (
+        f"{scan.ledgers} ledgers in BookKeeper: {counts[Standing.REFERENCED]} in use, {counts[Standing.CERTAIN]} "
+        f"certain orphans, {counts[Standing.SUSPECT]} suspect, {counts[Standing.FOREIGN]} foreign"
+    )
+    by_kind = scan.summary.grouped(lambda key: (key.kind, key.standing) if key.standing in _ORPHANS else None)
+    if by_kind:
+        yield "orphans by kind:"
+    for (kind, standing), heap in sorted(by_kind.items()):
+        yield f"  {kind}, {standing}: {_heap(heap, price)}"
+    by_age = scan.summary.grouped(lambda key: key.age if key.standing in _ORPHANS else None)
+    if by_age:
+        yield "orphans by age:"
+    for age in AGES:
+        if age in by_age:
+            yield f"  {age}: {_heap(by_age[age], price)}"
+    shown = list(candidates)
+    yield from (_line(one) for one in shown[:most])
+    if len(shown) > most:
+        yield f"… and {len(shown) - most} more: --show {len(shown)}, or --output json, has all"
+    yield from _beside(scan)
+
+
+def _beside(scan: LedgerScan) -> Iterator[str]:
+    for leftover in scan.leftovers:
+        yield f"left over, {leftover.standing}: " + " ".join(leftover_told(leftover))
+    for missing in scan.missing:
+        yield "missing: " + " ".join(missing_told(missing))
+    if scan.refusals:
+        yield "nothing would be deleted:"
+    yield from (f"  {refusal_told(one)}" for one in scan.refusals)
+
+
+def _line(candidate: OrphanCandidate) -> str:
+    size = "open" if candidate.size is None else f"{candidate.size} bytes"
+    kept = ", kept" if candidate.kept else ""
+    return (
+        f"{candidate.verdict}  {candidate.side}  {candidate.id}  {candidate.kind}, {size}{kept}: "
+        f"{' '.join(candidate.evidence)}"
+    )
+
+
+def _heap(heap: Heap, price: float | None) -> str:
+    still_open = f", {heap.unsized} of them open" if heap.unsized else ""
+    cost = "" if price is None else f", {heap.stored / GIB * price:.2f} a month"
+    copies = f", with all copies {heap.stored} bytes ({heap.stored / GIB:.2f} GiB)"
+    return f"{heap.number} ledgers{still_open}, {heap.size} bytes ({heap.size / GIB:.2f} GiB){copies}{cost}"

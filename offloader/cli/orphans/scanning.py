@@ -1,0 +1,46 @@
+"""What `orphans` commands scan with, and how they say how far it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+from offloader.cli.command import CommandSession
+from offloader.cli.output import say
+from offloader.lifecycle.ledgers.open import open_scanner
+from offloader.lifecycle.ledgers.scan import ClusterScanner
+
+BOOKIE_SECONDS = 10.0
+_EVERY = 2.0  # seconds between two lines of progress
+
+
+@contextmanager
+def ledger_scanner(session: CommandSession) -> Iterator[ClusterScanner]:
+    """Of the configured cluster. Raises ConfigError, MetadataUnavailableError."""
+    tree, bookies = session.bookkeeper(BOOKIE_SECONDS)
+    scanner = open_scanner(
+        session.config.lifecycle,
+        tree,
+        bookies,
+        session.admin,
+        connect=session.dependencies.zookeeper,
+        clock_ms=session.dependencies.clock_ms,
+        bookie_timeout=2 * BOOKIE_SECONDS,  # connecting included
+        said=ScanProgress(),
+    )
+    with closing(scanner):
+        yield scanner
+
+
+class ScanProgress:
+    """Lines on standard error, not more than one in some seconds: a small cluster's scan says nothing."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+
+    def __call__(self, what: str, count: int) -> None:
+        if self._clock() - self._last >= _EVERY:
+            self._last = self._clock()
+            say(f"scan: {what}: {count}", err=True)

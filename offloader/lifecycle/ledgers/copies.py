@@ -1,0 +1,36 @@
+"""Ledgers that their list says were deleted from BookKeeper: what readers get is their copy in the bucket. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from offloader.lifecycle.ledgers.references import ListNode, OffloadedCopy, References
+
+
+class CopiedLedger(NamedTuple):
+    """Such a ledger that is still in BookKeeper, and what its list says of its copy."""
+
+    ledger: int
+    managed_ledger: str
+    copy: OffloadedCopy
+
+
+VerifyCopies = Callable[[Collection[CopiedLedger]], Mapping[int, bool]]
+"""Reads copies back: whether each is whole. Those that it leaves out could not be read. Raises OffloadError."""
+
+
+def no_copies(_ledgers: Collection[CopiedLedger]) -> Mapping[int, bool]:
+    """Where nobody can read the bucket: these ledgers stay suspect."""
+    return {}
+
+
+def copied(stores: Iterable[References], names: Iterable[str], candidates: Iterable[int]) -> Iterator[CopiedLedger]:
+    """Those among the candidates, of managed ledgers with these names."""
+    wanted, names = set(candidates), sorted(names)
+    for store in stores:
+        for name in names:
+            node = store.lists.get(name)
+            for listed in node.ledgers if isinstance(node, ListNode) else ():
+                if listed.copy is not None and listed.left_bookkeeper and listed.ledger in wanted:
+                    yield CopiedLedger(listed.ledger, name, listed.copy)

@@ -1,0 +1,182 @@
+"""`offloader orphans scan|explain` over a random cluster in memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from offloader.cli.orphans.scanning import ScanProgress
+from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
+from tests.lifecycle.ledgers.clusters import (
+    cluster,
+    delete_of_an_unloaded_topic,
+    dies_between_create_and_list_update,
+)
+from tests.lifecycle.ledgers.world import World
+from tests.lifecycle.ledgers.written import Written
+
+ALONE = "lifecycle: {bookkeeperIsNotShared: true}\n"
+KEYS = {"side", "id", "kind", "verdict", "bytes", "evidence"}
+
+
+@pytest.fixture
+def scanned(line):
+    """A command line beside a world; call it once the world is as it should be."""
+
+    def of(world: World):
+        written = Written(world)
+        line.config += ALONE
+        line.cluster.admin.stores = written.pulsar.admin.stores
+        line.dependencies = replace(
+            line.dependencies, bookkeeper=lambda _config, _timeout: tuple(reversed(written.bookkeeper.client()))
+        )
+        return line
+
+    return of
+
+
+def a_world() -> World:
+    world = World(Random(2))
+    world.topic("t/ns/persistent/orders")
+    return world
+
+
+def trimmed(world: World) -> int:
+    """The ledger that a trim dropped from the list of the first topic, and that nobody deleted."""
+    name = world.topics[0]
+    world.roll(name)
+    old: int = world.info(name).ledgerInfo[0].ledgerId
+    world.roll(name)
+    info = world.info(name)
+    del info.ledgerInfo[0]
+    world.put_list(name, info)
+    return old
+
+
+def report(line, code: int) -> dict:
+    result = line.run("orphans", "scan", "--output", "json")
+    assert result.exit_code == code, result.output
+    assert result.stderr == ""
+    return json.loads(result.stdout)
+
+
+def test_the_report_has_the_form_that_programs_rely_on(scanned):
+    world = cluster(4)
+    found = report(scanned(world), 2)
+    assert {"candidates", "referencedButMissing", "counts"} <= found.keys()
+    assert all(one.keys() >= KEYS for one in found["candidates"])
+    assert {one["verdict"] for one in found["candidates"]} == {"certain", "suspect"}
+    assert {one["side"] for one in found["candidates"]} == {"bookkeeper"}
+    paused = {one.ledger for one in world.about_to_list}
+    assert {one["id"] for one in found["candidates"]} == {x for x in world.orphans if x in world.ledgers} | paused
+    counts = found["counts"]
+    assert counts["foreign"] == len(world.foreign)
+    assert counts["referenced"] + counts["certain"] + counts["suspect"] + counts["foreign"] == counts["ledgers"]
+    assert counts["missing"] == 0
+    assert found["referencedButMissing"] == []
+    assert [one["kind"] for one in found["refusals"]] == ["another-cluster"]
+
+
+def test_without_a_candidate_there_is_no_finding(scanned):
+    line = scanned(a_world())
+    assert report(line, 0)["candidates"] == []
+    assert line.ok("orphans", "scan").splitlines() == [
+        "1 ledgers in BookKeeper: 1 in use, 0 certain orphans, 0 suspect, 0 foreign"
+    ]
+
+
+def test_nothing_is_certain_before_the_operator_has_spoken(scanned):
+    world = a_world()
+    trimmed(world)
+    line = scanned(world)
+    line.config = line.config.removesuffix(ALONE)
+    found = report(line, 2)
+    assert found["counts"]["certain"] == 0
+    assert [one["kind"] for one in found["refusals"]] == ["may-be-shared"]
+
+
+def test_a_missing_ledger_is_named_with_who_names_it(scanned):
+    world = a_world()
+    name = world.topics[0]
+    lost = world.roll(name)
+    del world.ledgers[lost]
+    line = scanned(world)
+    found = report(line, 0)
+    assert found["referencedButMissing"] == [{"id": lost, "namedBy": [f"/managed-ledgers/{name}"]}]
+    assert f"missing: Ledger {lost} is named by /managed-ledgers/{name}." in line.ok("orphans", "scan")
+    said = line.json("orphans", "explain", str(lost))
+    assert (said["verdict"], said["bytes"]) == ("missing", None)
+
+
+def test_the_text_sums_up_by_kind_and_age_and_what_it_costs(scanned):
+    world = a_world()
+    name, old = world.topics[0], trimmed(world)
+    size = world.ledgers[old].length
+    line = scanned(world)
+    text = line.run("orphans", "scan", "--price-per-gib-month", str(2**30)).stdout.splitlines()
+    heap = f"1 ledgers, {size} bytes (0.00 GiB), with all copies {size} bytes (0.00 GiB), {size:.2f} a month"
+    assert text[1:5] == [
+        "orphans by kind:",
+        f"  data, certain: {heap}",
+        "orphans by age:",
+        f"  less than a day: {heap}",
+    ]
+    assert text[5].startswith(f"certain  bookkeeper  {old}  data, {size} bytes: /managed-ledgers/{name} (version ")
+    assert "and 1 more" in line.run("orphans", "scan", "--show", "0").stdout
+
+
+def test_left_over_managed_ledgers_are_told_as_a_whole(scanned):
+    world = a_world()
+    name = world.topics[0]
+    pending = world.pending_acks(name, world.subscribe(name))
+    delete_of_an_unloaded_topic(world, name)
+    found = report(scanned(world), 2)
+    assert [(one["name"], one["verdict"]) for one in found["leftOverManagedLedgers"]] == [(pending, "certain")]
+    assert set(found["leftOverManagedLedgers"][0]["ledgers"]) == {*world.used_by(pending)}
+    assert not {one["id"] for one in found["candidates"]} & {*world.used_by(pending)}
+
+
+def test_explain_tells_the_chain_and_what_would_make_it_certain(scanned):
+    world = a_world()
+    name = world.topics[0]
+    dies_between_create_and_list_update(world, name)
+    suspect = max(world.orphans)
+    line = scanned(world)
+    text = line.ok("orphans", "explain", str(suspect)).splitlines()
+    assert text[0] == f"Ledger {suspect} is for data of {name}."
+    assert text[-1] == "To make it certain, have its topic loaded: the new owner lists a later ledger."
+    said = line.json("orphans", "explain", str(suspect))
+    assert (said["verdict"], said["kind"], said["bytes"]) == ("suspect", "data", None)
+    used = line.json("orphans", "explain", str(world.info(name).ledgerInfo[0].ledgerId))
+    assert (used["verdict"], used["remedies"]) == ("referenced", [])
+    assert line.error("orphans", "explain", "999") == "there is no ledger 999, and nothing refers to one"
+
+
+@pytest.mark.parametrize("error", [AuthorizationFailedError("not a super user"), BrokerUnavailableError("away")])
+def test_brokers_that_do_not_say_where_they_keep_their_metadata(scanned, error):
+    world = a_world()
+    trimmed(world)
+    line = scanned(world)
+    line.cluster.faults.add("admin.stores_of_brokers", lambda: error, times=9)
+    found = report(line, 2)
+    assert found["refusals"][0]["kind"] == "listing-failed"
+    assert str(error) in found["refusals"][0]["message"]
+
+
+def test_without_a_metadata_service_it_says_what_to_configure(line):
+    assert "pulsar.metadataServiceUri: needed" in line.error("orphans", "scan")
+
+
+def test_progress_is_a_line_now_and_then(capsys):
+    now = iter([0.0, 1.0, 2.5, 2.5, 3.0, 9.0, 9.0])
+    progress = ScanProgress(clock=lambda: next(now))
+    for count in (1, 2, 3, 4):
+        progress("topics", count)
+    assert capsys.readouterr().err.splitlines() == ["scan: topics: 2", "scan: topics: 4"]
+
+
+def test_an_id_that_no_ledger_can_have(scanned):
+    assert "there is no ledger" in scanned(a_world()).error("orphans", "explain", str(2**70))
