@@ -1,4 +1,4 @@
-"""Orphans that deletions leave behind, and ledgers of others that lie beside them: reference, sections 2 and 3."""
+"""Orphans that deletions leave behind, and ledgers of others that lie beside them."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from integration.processes import HANGS
 from offloader.bookkeeper.connect import BookKeeperSettings, clients
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.settings import BookieSettings
+from offloader.bookkeeper.zookeeper import ZooKeeper
 from offloader.config.lifecycle import Lifecycle
 from offloader.lifecycle.deletion.guard import GuardCase, GuardDoubt, LedgerToGo
 from offloader.lifecycle.deletion.guarded import GuardedDeletion, GuardedLedgers
@@ -64,6 +65,6 @@ def looking(cluster: PulsarCluster) -> Iterator[Looking]:
         stack.callback(bookies.close)
         admin = AdminClient(settings)
         stack.callback(admin.close)
-        scanner = open_scanner(Lifecycle(bookkeeperIsNotShared=True), tree, bookies, admin)
+        scanner = open_scanner(Lifecycle(bookkeeperIsNotShared=True), tree, bookies, admin, connect=ZooKeeper)
         stack.callback(scanner.close)
         yield Looking(tree, scanner, GuardedLedgers(tree.nodes, tree.uri.root, tree.layout))
