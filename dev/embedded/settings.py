@@ -110,7 +110,7 @@ def standalone_configuration(
         "listeningInterface": loopback_interface(),
         "allowLoopback": "true",
         "allowEphemeralPorts": "true",
-        **(_offloader_configuration(offloader) if offloader else {}),
+        **(offloader_configuration(offloader) if offloader else {}),
         **overrides,
     }
     # An entry is larger than its message. With the bookie's own limit (5 MiB) the broker creates ledgers without end
@@ -124,7 +124,8 @@ def loopback_interface() -> str:
     return next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
 
 
-def _offloader_configuration(offloader: OffloaderSettings) -> dict[str, str]:
+def offloader_configuration(offloader: OffloaderSettings) -> dict[str, str]:
+    """What a broker is told of its offloader, whose jar is in the folder `offloaders`."""
     # driver S3, not aws-s3: that one asks s3.amazonaws.com for the bucket's location, whatever the end point is
     return {
         "managedLedgerOffloadDriver": "S3",

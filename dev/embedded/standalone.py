@@ -76,7 +76,8 @@ class PulsarStandalone:
         """Start and wait until it serves. Raises FatalError that names the log, which is kept."""
         commands = JavaCommands(find_java(), fetch_lock(PULSAR), self.directory)
         settings = standalone_configuration(self.ports, self._configuration, self._offloader)
-        self._install_offloader()
+        if self._offloader is not None:
+            install_offloader(self.directory)
         try:
             if self.zookeeper_address:
                 port = self.ports.zookeeper
@@ -127,15 +128,6 @@ class PulsarStandalone:
         """The last lines of the log; none before the first start."""
         return self.log.read_text(errors="replace").splitlines()[-lines:] if self.log.exists() else []
 
-    def _install_offloader(self) -> None:
-        if self._offloader is None:
-            return
-        (jar,) = fetch_lock(OFFLOADER)
-        folder = self.directory / "offloaders"
-        folder.mkdir(exist_ok=True)
-        # in a Maven repository it is called .jar; Pulsar loads only what is called .nar
-        shutil.copyfile(jar, folder / f"{jar.stem}.nar")
-
     def _run(self, name: str, command: list[str], ready: Callable[[], bool]) -> None:
         environment = self._offloader.environment if self._offloader else None
         process = self._processes[name] = JavaProcess(
@@ -153,3 +145,12 @@ class PulsarStandalone:
             )
         except httpx.TransportError:
             return False
+
+
+def install_offloader(directory: Path) -> None:
+    """Put Pulsar's own offloader where a broker that runs in `directory` finds it."""
+    (jar,) = fetch_lock(OFFLOADER)
+    folder = directory / "offloaders"
+    folder.mkdir(exist_ok=True)
+    # in a Maven repository it is called .jar; Pulsar loads only what is called .nar
+    shutil.copyfile(jar, folder / f"{jar.stem}.nar")

@@ -17,7 +17,7 @@ import random
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -50,7 +50,8 @@ _CONNECTIONS = re.compile(r"\bsid=0x([0-9a-f]+),.*?\blresp=(\d+)")
 class BookKeeperCluster:
     """Started on entering the context, ended on leaving it.
 
-    `layout`: hierarchical, longhierarchical or flat. `configuration` overrides lines of every bookie's file.
+    `layout`: hierarchical, longhierarchical or flat. `configuration` overrides lines of every bookie's file, `own`
+    those of the first, the second and so on.
     `official`: BookKeeper's own client, for as long as the cluster runs. `zookeeper`: a session for looking at nodes.
     """
 
@@ -61,6 +62,7 @@ class BookKeeperCluster:
         bookies: int = 4,
         layout: str = "hierarchical",
         configuration: Mapping[str, str] | None = None,
+        own: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self.directory = directory.resolve()
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -73,9 +75,9 @@ class BookKeeperCluster:
         self._numbers = itertools.count()
         self._server: JavaProcess | None = None
         self._clients: list[OfficialClient] = []
-        overrides = configuration or {}
+        overrides = [{**(configuration or {}), **one} for one in (own or [{}] * bookies)]
         self.bookies = tuple(
-            Bookie(n, p, self.metadata_uri, self._commands, self, overrides) for n, p in enumerate(ports)
+            Bookie(n, p, self.metadata_uri, self._commands, self, overrides[n]) for n, p in enumerate(ports)
         )
 
     def __enter__(self) -> Self:
