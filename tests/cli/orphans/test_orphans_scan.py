@@ -84,7 +84,8 @@ def test_without_a_candidate_there_is_no_finding(scanned):
     line = scanned(a_world())
     assert report(line, 0)["candidates"] == []
     assert line.ok("orphans", "scan").splitlines() == [
-        "1 ledgers in BookKeeper: 1 in use, 0 certain orphans, 0 suspect, 0 foreign"
+        "1 ledgers in BookKeeper: 1 in use, 0 certain orphans, 0 suspect, 0 foreign",
+        "in use: 1 data",
     ]
 
 
@@ -124,7 +125,7 @@ def test_the_text_sums_up_by_kind_and_age_and_what_it_costs(scanned):
         "orphans by age:",
         f"  less than a day: {heap}",
     ]
-    assert text[5].startswith(f"certain  bookkeeper  {old}  data, {size} bytes: /managed-ledgers/{name} (version ")
+    assert text[6].startswith(f"certain  bookkeeper  {old}  data, {size} bytes: /managed-ledgers/{name} (version ")
     assert "and 1 more" in line.run("orphans", "scan", "--show", "0").stdout
 
 
