@@ -60,12 +60,11 @@ def scan_fields(scan: LedgerScan, candidates: Iterable[OrphanCandidate]) -> dict
                 "verdict": str(key.standing),
                 "age": key.age,
                 "ledgers": heap.number,
-                "bytes": heap.size,
-                "bytesOfAllCopies": heap.stored,
-                "open": heap.unsized,
+                "bytes": None if key.standing is Standing.REFERENCED else heap.size,
+                "bytesOfAllCopies": None if key.standing is Standing.REFERENCED else heap.stored,
+                "open": None if key.standing is Standing.REFERENCED else heap.unsized,
             }
             for key, heap in sorted(scan.summary.heaps.items())
-            if key.standing is not Standing.REFERENCED
         ],
         "refusals": [{"kind": str(one.kind), "message": refusal_told(one)} for one in scan.refusals],
     }
@@ -80,6 +79,8 @@ def scan_lines(
         f"{scan.ledgers} ledgers in BookKeeper: {counts[Standing.REFERENCED]} in use, {counts[Standing.CERTAIN]} "
         f"certain orphans, {counts[Standing.SUSPECT]} suspect, {counts[Standing.FOREIGN]} foreign"
     )
+    yield from _counted("in use", scan, Standing.REFERENCED)
+    yield from _counted("foreign", scan, Standing.FOREIGN)
     by_kind = scan.summary.grouped(lambda key: (key.kind, key.standing) if key.standing in _ORPHANS else None)
     if by_kind:
         yield "orphans by kind:"
@@ -96,6 +97,12 @@ def scan_lines(
     if len(shown) > most:
         yield f"… and {len(shown) - most} more: --show {len(shown)}, or --output json, has all"
     yield from _beside(scan)
+
+
+def _counted(title: str, scan: LedgerScan, standing: Standing) -> Iterator[str]:
+    heaps = scan.summary.grouped(lambda key: key.kind if key.standing is standing else None)
+    if heaps:
+        yield f"{title}: {', '.join(f'{heap.number} {kind}' for kind, heap in sorted(heaps.items()))}"
 
 
 def _beside(scan: LedgerScan) -> Iterator[str]:

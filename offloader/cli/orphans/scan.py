@@ -41,7 +41,7 @@ def scan(session: CommandSession, *, most: int, price: float | None) -> int:
     bytes is null where nobody knows, kept says that it holds data and is never deleted. What is referenced but missing
     is [{id, namedBy}]. counts is {referenced, certain, suspect, foreign, missing, kept, ledgers, candidates}. Left-over
     managed ledgers are [{name, verdict, ledgers, evidence}]; summary is [{kind, verdict, age, ledgers, bytes,
-    bytesOfAllCopies, open}]; refusals is [{kind, message}].
+    bytesOfAllCopies, open}], null for what is referenced, which is not looked into; refusals is [{kind, message}].
     """
     with ledger_scanner(session) as scanner:
         found = scanner.scan()

@@ -5,6 +5,7 @@ What we may not read is not there for us, and whoever reads here must know: `Pat
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from sys import intern
@@ -31,6 +32,7 @@ MANAGED_LEDGERS, SCHEMAS, POLICIES, CLUSTERS = "/managed-ledgers", "/schemas", "
 PACKAGES = "/pulsar/functions"
 _PERSISTENT = "persistent"
 _SEGMENTS = "<default>/ledgers"  # DistributedLog's: one node for each ledger of a log
+_SAID = 1_000
 _DEEPEST = 12  # of a package's path
 
 LastEntriesOf = Callable[[Mapping[str, int]], Mapping[str, LastEntry | UnreadableNode]]
@@ -81,6 +83,7 @@ class ReferenceReader:
     store: StorePlace
     last_entries: LastEntriesOf
     said: Said = field(default=lambda _what, _count: None)
+    _counts: Counter[str] = field(default_factory=Counter, init=False)
 
     def read(self, since: int) -> References:
         """All of it. Raises MetadataUnavailableError."""
@@ -167,7 +170,6 @@ class ReferenceReader:
         prefix = domain.removeprefix(self.store.path(MANAGED_LEDGERS) + "/")
         names = (f"{prefix}/{topic}" for topic in self.store.nodes.children(domain) or ())
         self._read_lists(names, lists, cursors)
-        self.said("topics", len(lists))
 
     def _read_lists(
         self,
@@ -179,12 +181,14 @@ class ReferenceReader:
         below: list[str] = []
         for path, node in nodes.get_each(root + name for name in names):
             if node is not None:
+                self._count("ledger lists")
                 name = intern(path.removeprefix(root))
                 lists[name] = _compact(read_list(node.value, node.version))
                 below.append(path)
         found = (f"{path}/{one}" for path, inner in nodes.children_of_each(below) for one in inner or ())
         for path, node in nodes.get_each(found):
             if node is not None:
+                self._count("cursors")
                 name, _, cursor = path.removeprefix(root).rpartition("/")
                 read = _without_empty(read_cursor(node.value, node.version))
                 cursors.setdefault(intern(name), {})[intern(decoded(cursor))] = read
@@ -207,9 +211,15 @@ class ReferenceReader:
         root = self.store.path(SCHEMAS) + "/"
         for path, node in self.store.nodes.get_each(paths):
             if node is not None and node.value:
+                self._count("schemas")
                 yield intern(path.removeprefix(root)), read_locator(node.value, node.version)
             elif node is not None:
                 folders.append(path)
+
+    def _count(self, what: str) -> None:
+        self._counts[what] += 1
+        if self._counts[what] % _SAID == 0:
+            self.said(what, self._counts[what])
 
     # Functions' packages
 

@@ -254,9 +254,10 @@ class _Scan:
         return looked
 
     def _look_again(self, judge: LedgerJudge, candidates: array[int]) -> Iterator[LedgerVerdict]:
-        nodes = list(self._nodes_of(candidates))
+        nodes = self._nodes_of(candidates)
+        verdicts = [judge.verdict(_seen(ledger, node)) for ledger, node in nodes if node is not None]
         failed = what_is_doubtful(self._located, self._failed)
-        return (doubted(judge.verdict(_seen(ledger, node)), failed) for ledger, node in nodes if node is not None)
+        return (doubted(one, failed) for one in verdicts)
 
     def _not_there(self, named: NamedLedgers, ids: LedgerIds, again: LookAgain) -> tuple[MissingLedger, ...]:
         """Ledgers that are named and were not listed, and whose nodes are not there now."""

@@ -84,7 +84,8 @@ def test_without_a_candidate_there_is_no_finding(scanned):
     line = scanned(a_world())
     assert report(line, 0)["candidates"] == []
     assert line.ok("orphans", "scan").splitlines() == [
-        "1 ledgers in BookKeeper: 1 in use, 0 certain orphans, 0 suspect, 0 foreign"
+        "1 ledgers in BookKeeper: 1 in use, 0 certain orphans, 0 suspect, 0 foreign",
+        "in use: 1 data",
     ]
 
 
@@ -118,13 +119,13 @@ def test_the_text_sums_up_by_kind_and_age_and_what_it_costs(scanned):
     line = scanned(world)
     text = line.run("orphans", "scan", "--price-per-gib-month", str(2**30)).stdout.splitlines()
     heap = f"1 ledgers, {size} bytes (0.00 GiB), with all copies {size} bytes (0.00 GiB), {size:.2f} a month"
-    assert text[1:5] == [
+    assert text[2:6] == [
         "orphans by kind:",
         f"  data, certain: {heap}",
         "orphans by age:",
         f"  less than a day: {heap}",
     ]
-    assert text[5].startswith(f"certain  bookkeeper  {old}  data, {size} bytes: /managed-ledgers/{name} (version ")
+    assert text[6].startswith(f"certain  bookkeeper  {old}  data, {size} bytes: /managed-ledgers/{name} (version ")
     assert "and 1 more" in line.run("orphans", "scan", "--show", "0").stdout
 
 
