@@ -148,7 +148,7 @@ class LedgerDeletionService:
         jobs = [partial(self._begin, side, one, _look_of(looks, one), switch) for one in due]
         closing = [one for one in self._at_once(jobs) if one is not None]
         if closing and not self._rules.stopping():
-            refusals = self._close(side, closing, pending, switch)
+            refusals = self._close(side, closing, switch)
         return refusals
 
     def _refusals(self, looks: SideLooks, pending: int) -> list[str]:
@@ -174,18 +174,15 @@ class LedgerDeletionService:
         self._note(written, outcome, why)
         return None
 
-    def _close(
-        self, side: DeletionSide, closing: Sequence[StoredDeletion], pending: int, switch: DeletionSwitch
-    ) -> list[str]:
+    def _close(self, side: DeletionSide, closing: Sequence[StoredDeletion], switch: DeletionSwitch) -> list[str]:
         """Close, look again at what was closed: what is in it shows only then."""
         done = self._at_once([partial(self._close_one, side, one) for one in closing])
         closed = [(one, node) for one, node in zip(closing, done, strict=True) if node is not None]
         if not closed or self._rules.stopping():
             return []
         looks = side.look([one.record for one, _ in closed])
-        refusals = self._refusals(looks, pending)
-        if refusals:
-            return refusals
+        if looks.refusals:  # how many go at once was asked before any of them went
+            return list(looks.refusals)
         now, timing = self._now_ms(), self._rules.timing
         rulings = [
             closed_and_looked_at(one.record, node, _look_of(looks, one), now, timing, switch) for one, node in closed
