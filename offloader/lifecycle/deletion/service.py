@@ -28,6 +28,7 @@ from offloader.lifecycle.deletion.machine import (
 )
 from offloader.lifecycle.deletion.queue import DamagedDeletion, DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import DeletionState, DeletionSwitch, LedgerNode, LedgerType
+from offloader.lifecycle.deletion.remembered import RememberedDeletions
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.deletion.watcher import DeletionWatcher, PendingDeletions
@@ -88,6 +89,7 @@ class LedgerDeletionService:
         self._rules = rules
         self._watcher = watcher
         self._now_ms = now_ms
+        self._remembered = RememberedDeletions(rules.timing)
         self._wrote = True  # at its start it does not know
 
     def round(self, switch: DeletionSwitch | None = None) -> DeletionRound:
@@ -110,7 +112,15 @@ class LedgerDeletionService:
 
     def _pass(self, switch: DeletionSwitch | None) -> _Found:
         found, now = _Found(), self._now_ms()
-        for one in self._queue.records():
+        self._remembered.begin(switch)
+
+        def passed_over(name: str, slot: int) -> bool:
+            known = self._remembered.waits(name, slot, now)
+            if known is not None:
+                found.pending.add(*known)
+            return known is not None
+
+        for one in self._queue.records(passed_over=passed_over):
             if self._rules.stopping():
                 break
             if isinstance(one, DamagedDeletion):
@@ -121,9 +131,12 @@ class LedgerDeletionService:
             match turn(one.record, now, self._rules.timing, switch):
                 case DeletionTurn.REMOVE if self._rules.owner and found.removed < REMOVALS:
                     self._queue.remove(one)
+                    self._remembered.forget(one.record.name)
                     found.removed += 1
                 case DeletionTurn.LOOK if one.record.ledger_type in self._sides:
                     self._take(found, one)
+                case DeletionTurn.NOTHING:
+                    self._remembered.note(one)
         self._cut(found)
         return found
 
