@@ -79,10 +79,14 @@ class DeletionQueue:
             except ObjectNotFoundError:  # a later version is there, or it was removed
                 continue
 
-    def records(self, after: str = "") -> Iterator[StoredDeletion | DamagedDeletion]:
-        """All records, by name, after a name. Lists and reads only as far as they are taken."""
+    def records(
+        self, after: str = "", passed_over: Callable[[str, int], bool] = lambda _name, _slot: False
+    ) -> Iterator[StoredDeletion | DamagedDeletion]:
+        """All records, by name, after a name. Lists and reads only as far as they are taken. `passed_over`: those that
+        need not be read, by name and newest version."""
         with unawaited_pool(READERS, "deletion-reader") as pool:
-            found = map_ahead(pool, self._newest, self._listed(after), 2 * READERS)
+            listed = (one for one in self._listed(after) if not passed_over(one.name, one.slots[-1]))
+            found = map_ahead(pool, self._newest, listed, 2 * READERS)
             yield from (each for each in found if each is not None)
 
     def write(self, record: PendingDeleteLedgerInfo, former: StoredDeletion | None) -> StoredDeletion | None:

@@ -28,6 +28,7 @@ from offloader.lifecycle.deletion.machine import (
 )
 from offloader.lifecycle.deletion.queue import DamagedDeletion, DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import DeletionState, DeletionSwitch, LedgerNode, LedgerType
+from offloader.lifecycle.deletion.remembered import RememberedDeletions
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.deletion.watcher import DeletionWatcher, PendingDeletions
@@ -88,6 +89,7 @@ class LedgerDeletionService:
         self._rules = rules
         self._watcher = watcher
         self._now_ms = now_ms
+        self._remembered = RememberedDeletions(rules.timing)
         self._wrote = True  # at its start it does not know
 
     def round(self, switch: DeletionSwitch | None = None) -> DeletionRound:
@@ -110,7 +112,15 @@ class LedgerDeletionService:
 
     def _pass(self, switch: DeletionSwitch | None) -> _Found:
         found, now = _Found(), self._now_ms()
-        for one in self._queue.records():
+        self._remembered.begin(switch)
+
+        def passed_over(name: str, slot: int) -> bool:
+            known = self._remembered.waits(name, slot, now)
+            if known is not None:
+                found.pending.add(*known)
+            return known is not None
+
+        for one in self._queue.records(passed_over=passed_over):
             if self._rules.stopping():
                 break
             if isinstance(one, DamagedDeletion):
@@ -121,9 +131,12 @@ class LedgerDeletionService:
             match turn(one.record, now, self._rules.timing, switch):
                 case DeletionTurn.REMOVE if self._rules.owner and found.removed < REMOVALS:
                     self._queue.remove(one)
+                    self._remembered.forget(one.record.name)
                     found.removed += 1
                 case DeletionTurn.LOOK if one.record.ledger_type in self._sides:
                     self._take(found, one)
+                case DeletionTurn.NOTHING:
+                    self._remembered.note(one)
         self._cut(found)
         return found
 
@@ -148,7 +161,7 @@ class LedgerDeletionService:
         jobs = [partial(self._begin, side, one, _look_of(looks, one), switch) for one in due]
         closing = [one for one in self._at_once(jobs) if one is not None]
         if closing and not self._rules.stopping():
-            refusals = self._close(side, closing, pending, switch)
+            refusals = self._close(side, closing, switch)
         return refusals
 
     def _refusals(self, looks: SideLooks, pending: int) -> list[str]:
@@ -174,18 +187,15 @@ class LedgerDeletionService:
         self._note(written, outcome, why)
         return None
 
-    def _close(
-        self, side: DeletionSide, closing: Sequence[StoredDeletion], pending: int, switch: DeletionSwitch
-    ) -> list[str]:
+    def _close(self, side: DeletionSide, closing: Sequence[StoredDeletion], switch: DeletionSwitch) -> list[str]:
         """Close, look again at what was closed: what is in it shows only then."""
         done = self._at_once([partial(self._close_one, side, one) for one in closing])
         closed = [(one, node) for one, node in zip(closing, done, strict=True) if node is not None]
         if not closed or self._rules.stopping():
             return []
         looks = side.look([one.record for one, _ in closed])
-        refusals = self._refusals(looks, pending)
-        if refusals:
-            return refusals
+        if looks.refusals:  # how many go at once was asked before any of them went
+            return list(looks.refusals)
         now, timing = self._now_ms(), self._rules.timing
         rulings = [
             closed_and_looked_at(one.record, node, _look_of(looks, one), now, timing, switch) for one, node in closed

@@ -80,6 +80,7 @@ class LedgerUndo:
 
         Raises FatalError: it cannot be; MetadataUnavailableError, AccessDeniedError; OutcomeUnknownError: repeat it."""
         metadata = _closed(record)
+        _check_acl(record)
         path = self.tree.path_of(record.ledger_id)
         try:
             self.tree.nodes.create(path, record.node.data, record.node.acl or None, parents=True)
@@ -176,6 +177,15 @@ def _answered(future: Future[bytes], timeout: float) -> bool | None:
     except OffloadError:
         return None
     return True
+
+
+def _check_acl(record: PendingDeleteLedgerInfo) -> None:
+    """ZooKeeper shows digests only to those who may administer a node."""
+    if any(one.scheme == "digest" and one.identity.endswith(":x") for one in record.node.acl):
+        raise FatalError(
+            f"ledger {record.ledger_id}: who may do what with its node was hidden from us when it was marked: create "
+            "the node by hand, with the data of its record"
+        )
 
 
 def _closed(record: PendingDeleteLedgerInfo) -> LedgerMetadata:

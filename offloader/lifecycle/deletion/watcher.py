@@ -18,7 +18,11 @@ class PendingDeletions:
 
     def count(self, record: PendingDeleteLedgerInfo) -> None:
         """One more."""
-        self.counts[record.ledger_type, record.state] += 1
+        self.add(record.ledger_type, record.state)
+
+    def add(self, kind: LedgerType, state: DeletionState) -> None:
+        """One more, of which no more is known."""
+        self.counts[kind, state] += 1
 
     def in_flight(self, kind: LedgerType) -> int:
         """Those whose second phase is still to come, or under way."""

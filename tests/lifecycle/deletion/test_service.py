@@ -600,3 +600,53 @@ def test_a_purge_s_own_switch_needs_none_in_the_queue():
     assert it.end_of(5) == DELETED
     assert it.queue.switch() is None
     assert turn(it.record(5), it.cluster.now_ms, it.timing, None) is DeletionTurn.NOTHING
+
+
+class Reads(MemoryStore):
+    """Counts what is read."""
+
+    reads = 0
+
+    def read(self, key, offset=0, length=None):
+        self.reads += 1
+        return super().read(key, offset, length)
+
+
+def test_an_idle_round_reads_no_record_that_waits():
+    it = Setting()
+    it.store = Reads()
+    it.queue = it.queue_over(it.store)
+    it.on()
+    it.passed_by(*range(1, 30))
+    it.mark()
+    service = it.service()
+    service.round()
+    before = it.store.reads
+    for _ in range(5):
+        service.round()
+        assert it.told.last.in_flight(LedgerType.LEDGER) == 29
+    assert it.store.reads - before == 5  # the switch
+    it.queue.change(ledger_record_name(7), lambda record: undone(record, it.cluster.now_ms))
+    it.later()
+    service.round()
+    assert it.cluster.ledger_ids() == {7, 1000}
+    service.round()
+    before = it.store.reads
+    service.round()
+    assert it.store.reads - before == 1
+    it.later(31 * DAY)
+    service.round()
+    assert [key for key, _ in it.store.list("") if "LEDGER-" in key] == []
+
+
+def test_switched_off_and_on_again_is_noticed_by_a_service_that_remembers(setting):
+    setting.passed_by(5)
+    setting.mark()
+    service = setting.service()
+    service.round()
+    setting.queue.set_switch(on=False, now=setting.cluster.now_ms + 1)
+    service.round()
+    setting.later(9 * DAY)
+    setting.on()
+    service.round()
+    assert setting.record(5).marked_at == setting.cluster.now_ms

@@ -89,6 +89,14 @@ def test_only_a_closed_ledger_comes_back(setting):
     assert 5 not in setting.cluster.ledger_ids()
 
 
+def test_an_acl_that_was_hidden_from_us_is_not_written(setting):
+    record = setting.record(5)
+    hidden = replace(record, node=replace(record.node, acl=(AclEntry(31, "digest", "us:x"),)))
+    with pytest.raises(FatalError, match="by hand"):
+        undo_of(setting.cluster).recreate(hidden)
+    assert 5 not in setting.cluster.ledger_ids()
+
+
 def test_what_bookies_have_collected_is_told_copy_by_copy(setting):
     undo = undo_of(setting.cluster, window_ms=lambda bookie: 30_000 if bookie.startswith("b1") else None)
     metadata = undo.recreate(setting.record(5))
