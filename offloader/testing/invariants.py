@@ -10,9 +10,11 @@ from offloader.archive.findings import FindingKind
 from offloader.archive.items import ArchivedEntry, Item
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import OffloadError
+from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.metadata.catalog_codec import decode_catalog
 from offloader.metadata.deletions import Deleting, DeletionBegun
 from offloader.metadata.journal_reading import applications, read_journals
+from offloader.metadata.layout import ROOT, parse_topic_key
 from offloader.metadata.log import read_record
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.core.evidence import pin_target
@@ -25,6 +27,8 @@ from offloader.testing.truth import Truth, sha256
 HARMLESS = frozenset(
     {FindingKind.ABANDONED_OBJECT, FindingKind.LEFT_OVER, FindingKind.OPEN_UPLOAD, FindingKind.UNCOMMITTED_RECORD}
 )
+
+UNNAMED = frozenset({FindingKind.ABANDONED_OBJECT, FindingKind.STRAY_OBJECT, FindingKind.UNCOMMITTED_RECORD})
 
 Place = tuple[int, int]
 
@@ -78,7 +82,9 @@ def check_invariants(
     `HARMLESS | {FindingKind.STRAY_OBJECT}` where the answer to a commit was lost and the object abandoned.
     """
     violations = [text for pace in paces for text in pace.violations]
-    violations += [_numbered(f.kind, str(f)) for f in verify(store).findings if f.kind not in allowed]
+    findings = verify(store).findings
+    violations += [_numbered(f.kind, str(f)) for f in findings if f.kind not in allowed]
+    violations += _unreported(store, {f.key for f in findings if f.kind in UNNAMED and parse_topic_key(f.key)})
     journals = read_journals(store, applications(store))
     for topic, truth in truths.items():
         read = read_catalog(store, topic)
@@ -91,6 +97,18 @@ def check_invariants(
         violations += (f"{text} ({topic})" for text in _deletions(store, read))
     if violations:
         raise AssertionError(f"{len(violations)} violations of what must always hold:\n" + "\n".join(violations))
+
+
+def _unreported(store: ObjectStore, unnamed: Collection[str]) -> Iterator[str]:
+    """What nothing names, a scan for orphans reports. (No root: no such scan.)"""
+    if not unnamed or store.stat(ROOT) is None:
+        return
+    scanner = BucketScanner(store, lambda: 0, lambda: "invariants", 0)
+    reported = {orphan.id for orphan in scanner.scan().orphans}
+    told, _ = scanner.look(sorted(set(unnamed) - reported), ())  # what somebody names by now is no violation
+    for key, found in told.items():
+        if not isinstance(found, str):
+            yield f"5: {key}: nothing names it, and no scan reports it"
 
 
 def _numbered(kind: FindingKind, text: str) -> str:

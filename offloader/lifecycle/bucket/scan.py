@@ -71,16 +71,16 @@ class BucketScanner:
         cluster, refusals = self._root()
         now = self.now()
         found = _Found()
-        journals = Journals({})
         with ThreadPoolExecutor(READERS, "bucket-scan") as pool:
             uploads = list(self._store.list_uploads())
             journals = self.journals()
+            broken = dict.fromkeys(_told(journals))
             found.orphans += self._uploads(uploads, journals, self._doubts(now, refusals, journals))
             for listed in _shares(self._store.list(), self._keys_together):
                 journals = self.journals()
+                broken |= dict.fromkeys(_told(journals))
                 self._share(pool, listed, journals, cluster, self._doubts(now, refusals, journals), found)
                 self._progress(len(listed))
-        broken = tuple(f"A journal cannot be read: {each.why}" for each in journals.damaged)
         orphans = tuple(sorted(found.orphans, key=lambda each: (each.key, each.upload)))
         versions = self._store.keeps_versions()
         return ObjectScan(now, orphans, found.counts, found.sizes, (*refusals, *broken), versions)
@@ -105,8 +105,8 @@ class BucketScanner:
         told: dict[str, BucketOrphan | str] = dict(named)
         told |= {each.upload: "a journal names it" for each in uploads}
         told |= {each.id: each for each in found.orphans}
-        broken = tuple(f"A journal cannot be read: {each.why}" for each in journals.damaged)
-        return told, ObjectScan(now, tuple(found.orphans), found.counts, found.sizes, (*refusals, *broken))
+        refusals = (*refusals, *_told(journals))
+        return told, ObjectScan(now, tuple(found.orphans), found.counts, found.sizes, refusals)
 
     def now(self) -> int:
         """By the store's clock."""
@@ -174,6 +174,11 @@ class BucketScanner:
             began = upload.began_at or None
             ruled = ruling(place, NoExtent.JUNK, None, began, doubts)
             yield BucketOrphan(upload.key, ObjectKind.UPLOAD, 0, "", began, ruled, parsed.topic, upload=upload.upload)
+
+
+def _told(journals: Journals) -> tuple[str, ...]:
+    """Why nothing may be deleted."""
+    return tuple(f"A journal cannot be read: {each.why}" for each in journals.damaged)
 
 
 def _shares(listed: Iterable[tuple[str, int]], most: int) -> Iterator[list[tuple[str, int]]]:

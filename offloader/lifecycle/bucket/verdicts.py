@@ -134,7 +134,7 @@ def too_young(modified_ms: int | None, doubts: Doubts) -> tuple[str, ...]:
         return ("The store does not say when it was written.",)
     age = doubts.now_ms - modified_ms
     if age < 0:
-        return ("It was written in the future, by the store's clock.",)
+        return ("It was written since this scan began, or the store's clock was set back.",)
     if age < doubts.grace_ms:
         return (f"It was written {age // 1000} s ago: it may be about to be named.",)
     return ()
