@@ -1,12 +1,11 @@
 """Topics that nobody has loaded, on a real broker: what loads them, what trims them, and two visits without any client.
 
-OFFLOADER_RETENTION_MINUTES: the retention between the visits; 0 by default, 1 is Pulsar's shortest but for none.
+With OFFLOADER_SOAK=1 retention is a minute between them, Pulsar's shortest; else it is changed to none.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,6 +19,7 @@ from integration.conftest import PULSAR_SETTINGS
 from integration.patient import PatientPulsar
 from integration.produce import open_client
 from integration.pulsar.waiting import until
+from integration.soak import SOAK
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.zookeeper import connect
 from offloader.cli.main import main
@@ -33,7 +33,7 @@ from offloader.pulsar.visits import BrokerVisits
 pytestmark = pytest.mark.pulsar
 
 NAMESPACE = "public/unloaded"
-MINUTES = int(os.environ.get("OFFLOADER_RETENTION_MINUTES", "0"))
+MINUTES = 1 if SOAK else 0
 SETTINGS = {
     "managedLedgerMaxEntriesPerLedger": "20",
     "statsUpdateFrequencyInSecs": "1",
