@@ -54,6 +54,7 @@ from offloader.bookkeeper.managed_ledgers import (
 )
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.model import DigestType
+from offloader.bookkeeper.nodes import Node
 from offloader.bookkeeper.requests import BatchRead, EntryRead, ListEntries, ReadLac, Request
 from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
@@ -91,6 +92,12 @@ from offloader.lifecycle.explaining.bookie_facts import (
 from offloader.lifecycle.explaining.bookies import explain_bookie
 from offloader.lifecycle.ledgers.kinds import purpose_of
 from offloader.lifecycle.ledgers.references import read_cursor, read_last_entry, read_list, read_locator
+from offloader.lifecycle.topics.broker_retention import (
+    BrokerRetention,
+    RetentionLevel,
+    default_retention,
+    read_retention,
+)
 from offloader.lifecycle.topics.cursors.record_codec import (
     decode_removal,
     decode_saved,
@@ -98,6 +105,9 @@ from offloader.lifecycle.topics.cursors.record_codec import (
     encode_saved,
 )
 from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState, SavedCursor
+from offloader.lifecycle.topics.topic_nodes import TopicNodes, read_list_node
+from offloader.lifecycle.topics.unloaded import look_at
+from offloader.lifecycle.topics.visit_plan import check_version
 from offloader.metadata import layout, requests
 from offloader.metadata.catalog_codec import HEAD_MAGIC, STANDING, plain
 from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unwrap
@@ -115,6 +125,7 @@ from offloader.pulsar.rest import RestClient
 from offloader.pulsar.server_errors import server_error
 from offloader.pulsar.session import BrokerSession
 from offloader.pulsar.settings import PulsarSettings
+from offloader.pulsar.visits import BrokerVisits
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
 from offloader.testing.ledger_metadata import encode_managed_ledger, envelope
@@ -321,11 +332,32 @@ def rest(data: bytes) -> None:
             partial(admin.topics, "a/b"),
             partial(admin.topic_info, TOPIC),
             partial(explain, admin.rest, TOPIC, EntryRange(7, 0, 2), limit=2),
+            *visiting(BrokerVisits(PulsarSettings(), transport=transport)),
         ]
         for ask in asked:
             with suppress(OffloadError):
                 ask()
         admin.close()
+
+
+def a_list_node(data: bytes) -> None:
+    found = read_list_node(Node(data, 0, 0, 0, 1))
+    look_at(TopicNodes(TOPIC, found, None), BrokerRetention(0, 0, RetentionLevel.TOPIC), 1, "pin")
+
+
+def visiting(brokers: BrokerVisits) -> list[Callable[[], object]]:
+    """What is asked so that unloaded topics are visited, and what is made of it."""
+    return [
+        lambda: check_version(brokers.version()),
+        brokers.loaded,
+        lambda: brokers.known("a/b"),
+        lambda: default_retention(brokers.default_retention()),
+        lambda: read_retention(brokers.namespace_retention("a/b"), RetentionLevel.NAMESPACE),
+        lambda: read_retention(brokers.topic_retention(TOPIC), RetentionLevel.TOPIC),
+        lambda: brokers.trim(TOPIC),
+        lambda: brokers.use(TOPIC),
+        lambda: brokers.unload(TOPIC),
+    ]
 
 
 def a_broker(data: bytes) -> None:
@@ -448,6 +480,7 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         yield f"managed ledger {name}", envelope(record, packed), lambda data: decode_managed_ledger(data, 0)
         yield f"cursor {name}", envelope(cursor, packed), decode_cursor
         yield f"ledger list as references {name}", envelope(record, packed), lambda data: read_list(data, 0)
+        yield f"ledger list of an unloaded topic {name}", envelope(record, packed), a_list_node
         yield f"cursor as references {name}", envelope(cursor, packed), lambda data: read_cursor(data, 0)
         yield f"cursor's whole state {name}", envelope(CURSOR_NODE, packed), decode_cursor_node
     schema = SchemaLocator.Version(version=0, position={"ledgerId": 3, "entryId": 0}, hash=b"h")
@@ -603,7 +636,21 @@ def test_what_comes_in_is_damage_at_worst(sound: bytes, door: Door, data: st.Dat
 
 
 NAMES = st.sampled_from(
-    ["clusterName", "cursors", *STATS, "ledgerId", "entries", "size", "reason", "creationDate", "x"]
+    [
+        "clusterName",
+        "cursors",
+        "persistent",
+        "publishers",
+        "subscriptions",
+        "retentionSizeInMB",
+        *STATS,
+        "ledgerId",
+        "entries",
+        "size",
+        "reason",
+        "creationDate",
+        "x",
+    ]
 )
 ANY_JSON = st.recursive(
     st.none()

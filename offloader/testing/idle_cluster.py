@@ -129,6 +129,8 @@ class IdleCluster(IdleBrokers):
 
     def topic_retention(self, topic: TopicName) -> object:
         self.faults.before("visits.topic_retention", topic)
+        if topic.partition >= 0:
+            raise FatalError("Not allowed to set/get topic policy for a partition")
         minutes, megabytes = self.retention_of(topic)
         return _policy((minutes, megabytes))
 

@@ -46,7 +46,6 @@ class VisitRound:
 
     def visit(self, topics: Iterable[UnloadedTopic]) -> Iterator[VisitOutcome]:
         """In their order. In a namespace where one is not permitted, no other one is tried. Raises OffloadError."""
-        self._asked_ms = None
         self._refused.clear()
         with unawaited_pool(self._at_once, "visits") as pool:
             for outcome in map_ahead(pool, self._visit, self._paced(topics), self._at_once):

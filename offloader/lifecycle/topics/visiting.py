@@ -60,7 +60,7 @@ class TopicVisitor:
             return VisitOutcome(planned, VisitEnd.GONE)
         if isinstance(before, UnreadableTopic):
             return VisitOutcome(planned, VisitEnd.REFUSED, why=before.why)
-        if str(planned.topic) in loaded or not _as_planned(before, planned):
+        if str(planned.topic) in loaded or before.list.version != planned.version:  # every load writes the list
             return VisitOutcome(planned, VisitEnd.LOADED)
         try:
             self._brokers.trim(planned.topic)
@@ -123,12 +123,6 @@ class TopicVisitor:
         except OffloadError as error:
             return f"it may not have been unloaded ({error})", True
         return "", False
-
-
-def _as_planned(nodes: TopicNodes, planned: UnloadedTopic) -> bool:
-    """Every load writes the list, and leaves an open ledger as long as it lasts."""
-    is_open = nodes.tail is not None and not nodes.tail.closed
-    return nodes.list.version == planned.version and is_open == (planned.open_ledger is not None)
 
 
 def _unsaid(error: OffloadError) -> str:

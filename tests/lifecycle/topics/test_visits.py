@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
+from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo
 from offloader.errors import (
     AuthorizationFailedError,
     BrokerUnavailableError,
@@ -397,3 +397,15 @@ def test_no_more_visits_than_allowed_are_under_way(cluster: Idle) -> None:
     outcomes = list(cluster.round(at_once=3, a_minute=10**6).visit(planned))
     assert {one.end for one in outcomes} == {VisitEnd.TRIMMED}
     assert most == 3
+
+
+def test_a_shadow_topic_is_passed_over(cluster: Idle) -> None:
+    topic = cluster.written("t", 100, 20)
+    path = "/managed-ledgers/acme/orders/persistent/t"
+    node = cluster.metadata.nodes.get(path)
+    assert node is not None
+    info = ManagedLedgerInfo.FromString(node.value)
+    info.properties.add(key="PULSAR.SHADOW_SOURCE", value="persistent://acme/orders/source")
+    cluster.metadata.nodes.put(path, info.SerializeToString())
+    cluster.tick(3600)
+    assert cluster.plan() == [PassedOver(topic, WhyPassedOver.SHADOW, "persistent://acme/orders/source")]
