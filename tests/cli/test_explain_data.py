@@ -225,7 +225,10 @@ def test_compaction_that_is_off_needs_force_allow_compaction(line, bookie):
 
 
 def test_end_points_that_do_not_answer_are_named_with_how_to_switch_them_on(line, bookie, world):
-    assert said(explained(line, "b1:3181"), "Set httpServerEnabled=true")
+    found = explained(line, "b1:3181")
+    assert said(found, "b1:3181 publishes none. Set httpServerEnabled=true")
+    assert said(found, "every 10 minutes by default (15 minutes in Pulsar's own bookkeeper.conf)")
+    assert said(found, "`Disk full, suspend`")
     bookie.is_up = False
     found = explained(line, "b1:3181", "--bookie-http", URL)
     assert said(found, "http://b1:8000 does not answer (refused). Set httpServerEnabled=true")

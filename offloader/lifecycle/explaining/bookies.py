@@ -13,15 +13,20 @@ from offloader.lifecycle.explaining.words import Explanation, counted, moment_te
 
 FORCE = '{"forceMajor":true,"forceMinor":true}'
 
+_IN_ITS_LOG = (
+    "Until then look into its log: `Disk full, suspend` and `Disk almost full, suspend` say that compaction is "
+    "suspended, `Enter major compaction` when it last ran.",
+)
+
 
 def explain_bookie(facts: BookieFacts) -> Explanation:
     """What it says of its collection, in sentences."""
     if facts.url is None:
-        return Explanation.of([_general(facts.bookie)], unknown=[_switch_on(f"{facts.bookie} publishes none")])
+        return Explanation.of([_general(facts.bookie)], _IN_ITS_LOG, [_switch_on(f"{facts.bookie} publishes none")])
     unreachable = facts.configuration is None and not facts.collectors and facts.free is None
     if unreachable:
         why = next(iter(facts.failed.values()), "it does not answer")
-        return Explanation.of([_general(facts.bookie)], unknown=[_switch_on(why)])
+        return Explanation.of([_general(facts.bookie)], _IN_ITS_LOG, [_switch_on(why)])
     said = (_collection, _compactions, _suspension, _space, _throttle, _force)
     return Explanation.of(
         (sentence for each in said for sentence in each(facts)),

@@ -99,6 +99,24 @@ def test_more_pending_than_set_marks_nothing_more(world):
     assert len(states(world)) == 3
 
 
+def test_those_that_are_in_use_hold_up_no_others(world):
+    """Their nodes say that nobody was there for years; their brokers know better, and are asked so often a round."""
+    for number in range(9):
+        topic = world.brokers.make(TopicName.parse(f"public/default/a{number}"), {1: 5, 2: 0})
+        topic.cursors["used"] = HeldCursor((1, 0), active_ms=1)
+    world.brokers.flush()
+    for held in world.brokers.topics.values():
+        for cursor in held.cursors.values():
+            cursor.consumers = 1
+    world.topic.cursors[SUB].consumers = 0
+    world.pass_time(WEEK + 1)
+    policy = task(world, bounds=DeletionBounds(a_round=3))
+    for round_number in range(1, 6):
+        policy.run()
+        assert world.brokers.faults.count("look") <= 8 * round_number
+    assert states(world) == {SUB: RemovalState.MARKED}
+
+
 def test_rounds_go_on_where_the_last_one_ended(world, monkeypatch):
     monkeypatch.setattr(tasks, "TOPICS_A_ROUND", 2)
     names = [f"{tenant}/ns/{name}" for tenant in ("a", "a-b", "a.c") for name in ("x", "~y", "Z")]

@@ -89,34 +89,34 @@ class CursorRemovalTask:
             self.remover.removals.remove(stored)
 
     def _mark(self, after_ms: int, room: int) -> None:
-        marked = 0
+        """Brokers are asked, and topics loaded, only so often a round; the next one goes on there."""
+        asked = 0
         for topic in self._some_topics():
             for name in self._unused(topic, after_ms):
-                if marked >= min(room, self.bounds.a_round):
+                if asked >= min(room, self.bounds.a_round):
+                    self._next = topic.topic
                     return
-                marked += self._try_mark(topic.topic, name, after_ms)
+                asked += self._try_mark(topic.topic, name, after_ms)
 
     def _try_mark(self, topic: TopicName, name: str, after_ms: int) -> bool:
-        """The broker may know of a later activity than the node."""
+        """Whether its broker was asked, who may know of a later activity than the node."""
         try:
             former = self.remover.removals.read(topic, name)
             if former is not None and (not former.record.has_ended or self._was_decided(former, after_ms)):
                 return False
             look = self.remover.brokers.look(topic, name)
             if look is None or look.last_active_ms > self.remover.clock_ms() - after_ms:
-                return False
+                return True
             self.remover.mark(topic, name, BY)
+            log.info("%s: subscription %s is marked: nobody has used it for long", topic, name)
         except OvertakenError:
             raise
         except FatalError as error:
             log.info("%s: subscription %s stays: %s", topic, name, error)
-            return False
         except OffloadError as error:
             log.warning(
                 "%s: subscription %s could not be looked at: %s", topic, name, error, extra={"see": "cursor-removal"}
             )
-            return False
-        log.info("%s: subscription %s is marked: nobody has used it for long", topic, name)
         return True
 
     def _was_decided(self, former: StoredRemoval, after_ms: int) -> bool:
