@@ -310,7 +310,9 @@ class ArchivedTopic:
         following = records.plan(Selection(after))
         behind = (item for item in following if after is None or item.end > after)
         for item in self.read(behind):
-            if after is None or (isinstance(item, Missing) and item.end > after):
+            if isinstance(item, Missing) and item.deleted and after is not None and item.start <= after < item.end:
+                yield replace(item, start=after.next_entry)  # of a range that went, we had a part before
+            elif after is None or (isinstance(item, Missing) and item.end > after):
                 yield item
             elif isinstance(item, EntryRun) and (rest := item.since(after.next_entry)) is not None:
                 yield rest

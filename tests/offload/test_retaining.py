@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 
 import pytest
 
 from offloader.archive.archive import Archive
+from offloader.archive.following.live import FollowLimits, Live
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
+from offloader.archive.selection import Selection
 from offloader.metadata import layout, requests
 from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CatalogHead
@@ -240,4 +243,57 @@ def test_kills_of_the_application_at_any_round_lose_nothing(seed):
     wait(sim, 20 * MINUTE)
     assert deleted(sim) > 0
     checked(sim)
+    sim.close()
+
+
+class Ticks:
+    """Seconds that advance whenever somebody asks or waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.01
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_follower_has_each_entry_or_is_told_while_segments_go(seed):
+    rng = random.Random(seed)
+    sim = started("archiveRetentionTimeInMinutes: 5", grace_ms=3 * MINUTE, entries_per_ledger=rng.choice([3, 20]))
+    sealed(sim, 2)
+    ticks = Ticks()
+    reached = lambda: nullcontext((sim.cluster.source, sim.cluster.admin))  # noqa: E731
+    live = Live(reached, FollowLimits(idle=0.2, trouble=60.0), ticks, ticks.pause)
+    got: list[tuple[int, int]] = []
+    told: list[Missing] = []
+    position = None
+    for _ in range(12):
+        following = Archive(OpenArchive(Stores.of(sim.store)), pulsar=live).topic(TOPIC)
+        start = None if position is None else position.next_entry
+        for number, item in enumerate(following.runs(Selection(start), follow=True)):
+            if isinstance(item, Missing):
+                assert item.deleted or item.kind is not None, item
+                told.append(item)
+            else:
+                got += [entry.position.place for entry in item.entries()]
+            position = item.end
+            if number >= rng.choice([0, 3, 100]):
+                break
+        sim.produce(TOPIC, rng.randint(0, 6))
+        wait(sim, rng.choice([0, MINUTE, 4 * MINUTE]))
+    following = Archive(OpenArchive(Stores.of(sim.store)), pulsar=live).topic(TOPIC)
+    for item in following.runs(Selection(None if position is None else position.next_entry), follow=True):
+        if isinstance(item, Missing):
+            told.append(item)
+        else:
+            got += [entry.position.place for entry in item.entries()]
+    assert got == sorted(set(got)), "an entry twice, or out of order"
+    written = [(e.ledger, e.entry) for e in sim.cluster.entries(TOPIC) if e.delivered]
+    passed = [p for p in written if p not in got and not any(m.start.place <= p <= m.end.place for m in told)]
+    assert passed == []
+    assert deleted(sim) > 0
     sim.close()

@@ -67,6 +67,7 @@ class ArchiveDeletion:
         self.note(head.topic)
         self.check()
         head = self.append(head, record)
+        self.note(head.topic)  # another process may have found the note without the record, and removed it
         count, wait = _count(ranges), record.not_before
         log.info("deleting topic=%s segments=%d not before %d: %s", head.topic, count, wait, words)
         return head

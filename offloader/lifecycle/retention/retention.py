@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from offloader.errors import IntegrityError, RetryableError
+from offloader.errors import ClaimedByOtherError, IntegrityError, RetryableError
 from offloader.lifecycle.retention.chunked import LOOK_BACK, begins_before
 from offloader.lifecycle.retention.holdings import SegmentsOf, holdings
 from offloader.lifecycle.retention.phases import ArchiveDeletion
@@ -86,6 +86,8 @@ class ArchiveRetention:
         is a note that something may be under way."""
         deletion = self.deletion
         head = deletion.catalogs.head(topic)
+        if self._others(head):
+            return ""
         if noted and head.removed.pending is None:
             deletion.forget(topic)
             head = deletion.catalogs.head(topic)
@@ -133,8 +135,8 @@ class ArchiveRetention:
         return self._recorded(head, found.due, by) if found.due else ""
 
     def delete(self, topic: TopicName, by: str) -> str:
-        """On request: everything but what must stay. Raises IntegrityError where nothing can go."""
-        head = self.deletion.catalogs.head(topic)
+        """On request: everything but what must stay. Raises ClaimedByOtherError; IntegrityError where nothing goes."""
+        head = self._ours(topic)
         policy = self.policy_of(topic)
         if policy.hold:
             raise IntegrityError(f"{topic} is held by {policy.hold}: nothing of it goes before that is lifted")
@@ -153,12 +155,23 @@ class ArchiveRetention:
 
     def undelete(self, topic: TopicName, by: str) -> str:
         """On request: take the deletion back that is under way. Raises IntegrityError where it cannot be."""
-        head = self.deletion.catalogs.head(topic)
+        head = self._ours(topic)
         pending = head.removed.pending
         if pending is None:
             raise IntegrityError(f"{topic}: no deletion is under way")
         self.deletion.undo(head, by, "asked for")
         return f"deletion {pending.number} is undone: all of it can be read again"
+
+    def _ours(self, topic: TopicName) -> CatalogHead:
+        head = self.deletion.catalogs.head(topic)
+        if (other := self._others(head)) is not None:
+            raise ClaimedByOtherError(f"{topic} is claimed by {other}: ask that application")
+        return head
+
+    def _others(self, head: CatalogHead) -> str | None:
+        """Whose the topic is, where it is not ours and not nobody's."""
+        owner = "" if head.claim is None else head.claim.application
+        return owner if owner not in ("", self.deletion.by) else None
 
     def _recorded(self, head: CatalogHead, found: tuple[DueRange, ...], by: str) -> str:
         head = self.deletion.record(head, found, by, self.grace_ms)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from offloader.errors import OffloadError, OutcomeUnknownError, RetryableError
+from offloader.errors import OffloadError, OutcomeUnknownError, OvertakenError, RetryableError
 from offloader.metadata import requests
 from offloader.metadata.requests import OF_THE_ARCHIVE, Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CloseRequest, Releasing, TopicState
@@ -102,6 +102,8 @@ class RequestHandler:
         self._taken[request_id] = _Taken(request, now)
 
     def _served(self, request_id: str, kind: RequestKind, answer: str | OffloadError) -> None:
+        if isinstance(answer, OvertakenError):
+            raise answer
         if isinstance(answer, RetryableError | OutcomeUnknownError):
             log.warning("requests wait: %s", answer, extra={"see": "requests-wait"})
             self._taken.pop(request_id, None)  # taken again at the next look

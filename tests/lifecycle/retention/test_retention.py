@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from offloader.errors import AccessDeniedError
+from offloader.errors import AccessDeniedError, ClaimedByOtherError
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention, planned
@@ -128,3 +129,17 @@ def test_a_decision_reads_the_records_of_what_goes_and_not_all_that_are_kept():
     assert [each.range.segments for each in found.due] == [3]
     # One read for each kept part of the first 64 MiB, for chunks; and hardly any for records.
     assert sum(faults.calls.values()) - before < 197 + 20
+
+
+def test_what_another_application_has_is_left_to_it():
+    archive = incarnations()
+    one = retention(archive, HOUR)
+    other = ArchiveRetention(replace(one.deletion, by="other"), one.policy_of, one.gone_since, MINUTE_MS)
+    one.visit(TOPIC)
+    assert other.visit(TOPIC) == ""
+    assert one.deletion.marked() == [TOPIC]
+    for ask in (other.delete, other.undelete):
+        with pytest.raises(ClaimedByOtherError, match="claimed by app: ask that application"):
+            ask(TOPIC, "me")
+    assert "is done" in one.visit(TOPIC)
+    assert one.deletion.marked() == []
