@@ -15,7 +15,7 @@ from offloader.offload.driver.foreseen import foreseen
 log = logging.getLogger(__name__)
 
 FIRST_RETRY, LAST_RETRY = 10.0, 600.0  # seconds
-STOP_WITHIN = 30.0  # seconds; what is under way is repeated by the next start
+STOP_WITHIN = 10.0  # seconds; what is under way is repeated by the next start
 
 
 class LifecycleThread:
