@@ -4,7 +4,7 @@ Only the running application does it; these ask."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
@@ -161,7 +161,9 @@ def _planned(session: CommandSession, topic: TopicName) -> RetentionPlan:
     return planned(session.store, head, policy, now, None if gone is None else gone.at)
 
 
-def _show(session: CommandSession, plans: Iterable[RetentionPlan]) -> None:
+def _show(session: CommandSession, plans: Sequence[RetentionPlan]) -> None:
+    if not plans:
+        say("nothing goes of the archive: no policy asks for it", err=True)
     for each in plans:
         session.output.lines(_texts(each), _fields(each))
 

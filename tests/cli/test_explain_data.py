@@ -181,7 +181,7 @@ def test_a_ledger_is_told_with_its_topic_and_who_holds_it(line, world):
     assert said(found, f"{TOPIC} lists it: it is number 4 of 4")
     assert said(found, "hold it back: __offloader, slow")
     world.create(99, 3, 2, 2, custom={"pulsar/managed-ledger": b"public/default/persistent/gone"})
-    assert said(explained(line, "99"), "`offloader orphans` says whether anything refers to ledger 99")
+    assert said(explained(line, "99"), "it does not say application=pulsar")
     assert said(explained(line, "12345"), "BookKeeper has no metadata of ledger 12345: it is deleted.")
 
 

@@ -91,6 +91,7 @@ def evil(line):
         scanner=lambda _config, tree, *_: JudgingScanner(tree.nodes, lambda: 5),
         target=lambda _: Hostile(),
         subscriptions=lambda _: Hostile(),
+        visits=lambda _: Hostile(),
         bookie_http=lambda _url, _timeout: Hostile(),
         probes=lambda *_: Hostile(),
     )
@@ -99,6 +100,10 @@ def evil(line):
 
 # What each command is called with; several where one way shows something and another ends in an error.
 CALLS: dict[str, list[list[str]]] = {
+    "archive delete": [[str(TOPIC)], [EVIL, "--yes"]],
+    "archive retention plan": [[], [EVIL]],
+    "archive retention run": [[], [EVIL, "--yes"]],
+    "archive undelete": [[str(TOPIC), "--timeout", "1s"], [EVIL]],
     "catalog compact": [[str(TOPIC)], [EVIL]],
     "catalog rebuild": [[str(TOPIC)], [str(TOPIC), "--dry-run"]],
     "config check": [[]],
@@ -136,6 +141,8 @@ CALLS: dict[str, list[list[str]]] = {
     "topics release": [[str(TOPIC)]],
     "topics restore": [[str(TOPIC), "--to", str(TOPIC)], [EVIL]],
     "topics segments": [[str(TOPIC)]],
+    "topics trim-unloaded plan": [[], [EVIL]],
+    "topics trim-unloaded run": [[], [EVIL, "--yes"]],
     "verify": [[], ["--quick"], [str(TOPIC)]],
 }
 

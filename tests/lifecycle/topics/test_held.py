@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.bookkeeper.cursor_state import CursorState
-from offloader.lifecycle.topics.cursors.held import HeldBack, HeldLedger, held_back
+from offloader.lifecycle.topics.cursors.held import CursorHold, HeldLedger, held_back
 from offloader.model import AcknowledgedRange, joined
 
 
@@ -78,14 +78,14 @@ def test_the_backlog_is_every_entry_that_nobody_acknowledged(topic):
 def test_what_is_acknowledged_beyond_the_mark_delete_frees_nothing():
     ledgers = [HeldLedger(1, 10, 1000), HeldLedger(2, 10, 2000), HeldLedger(3, None, None)]
     state = CursorState((1, -1), (AcknowledgedRange((1, 0), (2, 9)),))
-    assert held_back(ledgers, {"a": state}) == {"a": HeldBack(3000, 3000, 1, 100, uncounted=True)}
+    assert held_back(ledgers, {"a": state}) == {"a": CursorHold(3000, 3000, 1, 100, uncounted=True)}
 
 
 def test_a_mark_delete_in_a_ledger_that_is_gone_begins_with_the_next_one():
     ledgers = [HeldLedger(5, 10, 1000), HeldLedger(6, 10, 1000)]
     assert held_back(ledgers, {"a": CursorState((3, 7)), "b": CursorState((5, 9))}) == {
-        "a": HeldBack(2000, 1000, 20, 2000, uncounted=False),
-        "b": HeldBack(1000, 0, 10, 1000, uncounted=False),
+        "a": CursorHold(2000, 1000, 20, 2000, uncounted=False),
+        "b": CursorHold(1000, 0, 10, 1000, uncounted=False),
     }
 
 

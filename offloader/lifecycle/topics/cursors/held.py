@@ -25,7 +25,7 @@ class HeldLedger(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class CursorHold:
     """`size`: bytes of the ledgers that it keeps. `alone`: of those that no other subscription keeps, and that would
     go without it (never the last one). `entries` and `backlog`: not acknowledged, counted and estimated in bytes.
 
@@ -39,7 +39,7 @@ class HeldBack:
     uncounted: bool
 
 
-def held_back(ledgers: Sequence[HeldLedger], states: Mapping[str, CursorState]) -> dict[str, HeldBack]:
+def held_back(ledgers: Sequence[HeldLedger], states: Mapping[str, CursorState]) -> dict[str, CursorHold]:
     """By subscription. `ledgers`: the topic's, in order."""
     firsts = {name: first_needed(ledgers, state.mark_delete) for name, state in states.items()}
     return {
@@ -59,12 +59,12 @@ def first_needed(ledgers: Sequence[HeldLedger], mark_delete: Place | None) -> in
     return min(at, max(len(ledgers) - 1, 0))
 
 
-def _held(ledgers: Sequence[HeldLedger], state: CursorState, first: int, others: int | None) -> HeldBack:
+def _held(ledgers: Sequence[HeldLedger], state: CursorState, first: int, others: int | None) -> CursorHold:
     kept = ledgers[first:]
     until = len(ledgers) - 1 if others is None else others
     alone = ledgers[first : max(until, first)]
     pending = _pending(kept, state)
-    return HeldBack(
+    return CursorHold(
         size=_bytes(kept),
         alone=_bytes(alone),
         entries=sum(pending),

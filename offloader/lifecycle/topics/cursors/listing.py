@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offloader.bookkeeper.cursor_state import CursorState
-from offloader.lifecycle.topics.cursors.held import HeldBack, held_back
+from offloader.lifecycle.topics.cursors.held import CursorHold, held_back
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind, SubscriptionNames, owner_of
 from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
 from offloader.model import TopicName
@@ -24,7 +24,7 @@ class ListedSubscription:
     topic: TopicName
     subscription: str
     kind: SubscriptionKind
-    held: HeldBack | None
+    held: CursorHold | None
     last_active_ms: int | None
     consumers: int | None
     owner: str | None
