@@ -231,8 +231,9 @@ class _Scan:
     def _look(self, judge: LedgerJudge, ids: LedgerIds, tally: LedgerTally) -> _Looked:
         """Into each ledger that nobody names: also for a scan of some, as it may be another cluster's."""
         looked, only = _Looked(), self._only or frozenset()
-        named = sorted(ledger for ledger in only if ledger in ids and judge.named.referees(ledger))
-        wanted = np.concatenate((judge.named.not_named(ids), np.array(named, np.int64)))
+        possible = (ledger for ledger in only if self._is_possible(ledger))
+        more = sorted(ledger for ledger in possible if ledger not in ids or judge.named.referees(ledger))
+        wanted = np.concatenate((judge.named.not_named(ids), np.array(more, np.int64)))
         for count, (ledger, node) in enumerate(self._nodes_of(wanted)):
             if count % _SAID == 0:
                 self._scanner.said("ledgers that nobody names", count)

@@ -27,7 +27,7 @@ from .clusters import (
     schema_id,
     some_topic,
 )
-from .world import World
+from .world import World, data_of
 from .written import Meanwhile, Written
 
 SEEDS = range(25)
@@ -326,3 +326,18 @@ def test_a_bucket_that_cannot_be_read_makes_no_scan_fail():
 def test_ids_that_no_ledger_can_have_are_gone():
     written = Written(cluster(1))
     assert written.scanner().scan({2**63, 2**70, -1}).gone == {2**63, 2**70, -1}
+
+
+def test_a_ledger_that_was_made_again_after_the_listing_is_not_gone():
+    """As an undo does, between the listing and the look at it."""
+    written = Written(cluster(1))
+    world = written.world
+    ledger = world.create(data_of(world.topics[0]), 0)
+
+    def before(path: str) -> None:
+        if path == "sync /":
+            written.sync()
+
+    scan = written.scanner(nodes=Meanwhile(written.nodes, before)).scan({ledger})
+    assert scan.gone == frozenset()
+    assert [one.ledger.ledger for one in scan.verdicts] == [ledger]
