@@ -45,7 +45,7 @@ public class ForeignWorker {
                 if (words[0].equals("send")) {
                     send(client, Long.parseLong(words[1]));
                 } else {
-                    work(client, Integer.parseInt(words[1]), Long.parseLong(words[2]));
+                    work(client, Integer.parseInt(words[1]), Long.parseLong(words[2]), Long.parseLong(words[3]));
                 }
                 System.out.println("DONE");
             }
@@ -71,8 +71,8 @@ public class ForeignWorker {
         }
     }
 
-    /** Takes so many messages; the one of this ledger is to come again after a second. */
-    static void work(PulsarClient client, int number, long again) throws Exception {
+    /** Takes so many messages of ledgers from `least` on; the one of this ledger is to come again after a second. */
+    static void work(PulsarClient client, int number, long again, long least) throws Exception {
         try (Consumer<PendingDeleteLedgerInfo> consumer = client.newConsumer(Schema.AVRO(PendingDeleteLedgerInfo.class))
                 .topic(TOPIC)
                 .subscriptionName("ledger-deletion-worker")
@@ -82,9 +82,15 @@ public class ForeignWorker {
                 .deadLetterPolicy(DeadLetterPolicy.builder()
                         .retryLetterTopic(TOPIC + "-RETRY").deadLetterTopic(TOPIC + "-DLQ").maxRedeliverCount(1).build())
                 .subscribe()) {
-            for (int i = 0; i < number; i++) {
+            int found = 0;
+            while (found < number) {
                 Message<PendingDeleteLedgerInfo> message = consumer.receive(60, TimeUnit.SECONDS);
-                PendingDeleteLedgerInfo info = message.getValue();
+                PendingDeleteLedgerInfo info = valueOf(message);
+                if (info == null || info.ledgerId == null || info.ledgerId < least) {
+                    consumer.acknowledge(message);
+                    continue;
+                }
+                found++;
                 OffloadContext context = info.offloadContext;
                 System.out.println("GOT " + info.ledgerId + " " + info.ledgerType + " " + info.ledgerComponent + " "
                         + info.topicName + " " + info.cursorName + " " + message.getProperty("RECONSUMETIMES") + " "
@@ -96,6 +102,14 @@ public class ForeignWorker {
                     consumer.acknowledge(message);
                 }
             }
+        }
+    }
+
+    static PendingDeleteLedgerInfo valueOf(Message<PendingDeleteLedgerInfo> message) {
+        try {
+            return message.getValue();
+        } catch (RuntimeException damaged) {
+            return null;
         }
     }
 }

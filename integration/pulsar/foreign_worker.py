@@ -23,7 +23,7 @@ class ForeignWorker:
         self._process = process
 
     def do(self, command: str) -> list[str]:
-        """`send LEDGER`, or `work MESSAGES LEDGER`; what it has got."""
+        """`send LEDGER`, or `work MESSAGES LEDGER LEAST`; what it has got."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")

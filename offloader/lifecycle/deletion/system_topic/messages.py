@@ -237,7 +237,7 @@ def _read_context(value: Any) -> DeletionOffloadContext | None:
     return DeletionOffloadContext(
         str(UUID(int=(msb % 2**64) << 64 | lsb % 2**64)),
         _name(context, "driverName") or _name(driver, "name"),
-        tuple(sorted(_properties(context.get("metadata") or driver.get("properties")))),
+        tuple(sorted(_properties(context.get("metadata") or driver.get("properties") or {}))),
     )
 
 
@@ -248,8 +248,6 @@ def _properties(value: Any) -> list[tuple[str, str]]:
     if isinstance(value, list):
         pairs = [_plain(one) for one in value if isinstance(one, dict)]
         value = {_name(pair, "key"): pair.get("value") for pair in pairs}
-    if value is None:
-        return []
     if not isinstance(value, dict):
         raise TypeError("its driver's metadata are no map")
     return [(_name({"key": key}, "key"), _name(value, key)) for key in value]
