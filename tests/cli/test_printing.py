@@ -72,6 +72,7 @@ def evil(line):
         admin=lambda _: Hostile(),
         target=lambda _: Hostile(),
         probes=lambda *_: Hostile(),
+        visits=lambda _: Hostile(),
     )
     return line
 
@@ -100,6 +101,8 @@ CALLS: dict[str, list[list[str]]] = {
     "topics release": [[str(TOPIC)]],
     "topics restore": [[str(TOPIC), "--to", str(TOPIC)], [EVIL]],
     "topics segments": [[str(TOPIC)]],
+    "topics trim-unloaded plan": [[], [f"public/{EVIL}"], [EVIL]],
+    "topics trim-unloaded run": [["--yes"], [EVIL]],
     "verify": [[], ["--quick"], [str(TOPIC)]],
 }
 
