@@ -29,8 +29,8 @@ class IdleCluster(IdleBrokers):
         self.partitioned: set[str] = set()
         self.trimmed: list[tuple[TopicName, bool]] = []
         self.unloaded: list[tuple[TopicName, bool]] = []
-        self.on_trim: Callable[[TopicName], None] = lambda _: None
-        self.on_use: Callable[[TopicName], None] = lambda _: None
+        self.on_trim: Callable[[TopicName], object] = lambda _: None
+        self.on_use: Callable[[TopicName], object] = lambda _: None
         self._statistics: dict[str, str] | None = None
 
     # What a test does.

@@ -94,6 +94,7 @@ def evil(line):
         visits=lambda _: Hostile(),
         bookie_http=lambda _url, _timeout: Hostile(),
         probes=lambda *_: Hostile(),
+        visits=lambda _: Hostile(),
     )
     return line
 
@@ -141,8 +142,8 @@ CALLS: dict[str, list[list[str]]] = {
     "topics release": [[str(TOPIC)]],
     "topics restore": [[str(TOPIC), "--to", str(TOPIC)], [EVIL]],
     "topics segments": [[str(TOPIC)]],
-    "topics trim-unloaded plan": [[], [EVIL]],
-    "topics trim-unloaded run": [[], [EVIL, "--yes"]],
+    "topics trim-unloaded plan": [[], [f"public/{EVIL}"], [EVIL]],
+    "topics trim-unloaded run": [["--yes"], [EVIL]],
     "verify": [[], ["--quick"], [str(TOPIC)]],
 }
 

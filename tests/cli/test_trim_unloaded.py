@@ -103,6 +103,20 @@ def test_a_visit_that_fails_is_a_finding(line: Line, cluster: Idle) -> None:
     assert summary["failed"] == 1
 
 
+def test_names_and_errors_of_others_move_no_cursor(line: Line, cluster: Idle) -> None:
+    evil = "\x1b[2J\x9b2J\u202e\r\nerror: forged"
+    topic = cluster.written(evil, 100, 200)
+    cluster.subscribe(topic, evil, (12, -1))
+    cluster.tick(3600)
+    cluster.faults.add("visits.trim", lambda: BrokerUnavailableError(evil))
+    for output in ("text", "json"):
+        for arguments in (["plan"], ["run", "--yes"]):
+            result = line.run(*COMMAND, *arguments, "--output", output)
+            assert result.exit_code in (0, 2), result.output
+            assert [c for c in result.output if c != "\n" and not c.isprintable()] == []
+            assert not any(part.startswith("error: forged") for part in result.output.splitlines())
+
+
 def test_long_work_tells_how_far_it_is(line: Line, cluster: Idle) -> None:
     for number in range(30):
         cluster.written(f"t{number:02}", 100)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from offloader.ahead import map_ahead, unawaited_pool
+from offloader.ahead import map_ahead
 from offloader.lifecycle.topics.pace import VisitPace
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitEnd, VisitOutcome
@@ -47,7 +48,7 @@ class VisitRound:
     def visit(self, topics: Iterable[UnloadedTopic]) -> Iterator[VisitOutcome]:
         """In their order. In a namespace where one is not permitted, no other one is tried. Raises OffloadError."""
         self._refused.clear()
-        with unawaited_pool(self._at_once, "visits") as pool:
+        with ThreadPoolExecutor(self._at_once, "visits") as pool:  # whatever happens, what was loaded is unloaded
             for outcome in map_ahead(pool, self._visit, self._paced(topics), self._at_once):
                 if outcome.end is VisitEnd.NOT_PERMITTED:
                     self._refused.add(outcome.topic.namespace)

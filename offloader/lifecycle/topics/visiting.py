@@ -53,9 +53,11 @@ class TopicVisitor:
         self._close = close
 
     def visit(self, planned: UnloadedTopic, loaded: Mapping[str, str]) -> VisitOutcome:
-        """`loaded`: by brokers' statistics, no older than those of the plan. Raises MetadataUnavailableError before
-        anything was done; AuthenticationFailedError."""
-        before = self._reader.read_again(planned.topic)
+        """`loaded`: by brokers' statistics, no older than those of the plan. Raises AuthenticationFailedError."""
+        try:
+            before = self._reader.read_again(planned.topic)
+        except OffloadError as error:
+            return VisitOutcome(planned, VisitEnd.UNANSWERED, why=str(error))
         if before is None:
             return VisitOutcome(planned, VisitEnd.GONE)
         if isinstance(before, UnreadableTopic):

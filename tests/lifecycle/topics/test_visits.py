@@ -409,3 +409,29 @@ def test_a_shadow_topic_is_passed_over(cluster: Idle) -> None:
     cluster.metadata.nodes.put(path, info.SerializeToString())
     cluster.tick(3600)
     assert cluster.plan() == [PassedOver(topic, WhyPassedOver.SHADOW, "persistent://acme/orders/source")]
+
+
+def test_what_is_under_way_when_a_round_ends_with_an_error_is_unloaded_all_the_same(cluster: Idle) -> None:
+    first, second = cluster.written("a", 100, 20), cluster.written("b", 100, 20)
+    cluster.tick(3600)
+    planned, asked = cluster.due(), threading.Event()
+
+    def away() -> BrokerUnavailableError:
+        asked.set()
+        return BrokerUnavailableError("away")
+
+    cluster.faults.add("visits.loaded", away, after=1)
+    cluster.on_trim = lambda _: asked.wait(10)
+    with pytest.raises(BrokerUnavailableError):
+        list(cluster.round(at_once=2, a_minute=1).visit(planned))
+    assert [topic for topic, _ in cluster.trimmed] == [topic for topic, _ in cluster.unloaded] == [first]
+    assert not cluster.topics[second].loaded
+
+
+def test_without_the_metadata_service_nothing_is_touched(cluster: Idle) -> None:
+    cluster.written("t", 100, 20)
+    cluster.tick(3600)
+    planned = cluster.due()
+    cluster.metadata.nodes.gone = True
+    (outcome,) = cluster.visit(planned)
+    assert (outcome.end, cluster.trimmed) == (VisitEnd.UNANSWERED, [])
