@@ -67,7 +67,7 @@ class TopicRecords:
     @property
     def stored_bytes(self) -> int:
         """Bytes that are stored of the topic."""
-        return self.head.size + sum(ledger.size for ledger in self.whole.ledgers)
+        return self.head.kept.size + sum(ledger.size for ledger in self.whole.ledgers)
 
     def extents(self, selection: Selection) -> Iterator[tuple[Position, Position]]:  # noqa: ARG002
         """First and last positions of what a selection may need; each pair is of one incarnation."""
@@ -82,7 +82,7 @@ class TopicRecords:
         yield self.whole, Selection(end=position)
 
     def first(self) -> Iterator[Excerpt]:
-        """All records, some at a time, from the first on."""
+        """All records, some at a time, from the first on; of those of what is deleted only the last."""
         yield self.whole, EVERYTHING
 
     def aborted(self, since: Position | None) -> frozenset[Transaction]:  # noqa: ARG002
@@ -131,7 +131,7 @@ class LazyTopicRecords(TopicRecords):
 
     @property
     def stored_bytes(self) -> int:
-        return self.head.size
+        return self.head.kept.size
 
     def extents(self, selection: Selection) -> Iterator[tuple[Position, Position]]:
         found: dict[int, tuple[Position, Position]] = {}
@@ -167,8 +167,15 @@ class LazyTopicRecords(TopicRecords):
         return next((slot.number for slot in slots), last)
 
     def first(self) -> Iterator[Excerpt]:
+        if self.head.removal is None:
+            for first in range(0, self.head.next_slot, STEP):
+                yield _snapshot(self._history, first, min(first + STEP, self.head.next_slot)), EVERYTHING
+            return
+        after = 0
         for group in _groups(self._history, EVERYTHING, STEP):
-            yield _excerpt(self._history, group, EVERYTHING, 0)
+            first, after = max(group[0].number, after), group[-1].number + 1
+            if first < after:
+                yield _snapshot(self._history, first, after), EVERYTHING
 
     def aborted(self, since: Position | None) -> frozenset[Transaction]:
         behind = self._history.slots(lambda row: row.aborted > 0 and (since is None or row.ends_after(since)))

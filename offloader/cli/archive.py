@@ -101,9 +101,7 @@ def delete(session: CommandSession, name: str, *, yes: bool, timeout: int | None
         return _ask(session, RequestKind.ARCHIVE_DELETE, topics, timeout)
     for topic in topics:
         head = session.catalogs.head(topic)
-        gone = head.removed.ranges
-        segments = head.segments - sum(each.segments for each in gone)
-        size = head.size - sum(each.size for each in gone)
+        segments, _, size = head.kept
         message = f"{topic}: {segments} segments of {format_size(size)} would go; nothing is done without --yes"
         session.output.line(message, {"message": message, "topic": str(topic), "segments": segments, "bytes": size})
     return OK

@@ -17,6 +17,7 @@ from offloader.cli.reading import not_archived, opened
 from offloader.config.units import format_time
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata import layout, listing, requests
+from offloader.metadata.deletions import DeletedRange, range_of
 from offloader.metadata.journal_reading import applications, read_journals
 from offloader.metadata.journals import Journals
 from offloader.metadata.state import CatalogHead, TopicState
@@ -104,9 +105,7 @@ def _topic_row(catalog: CatalogHead, state: TopicState) -> tuple[object, ...]:
     return (
         str(catalog.topic),
         catalog.claim.application if catalog.claim else "",
-        catalog.segments,
-        catalog.entries,
-        catalog.size,
+        *catalog.kept,
         text_or_none(catalog.end),
         None if state.open is None else str(_open_status(state, state.open)),
         None if state.failure is None else state.failure.reason,
@@ -122,7 +121,7 @@ def _open_status(state: TopicState, segment: OpenSegment) -> SegmentStatus:
 @click.argument("topic", callback=TOPIC)
 @command()
 def segments(session: CommandSession, topic: TopicName) -> None:
-    """The segments of a topic: the offloaded ones, then the one that is open.
+    """The segments of a topic: what was deleted as one, the offloaded ones, then the one that is open.
 
     \b
     JSON: an array of {topic, uuid, status, start, end, entries, bytes, assigned, offloaded, reason}.
@@ -136,18 +135,26 @@ def segments(session: CommandSession, topic: TopicName) -> None:
 
 def _segment_rows(archive: OpenArchive, topic: TopicName, state: TopicState) -> Iterator[tuple[object, ...]]:
     still_open = state.open
+    told: set[DeletedRange] = set()
     for view, _ in archive.records(topic).first():
         for segment in view.catalog.segments:
-            yield _offloaded_row(topic, segment)
+            deleted = range_of(view.catalog.head.removed.told, segment.end)
+            if deleted in told:
+                continue
+            told |= {deleted} if deleted is not None else set()
+            yield _offloaded_row(topic, segment, deleted)
             if still_open is not None and still_open.uuid == segment.uuid:
                 still_open = None
     if still_open is not None:
         yield _open_row(state, still_open)
 
 
-def _offloaded_row(topic: TopicName, s: Segment) -> tuple[object, ...]:
-    status, times = SegmentStatus.OFFLOADED, (time_text(s.assigned_at), time_text(s.offloaded_at))
-    return (str(topic), s.uuid, str(status), str(s.start), str(s.end), s.entries, s.size, *times, str(s.roll_reason))
+def _offloaded_row(topic: TopicName, s: Segment, deleted: DeletedRange | None) -> tuple[object, ...]:
+    times = time_text(s.assigned_at), time_text(s.offloaded_at)
+    if deleted is not None:  # one row for all that went together
+        return (str(topic), "", "Deleted", str(deleted.start), str(deleted.end), 0, 0, *times, deleted.told)
+    status = str(SegmentStatus.OFFLOADED)
+    return (str(topic), s.uuid, status, str(s.start), str(s.end), s.entries, s.size, *times, str(s.roll_reason))
 
 
 def _open_row(state: TopicState, s: OpenSegment) -> tuple[object, ...]:

@@ -183,6 +183,14 @@ class NextStart(NamedTuple):
     former_ledger_last: int | None = None
 
 
+class Sums(NamedTuple):
+    """How much there is of a topic."""
+
+    segments: int
+    entries: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class NewestSegment:
     """What a writer needs of the last segment."""
@@ -223,6 +231,16 @@ class CatalogHead:
     def removed(self) -> Removal:
         """What deletions have taken."""
         return self.removal or NOTHING_REMOVED
+
+    @property
+    def kept(self) -> Sums:
+        """What is offloaded and not deleted."""
+        gone = self.removed.ranges
+        return Sums(
+            self.segments - sum(each.segments for each in gone),
+            self.entries - sum(each.entries for each in gone),
+            self.size - sum(each.size for each in gone),
+        )
 
     def closed_with(self, incarnation: int, ledger: int) -> int | None:
         """The last entry that a ledger is recorded to have been closed with: the end's ledger, or a later one."""

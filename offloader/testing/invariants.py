@@ -133,6 +133,8 @@ def _of_topic(store: ObjectStore, read: ReadCatalog, truth: Truth, *, at_rest: b
 
 def _deletions(store: ObjectStore, read: ReadCatalog) -> Iterator[str]:
     """Whether each deletion was recorded before it began, and began no earlier than it had said."""
+    if read.catalog.head.removal is None:
+        return
     said: dict[int, int] = {}
     for key in (record.key for record in read.records):
         record = decode_catalog(key, read_record(store, key))

@@ -110,6 +110,13 @@ def test_a_deletion_on_request_and_its_end(old) -> None:
     assert "deletion 0 is done" in retention.stdout
     verified = old.json("verify", "--quick")
     assert verified["deleted"] == 2
+    [shown] = old.json("topics", "list")
+    assert (shown["segments"], shown["entries"]) == (1, 10)
+    rows = old.json("topics", "segments", "orders")
+    assert [(row["status"], row["start"], row["end"]) for row in rows] == [
+        ("Deleted", "1:0", "1:19"),
+        ("Offloaded", "1:20", "1:29"),
+    ]
     assert "is under way" in old.error("archive", "undelete", "orders")
 
 

@@ -94,7 +94,6 @@ def evil(line):
         visits=lambda _: Hostile(),
         bookie_http=lambda _url, _timeout: Hostile(),
         probes=lambda *_: Hostile(),
-        visits=lambda _: Hostile(),
     )
     return line
 

@@ -60,7 +60,7 @@ class TopicStatuses:
 
     def _status(self, topic: Topic, now: int) -> TopicStatus:
         """Where things that are known of a topic do not go together, it cannot be said how far it is."""
-        state, sums = self._context.state(topic.name), topic.catalog
+        state, sums = self._context.state(topic.name), topic.catalog.kept
         try:
             with only_foreseen:
                 return _status_of(topic, state, now)
@@ -71,14 +71,15 @@ class TopicStatuses:
 
 def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
     segment = state.open
+    sums = topic.catalog.kept
     start = segments.next_position(segment, topic.info.ledgers) if segment else topic.begin()
     parts = segment.parts if segment else ()
     return TopicStatus(
         topic=topic.name,
         state=_word(topic, state),
-        segments=topic.catalog.segments,
-        entries=topic.catalog.entries + sum(p.entries for p in parts),
-        size=topic.catalog.size + sum(p.size for p in parts),
+        segments=sums.segments,
+        entries=sums.entries + sum(p.entries for p in parts),
+        size=sums.size + sum(p.size for p in parts),
         lag_bytes=pending_bytes(topic.info, start, topic.last),
         lag_ms=now - segment.assigned_at if segment else 0,
         pinned_bytes=pending_bytes(topic.info, topic.begin(), topic.last),

@@ -27,6 +27,8 @@ STEPS = 50
 def lived(seed: int) -> World:
     """A world that came to its end."""
     world = World(seed)
+    world.hold_in_time()
+    assert world.deleted_by_now() == 0
     world.run(STEPS)
     world.finish()
     return world
@@ -108,6 +110,7 @@ def test_a_broken_variant_is_caught(variant):
     def caught(seed: int) -> bool:
         world = World(seed, VARIANTS[variant])
         try:
+            world.hold_in_time()
             world.run(STEPS)
             world.finish()
         except (AssertionError, OffloadError):

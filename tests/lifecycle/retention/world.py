@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from random import Random
+from threading import get_ident
 
 from offloader.archive.archive import Archive as ReadArchive
 from offloader.archive.items import EntryRun, Missing
@@ -111,6 +112,7 @@ class World:
         self._make = make
         self._kill_at = -1
         self._nested = False
+        self._thread = get_ident()
 
     def seal(self) -> None:
         ledger, part = divmod(self._segments, A_LEDGER)
@@ -122,9 +124,9 @@ class World:
         self._segments += 1
         self.written += [((ledger, e.entry), e.data) for e in entries]
 
-    def visit(self) -> None:
+    def visit(self, *, killed: bool = True) -> None:
         """A process of the application, which may be killed."""
-        self._kill_at = self.rng.choice([-1, self.rng.randint(1, 60)])
+        self._kill_at = self.rng.choice([-1, self.rng.randint(1, 60)]) if killed else -1
         before = Catalogs(self.store, "").head(TOPIC).removed.begun
         try:
             self._retention().visit(TOPIC)
@@ -170,6 +172,17 @@ class World:
                     self._step_readers()
             self.check()
 
+    def hold_in_time(self) -> None:
+        """What is due is held after its deletion was recorded, and looked at after its grace."""
+        for _ in range(3):
+            self.seal()
+        self.now += 31 * MINUTE_MS
+        self.visit(killed=False)
+        self.policy = RetentionPolicy(minutes=30, hold="court")
+        self.now += GRACE + 1
+        self.visit(killed=False)
+        self.check()
+
     def finish(self) -> None:
         """Everything that is under way comes to its end; then all must hold."""
         self.policy = RetentionPolicy(minutes=30)
@@ -206,7 +219,7 @@ class World:
 
     def _between(self) -> None:
         """Whatever happens between two calls of the application."""
-        if self._nested:
+        if self._nested or get_ident() != self._thread:  # catalogs are read by threads, too: these only read
             return
         self._nested = True
         try:
