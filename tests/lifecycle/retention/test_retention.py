@@ -33,7 +33,7 @@ def retention(archive: Archive, policy: RetentionPolicy, store: object = None, g
         catalogs.append,
         lambda: None,
         clock,
-        "cluster",
+        "memory",
         APPLICATION,
     )
     return ArchiveRetention(deletion, lambda _: policy, lambda _: gone, MINUTE_MS)

@@ -213,7 +213,7 @@ class World:
         store = SteppedStore(self.store, self._between)
         catalogs = Catalogs(store, APPLICATION)
         deletion = ArchiveDeletion(
-            store, catalogs, catalogs.append, lambda: None, lambda: self.now, "cluster", APPLICATION
+            store, catalogs, catalogs.append, lambda: None, lambda: self.now, "memory", APPLICATION
         )
         return self._make(deletion, self)
 

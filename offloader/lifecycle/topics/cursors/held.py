@@ -74,11 +74,13 @@ def _held(ledgers: Sequence[HeldLedger], state: CursorState, first: int, others:
 
 
 def _pending(kept: Sequence[HeldLedger], state: CursorState) -> list[int]:
-    """Entries of each ledger that are not acknowledged."""
+    """Entries of each ledger that are not acknowledged. What is acknowledged behind a ledger's end is none of its."""
     mark = state.mark_delete or (-1, -1)
-    acknowledged = dict.fromkeys((one.ledger for one in kept), 0)
+    lengths = {one.ledger: one.entries or 0 for one in kept}
+    acknowledged = dict.fromkeys(lengths, 0)
     for done in by_ledger(state.ranges, [(one.ledger, one.entries) for one in kept]):
-        behind = done.between(begin=(mark[0], mark[1] + 1)) if done.ledger == mark[0] else done
+        begin = (mark[0], mark[1] + 1) if done.ledger == mark[0] else None
+        behind = done.between(begin, after=(done.ledger, lengths[done.ledger]))
         acknowledged[done.ledger] += behind.span if behind else 0
     left = []
     for one in kept:
