@@ -94,7 +94,6 @@ class ArchiveDeletion:
         """Delete the objects of a deletion that has begun, then record that. Data first: an index without data shows
         what is left of an interruption."""
         self.catalogs.keep_deleting(head)
-        self.catalogs.keep_deleting(head)
         absent = 0
         for each in pending.ranges:
             for segments in _some_at_a_time(self._segments(head, each)):
