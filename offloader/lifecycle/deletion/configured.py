@@ -12,6 +12,7 @@ from offloader.bookkeeper.nodes import Nodes
 from offloader.config.lifecycle import Lifecycle
 from offloader.errors import OffloadError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
+from offloader.lifecycle.deletion.leftover_side import LeftoverSide
 from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook
 from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
@@ -71,15 +72,37 @@ def bookkeeper_side(
 ) -> OpenSide:
     """BookKeeper's, by the configuration. `clients`: connects."""
 
+    return lambda stack: _opened(stack, section, clients, admin, clock_ms)
+
+
+def leftover_side(
+    section: Lifecycle,
+    clients: Callable[[], tuple[MetadataTree, Bookies]],
+    admin: Admin,
+    clock_ms: Callable[[], int],
+) -> OpenSide:
+    """The same for left-over managed ledgers."""
+
     def opened(stack: ExitStack) -> DeletionSide:
-        tree, bookies = clients()
-        stack.callback(tree.close)
-        stack.callback(bookies.close)
-        scanner = cluster_scanner(section, tree, bookies, admin, clock_ms)
-        stack.callback(close_scanner, scanner)
-        return BookKeeperSide(tree, bookies, scanner, admin.loaded_by)
+        ledgers = _opened(stack, section, clients, admin, clock_ms)
+        return LeftoverSide(ledgers.tree, ledgers.scanner, ledgers.loaded_by)
 
     return opened
+
+
+def _opened(
+    stack: ExitStack,
+    section: Lifecycle,
+    clients: Callable[[], tuple[MetadataTree, Bookies]],
+    admin: Admin,
+    clock_ms: Callable[[], int],
+) -> BookKeeperSide:
+    tree, bookies = clients()
+    stack.callback(tree.close)
+    stack.callback(bookies.close)
+    scanner = cluster_scanner(section, tree, bookies, admin, clock_ms)
+    stack.callback(close_scanner, scanner)
+    return BookKeeperSide(tree, bookies, scanner, admin.loaded_by)
 
 
 @dataclass
