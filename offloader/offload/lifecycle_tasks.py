@@ -16,6 +16,7 @@ from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.service import DeletionRules
 from offloader.lifecycle.deletion.task import DeletionTask
+from offloader.lifecycle.ledgers.stock_copies import stock_copies
 from offloader.lifecycle.tasks import LifecycleTask
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
@@ -56,7 +57,8 @@ def _deletion(parts: LifecycleParts, stopping: Callable[[], bool]) -> LifecycleT
     reached = derived.bookkeeper(parts.config)
     sides = {}
     if reached is not None:
-        opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms)
+        copies = stock_copies(section.stock_bucket, derived.store(parts.config))
+        opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms, copies)
         sides[LedgerType.LEDGER] = OpenedForALook(opened)
         left_over = leftover_side(section, lambda: clients(reached), parts.admin, _now_ms)
         sides[LedgerType.MANAGED_LEDGER] = OpenedForALook(left_over)

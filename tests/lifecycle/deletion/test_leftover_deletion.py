@@ -127,6 +127,8 @@ def test_exactly_the_left_over_ones_go_and_their_ledgers_are_certain_after_that(
     found = {one.name: one for one in ground.side().scanner.scan().leftovers}
     certain = {name for name, one in found.items() if one.standing is Standing.CERTAIN}
     assert certain <= names
+    listed = {name: sum(one.size for one in ground.world.info(name).ledgerInfo) for name in found}
+    assert {name: one.size for name, one in found.items()} == listed
     if not certain:
         return
     before = ground.tree()
