@@ -17,6 +17,7 @@ from offloader.config import Config
 from offloader.errors import ConfigError
 from offloader.lifecycle.deletion.configured import cluster_scanner
 from offloader.lifecycle.ledgers.scanned import LedgerScanner
+from offloader.lifecycle.ledgers.stock_copies import stock_copies
 from offloader.offload import settings
 from offloader.operations.doctor.probes import Probes, RealProbes
 from offloader.operations.restore.ports import Cluster
@@ -83,7 +84,8 @@ def _zookeeper(hosts: tuple[str, ...]) -> Nodes:
 def _scanner(
     config: Config, tree: MetadataTree, bookies: Bookies, admin: Admin, clock_ms: Callable[[], int]
 ) -> LedgerScanner:
-    return cluster_scanner(config.lifecycle, tree, bookies, admin, clock_ms)
+    copies = stock_copies(config.lifecycle.stock_bucket, settings.store(config))
+    return cluster_scanner(config.lifecycle, tree, bookies, admin, clock_ms, copies)
 
 
 @dataclass(frozen=True)

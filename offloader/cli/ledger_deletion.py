@@ -20,6 +20,7 @@ from offloader.lifecycle.deletion.demand import (
 )
 from offloader.lifecycle.deletion.quarantine import MarkOutcome, Quarantine
 from offloader.lifecycle.deletion.records import (
+    PIP_TYPES,
     DeletionAnswer,
     DeletionOffloadContext,
     LedgerComponent,
@@ -39,7 +40,7 @@ _REFUSED = "something stands against any deletion"
 @click.option(
     "--type",
     "kind",
-    type=click.Choice([str(one) for one in LedgerType]),
+    type=click.Choice([str(one) for one in PIP_TYPES]),
     default=str(LedgerType.LEDGER),
     show_default=True,
     help="Where its data are.",

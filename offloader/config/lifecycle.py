@@ -49,6 +49,11 @@ class Lifecycle(Section):
         description="Former names of this cluster, and names of those in `metadataStores`: a health check's ledger "
         "that names any other stops all deletion.",
     )
+    stock_bucket: str = Field(
+        "",
+        description="The bucket of Pulsar's own offloader as a URL, reached as `storage` is. A ledger that its list "
+        "calls deleted from BookKeeper, and that is still there, goes only where its copy reads back from there.",
+    )
     topic_two_phase_deletion_enabled: bool = Field(
         False,
         description="Run the second phase of deletions in the application. Off with deletions pending: they stay; on "

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from offloader.bookkeeper.connect import clients
 from offloader.config import Config
 from offloader.errors import OffloadError
-from offloader.lifecycle.deletion.configured import OpenedForALook, bookkeeper_side, bounds_of, timing_of
+from offloader.lifecycle.deletion.configured import OpenedForALook, bookkeeper_side, bounds_of, leftover_side, timing_of
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.service import DeletionRules
 from offloader.lifecycle.deletion.task import DeletionTask
+from offloader.lifecycle.ledgers.stock_copies import stock_copies
 from offloader.lifecycle.tasks import LifecycleTask
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
@@ -56,8 +57,11 @@ def _deletion(parts: LifecycleParts, stopping: Callable[[], bool]) -> LifecycleT
     reached = derived.bookkeeper(parts.config)
     sides = {}
     if reached is not None:
-        opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms)
+        copies = stock_copies(section.stock_bucket, derived.store(parts.config))
+        opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms, copies)
         sides[LedgerType.LEDGER] = OpenedForALook(opened)
+        left_over = leftover_side(section, lambda: clients(reached), parts.admin, _now_ms)
+        sides[LedgerType.MANAGED_LEDGER] = OpenedForALook(left_over)
     rules = DeletionRules(
         timing_of(section),
         bounds_of(section),

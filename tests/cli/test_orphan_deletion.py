@@ -109,7 +109,9 @@ def test_a_refusal_marks_nothing_and_is_a_finding(line, orphans):
 
 
 def test_quarantine_wants_to_know_which(line):
-    assert line.error("orphans", "quarantine") == "say which: IDs of ledgers, or --all-certain"
+    assert line.error("orphans", "quarantine") == (
+        "say which: IDs of ledgers, --all-certain, or names of left-over managed ledgers"
+    )
     assert line.error("orphans", "quarantine", "5", "--all-certain").startswith("say which")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from offloader.archive.findings import Finding, FindingKind, offset_in
-from offloader.archive.ledgers.account import LedgerAccount, account_ledger
 from offloader.archive.snapshot import LAST_ENTRY, OffloadedLedger, Unreadable
 from offloader.bookkeeper.managed_ledgers import managed_ledger_name, managed_ledger_of
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
+from offloader.format.ledger_account import LedgerAccount, account_ledger
 from offloader.format.v1 import LedgerIndex, decode_ledger_index
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import Position, TopicName

@@ -10,13 +10,22 @@ from offloader.bookkeeper.metadata import MetadataTree
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.bookie_window import window_of
-from offloader.cli.orphans.deletion_parts import BOOKIE_SECONDS, parse_record_name, queue_of_root, shown, timing
+from offloader.cli.orphans.deletion_parts import (
+    BOOKIE_SECONDS,
+    parse_record_name,
+    queue_of_root,
+    shown,
+    side_of,
+    timing,
+)
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
 from offloader.errors import FatalError
 from offloader.lifecycle.deletion.decisions import dropped, recreated, retried, undone
+from offloader.lifecycle.deletion.leftover_undo import recreate_leftover
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
+    DeletionAnswer,
     DeletionState,
     LedgerType,
     PendingDeleteLedgerInfo,
@@ -55,8 +64,20 @@ def undo(session: CommandSession, name: str) -> int:
         return OK
     if stored.record.state is DeletionState.DELETING:
         raise FatalError(f"{name} is being deleted: look at `orphans list` again in some minutes")
+    if stored.record.ledger_type is LedgerType.MANAGED_LEDGER:
+        return _recreate_leftover(session, queue, stored.record)
     found = _recreate(session, queue, stored)
     return OK if found.whole else FINDINGS
+
+
+def _recreate_leftover(session: CommandSession, queue: DeletionQueue, record: PendingDeleteLedgerInfo) -> int:
+    """Its ledgers are not looked at: `orphans scan` tells which of them are missing."""
+    now = session.dependencies.clock_ms
+    recreated(record, now())  # raises where it was not we who deleted it
+    with side_of(session) as side:
+        recreate_leftover(side.tree, record)
+    _say_undone(session, queue.change(record.name, lambda it: recreated(it, now())), None)
+    return OK
 
 
 def _recreate(session: CommandSession, queue: DeletionQueue, stored: StoredDeletion) -> UndoneLedger:
@@ -99,7 +120,7 @@ def _say_undone(session: CommandSession, changed: StoredDeletion | None, found: 
         for one in found.copies
     ]  # fmt: skip
     session.output.message(
-        f"{changed.record.name} is not marked any more" if found is None else _told(ledger, found),
+        _not_marked(changed.record) if found is None else _told(ledger, found),
         [] if found is None else list(_copy_lines(found)),
         deletion=shown(changed.record, timing(session)),
         entries=None if found is None else found.entries,
@@ -108,6 +129,12 @@ def _say_undone(session: CommandSession, changed: StoredDeletion | None, found: 
         unknown=0 if found is None else found.unknown,
         copies=copies,
     )
+
+
+def _not_marked(record: PendingDeleteLedgerInfo) -> str:
+    if record.answer is DeletionAnswer.DELETED:
+        return f"{record.thing} is there again; `orphans scan` tells whether ledgers of it are missing"
+    return f"{record.name} is not marked any more"
 
 
 def _copy_lines(found: UndoneLedger) -> Sequence[str]:

@@ -12,15 +12,25 @@ from offloader.cli.command import CommandSession
 from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.configured import close_scanner, timing_of
+from offloader.lifecycle.deletion.leftover_side import LeftoverSide
 from offloader.lifecycle.deletion.machine import due_at
 from offloader.lifecycle.deletion.queue import DeletionQueue
-from offloader.lifecycle.deletion.records import DeletionState, LedgerType, PendingDeleteLedgerInfo, ledger_record_name
+from offloader.lifecycle.deletion.records import (
+    DeletionState,
+    LedgerType,
+    PendingDeleteLedgerInfo,
+    ledger_record_name,
+    leftover_record_name,
+)
 from offloader.lifecycle.deletion.side import DeletionSide
 from offloader.lifecycle.deletion.timing import DeletionTiming
+from offloader.lifecycle.ledgers.leftovers import is_pending_acks
 from offloader.metadata.root import open_root, read_root
 
 BOOKIE_SECONDS = 10.0
 _RECORD = re.compile(r"[A-Z_]{1,20}-[0-9]{20}(-[0-9a-f-]{1,36})?")
+
+_LEFTOVER = re.compile(r"MANAGED_LEDGER-[0-9a-f]{40}")
 
 
 def queue_of_root(session: CommandSession) -> DeletionQueue:
@@ -43,7 +53,8 @@ def queue_of_cluster(session: CommandSession, *, create: bool) -> DeletionQueue:
 def sides_of(session: CommandSession) -> Iterator[dict[LedgerType, DeletionSide]]:
     """All sides that are deleted from."""
     with side_of(session) as bookkeeper:
-        yield {LedgerType.LEDGER: bookkeeper}
+        leftovers = LeftoverSide(bookkeeper.tree, bookkeeper.scanner, bookkeeper.loaded_by)
+        yield {LedgerType.LEDGER: bookkeeper, LedgerType.MANAGED_LEDGER: leftovers}
 
 
 @contextmanager
@@ -68,8 +79,10 @@ def parse_record_name(text: str) -> str:
     """What an ID names: a ledger in BookKeeper by its number, anything by its record's name. Raises ValueError."""
     if text.isascii() and text.isdigit() and len(text) < 20:
         return ledger_record_name(int(text))
-    if not _RECORD.fullmatch(text):
-        raise ValueError(f"{text!r} is neither a ledger's number nor the name of a record")
+    if is_pending_acks(text):
+        return leftover_record_name(text)
+    if not _RECORD.fullmatch(text) and not _LEFTOVER.fullmatch(text):
+        raise ValueError(f"{text!r} is neither a ledger's number nor the name of a record or of a managed ledger")
     return text
 
 
@@ -87,7 +100,7 @@ def shown(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> dict[str, 
     """One deletion as JSON has it; times as text."""
     in_flight = record.is_in_flight
     return {
-        "id": record.ledger_id,
+        "id": record.ledger_id if record.ledger_id >= 0 else None,
         "record": record.name,
         "type": str(record.ledger_type),
         "component": str(record.ledger_component),

@@ -50,6 +50,7 @@ def scan_fields(scan: LedgerScan, candidates: Iterable[OrphanCandidate]) -> dict
                 "name": one.name,
                 "verdict": str(one.standing),
                 "ledgers": list(one.ledgers),
+                "bytes": one.size,
                 "evidence": list(leftover_told(one)),
             }
             for one in scan.leftovers

@@ -21,6 +21,7 @@ from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.deletion.watcher import PendingDeletions
 
 SHOWN = 20
+_SIDES = (LedgerType.LEDGER, LedgerType.MANAGED_LEDGER)
 
 
 class _Heard:
@@ -94,9 +95,7 @@ def purge(session: CommandSession, *, yes: bool) -> int:
 
 def _due(queue: DeletionQueue, now: int, timing: DeletionTiming, switch: DeletionSwitch) -> int:
     records = (one.record for one in queue.records() if not isinstance(one, DamagedDeletion))
-    return sum(
-        turn(one, now, timing, switch) is DeletionTurn.LOOK and one.ledger_type is LedgerType.LEDGER for one in records
-    )
+    return sum(turn(one, now, timing, switch) is DeletionTurn.LOOK and one.ledger_type in _SIDES for one in records)
 
 
 def _rounds(service: LedgerDeletionService, switch: DeletionSwitch, due: int) -> None:
@@ -114,8 +113,8 @@ def _lines(heard: _Heard) -> list[str]:
     """Ledgers that were not simply deleted, one by one, up to a number."""
     kept = [one for one in heard.ends if one.answer is not DeletionAnswer.DELETED]
     lines = [
-        *(f"ledger {one.ledger_id}: {one.answer}" + (f": {one.reason}" if one.reason else "") for one in kept),
-        *(f"ledger {one.ledger_id}: given up: {one.reason}" for one in heard.given_up),
+        *(f"{one.thing}: {one.answer}" + (f": {one.reason}" if one.reason else "") for one in kept),
+        *(f"{one.thing}: given up: {one.reason}" for one in heard.given_up),
         *(f"{name}: failed, tried again later: {why}" for name, why in heard.failures.items()),
         *(f"{name}: cannot be read: {why}" for name, why in heard.damages.items()),
     ]

@@ -7,6 +7,7 @@ import click
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.deletion_parts import moment, queue_of_cluster, side_of, timing
+from offloader.cli.orphans.left_over import quarantine_leftovers
 from offloader.errors import FatalError
 from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.quarantine import Mark, MarkOutcome, Marks, Quarantine
@@ -19,21 +20,29 @@ _FINE = (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING, M
 @orphans.command()
 @click.argument("ledgers", metavar="[ID]...", nargs=-1, type=click.IntRange(min=0))
 @click.option("--all-certain", is_flag=True, help="All ledgers that certainly are orphans and hold no data.")
+@click.option("--managed-ledger", "names", multiple=True, metavar="NAME", help="A left-over one, as a whole.")
 @YES
 @command()
-def quarantine(session: CommandSession, ledgers: tuple[int, ...], *, all_certain: bool, yes: bool) -> int:
+def quarantine(
+    session: CommandSession, ledgers: tuple[int, ...], *, all_certain: bool, names: tuple[str, ...], yes: bool
+) -> int:
     """Mark ledgers in BookKeeper for deletion: the first phase. Nothing else changes, and `orphans undo` costs nothing
     until the quarantine (lifecycle.quarantine) is over.
 
     Scans first. Only what is certain is marked, and nothing where anything stands against deletion. What somebody has
     undone or dropped before is marked again only by its ID. Exit code 2 where something named was not marked.
 
+    A left-over managed ledger goes whole, with its cursors; its ledgers are orphans after that, and marked by another
+    `orphans quarantine`.
+
     \b
     JSON: {message, marks, refusals, goesAt}; marks are [{id, outcome, why, kind, bytes, evidence}]; outcome is marked,
     would be marked, pending already, spared, not deletable or changed meanwhile.
     """
-    if bool(ledgers) == all_certain:
-        raise FatalError("say which: IDs of ledgers, or --all-certain")
+    if sum(map(bool, (ledgers, all_certain, names))) != 1:
+        raise FatalError("say which: IDs of ledgers, --all-certain, or names of left-over managed ledgers")
+    if names:
+        return quarantine_leftovers(session, names, yes=yes)
     section = session.config.lifecycle
     named = set(ledgers) if ledgers else None
     with side_of(session) as side:

@@ -40,7 +40,7 @@ def scan(session: CommandSession, *, most: int, price: float | None) -> int:
     id, kind, verdict, bytes, evidence, createdMs, kept}: side is bookkeeper or bucket, verdict is certain or suspect,
     bytes is null where nobody knows, kept says that it holds data and is never deleted. What is referenced but missing
     is [{id, namedBy}]. counts is {referenced, certain, suspect, foreign, missing, kept, ledgers, candidates}. Left-over
-    managed ledgers are [{name, verdict, ledgers, evidence}]; summary is [{kind, verdict, age, ledgers, bytes,
+    managed ledgers are [{name, verdict, ledgers, bytes, evidence}]; summary is [{kind, verdict, age, ledgers, bytes,
     bytesOfAllCopies, open}], null for what is referenced, which is not looked into; refusals is [{kind, message}].
     """
     with ledger_scanner(session) as scanner:

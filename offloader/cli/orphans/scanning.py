@@ -10,6 +10,7 @@ from offloader.cli.command import CommandSession
 from offloader.cli.output import say
 from offloader.lifecycle.ledgers.open import open_scanner
 from offloader.lifecycle.ledgers.scan import ClusterScanner
+from offloader.lifecycle.ledgers.stock_copies import stock_copies
 
 BOOKIE_SECONDS = 10.0
 _EVERY = 2.0  # seconds between two lines of progress
@@ -25,6 +26,7 @@ def ledger_scanner(session: CommandSession) -> Iterator[ClusterScanner]:
         bookies,
         session.admin,
         connect=session.dependencies.zookeeper,
+        verify_copies=stock_copies(session.config.lifecycle.stock_bucket, session.storage),
         clock_ms=session.dependencies.clock_ms,
         bookie_timeout=2 * BOOKIE_SECONDS,  # connecting included
         said=ScanProgress(),

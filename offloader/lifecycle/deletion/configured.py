@@ -12,10 +12,12 @@ from offloader.bookkeeper.nodes import Nodes
 from offloader.config.lifecycle import Lifecycle
 from offloader.errors import OffloadError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
+from offloader.lifecycle.deletion.leftover_side import LeftoverSide
 from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook
 from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
+from offloader.lifecycle.ledgers.copies import VerifyCopies, no_copies
 from offloader.lifecycle.ledgers.scanned import LedgerScanner
 from offloader.ports.admin import Admin
 
@@ -38,7 +40,12 @@ def bounds_of(section: Lifecycle) -> DeletionBounds:
 
 
 def cluster_scanner(
-    section: Lifecycle, tree: MetadataTree, bookies: Bookies, admin: Admin, clock_ms: Callable[[], int]
+    section: Lifecycle,
+    tree: MetadataTree,
+    bookies: Bookies,
+    admin: Admin,
+    clock_ms: Callable[[], int],
+    verify_copies: VerifyCopies = no_copies,
 ) -> LedgerScanner:
     """What looks at ledgers. Raises ConfigError."""
     from offloader.lifecycle.ledgers.open import open_scanner
@@ -48,7 +55,9 @@ def cluster_scanner(
 
         return ZooKeeper(hosts)
 
-    scanner: LedgerScanner = open_scanner(section, tree, bookies, admin, connect=connect, clock_ms=clock_ms)
+    scanner: LedgerScanner = open_scanner(
+        *(section, tree, bookies, admin), connect=connect, verify_copies=verify_copies, clock_ms=clock_ms
+    )
     return scanner
 
 
@@ -68,18 +77,41 @@ def bookkeeper_side(
     clients: Callable[[], tuple[MetadataTree, Bookies]],
     admin: Admin,
     clock_ms: Callable[[], int],
+    verify_copies: VerifyCopies = no_copies,
 ) -> OpenSide:
     """BookKeeper's, by the configuration. `clients`: connects."""
+    return lambda stack: _opened(stack, section, clients, admin, clock_ms, verify_copies)
+
+
+def leftover_side(
+    section: Lifecycle,
+    clients: Callable[[], tuple[MetadataTree, Bookies]],
+    admin: Admin,
+    clock_ms: Callable[[], int],
+) -> OpenSide:
+    """The same for left-over managed ledgers."""
 
     def opened(stack: ExitStack) -> DeletionSide:
-        tree, bookies = clients()
-        stack.callback(tree.close)
-        stack.callback(bookies.close)
-        scanner = cluster_scanner(section, tree, bookies, admin, clock_ms)
-        stack.callback(close_scanner, scanner)
-        return BookKeeperSide(tree, bookies, scanner, admin.loaded_by)
+        ledgers = _opened(stack, section, clients, admin, clock_ms)
+        return LeftoverSide(ledgers.tree, ledgers.scanner, ledgers.loaded_by)
 
     return opened
+
+
+def _opened(
+    stack: ExitStack,
+    section: Lifecycle,
+    clients: Callable[[], tuple[MetadataTree, Bookies]],
+    admin: Admin,
+    clock_ms: Callable[[], int],
+    verify_copies: VerifyCopies = no_copies,
+) -> BookKeeperSide:
+    tree, bookies = clients()
+    stack.callback(tree.close)
+    stack.callback(bookies.close)
+    scanner = cluster_scanner(section, tree, bookies, admin, clock_ms, verify_copies)
+    stack.callback(close_scanner, scanner)
+    return BookKeeperSide(tree, bookies, scanner, admin.loaded_by)
 
 
 @dataclass

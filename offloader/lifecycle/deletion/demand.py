@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from offloader.lifecycle.deletion.ledger_records import COMPONENTS, not_deletable
 from offloader.lifecycle.deletion.machine import ReferencedLedger
 from offloader.lifecycle.deletion.records import (
+    PIP_TYPES,
     UUID,
     DeletionAnswer,
     DeletionOffloadContext,
@@ -38,6 +39,8 @@ class DeleteLedgerPayload:
         """Why it can be no deletion; "": it can."""
         if self.ledger_id < 0:
             return "a ledger's id is not negative"
+        if self.ledger_type not in PIP_TYPES:
+            return f"{self.ledger_type} is no ledger"
         if self.ledger_type is LedgerType.OFFLOAD_LEDGER:
             return "" if _names_a_copy(self.offload_context) else "an OFFLOAD_LEDGER needs the uuid of its copy"
         if self.offload_context is not None:

@@ -97,7 +97,7 @@ def guard(case: GuardCase, root: str, layout: Layout) -> tuple[NodeOperation, ..
     why = _why_not(case)
     if why:
         return Unguarded(why)
-    proof = _rewritten(case.referees) if case.doubt else (*_checked(case.referees), *_absent(case.referees))
+    proof = _rewritten(case.referees) if case.doubt else proof_of_referees(case.referees)
     newest = (case.round_node,) if case.round_node else ()
     return *newest, *proof, DeleteNode(root + ledger_path(layout, case.ledger.ledger), case.ledger.version)
 
@@ -120,6 +120,11 @@ def _why_not_in_doubt(doubt: GuardDoubt, referees: tuple[RefereeAsRead, ...]) ->
     if len(referees) != 1 or not isinstance(referees[0], StandingReferee):
         return "it is suspect only, and there is no ledger list that could be written anew"
     return ""
+
+
+def proof_of_referees(referees: tuple[RefereeAsRead, ...]) -> tuple[NodeOperation, ...]:
+    """That each is as it was read: at its version, or absent."""
+    return *_checked(referees), *_absent(referees)
 
 
 def _checked(referees: tuple[RefereeAsRead, ...]) -> Iterator[NodeOperation]:

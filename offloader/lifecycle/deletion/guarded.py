@@ -54,15 +54,7 @@ class GuardedLedgers:
 
     def referee(self, path: str) -> RefereeAsRead:
         """A referee as it is now. Raises MetadataUnavailableError."""
-        node = self.nodes.get(path, latest=True)
-        if node is not None:
-            return StandingReferee(path, node.version, node.created_ms, node.value)
-        missing: list[str] = []
-        above = path.rpartition("/")[0]
-        while above and self.nodes.get(above) is None:
-            missing.insert(0, above)
-            above = above.rpartition("/")[0]
-        return MissingReferee(path, tuple(missing))
+        return read_referee(self.nodes, path)
 
     def delete(self, case: GuardCase) -> GuardedDeletion:
         """Raises MetadataUnavailableError, AccessDeniedError: nothing was deleted; OutcomeUnknownError: it may have
@@ -78,7 +70,7 @@ class GuardedLedgers:
         except OperationRefusedError as error:
             return _refused(case, operations, error)
         except OutcomeUnknownError as error:
-            return self._read_back(case.ledger, error)
+            return read_back(self.nodes, self._path(case.ledger), case.ledger.created_ms, error)
         return GuardedDeletion(GuardedOutcome.DELETED)
 
     def _look(self, case: GuardCase) -> GuardedDeletion | None:
@@ -100,21 +92,35 @@ class GuardedLedgers:
             return (node is None) != isinstance(referee, MissingReferee)
         return (node.version, node.created_ms) != (referee.version, referee.created_ms)
 
-    def _read_back(self, ledger: LedgerToGo, lost: OutcomeUnknownError) -> GuardedDeletion:
-        """The transaction was all or nothing: the ledger's node tells, as it comes with no write in doubt behind."""
-        path = self._path(ledger)
-        try:
-            node = self.nodes.get(path, latest=True)
-        except (MetadataUnavailableError, AccessDeniedError) as error:
-            raise OutcomeUnknownError(f"{path}: whether it was deleted is not known ({error})") from lost
-        if node is None:
-            return GuardedDeletion(GuardedOutcome.DELETED, "the answer was lost, and the node is gone")
-        if node.created_ms != ledger.created_ms:
-            return GuardedDeletion(GuardedOutcome.LEDGER_CHANGED, f"{path}: it was deleted, and made again")
-        raise MetadataUnavailableError(f"{path}: a request to delete it was lost; it is still there") from lost
-
     def _path(self, ledger: LedgerToGo) -> str:
         return self.root + ledger_path(self.layout, ledger.ledger)
+
+
+def read_referee(nodes: Nodes, path: str) -> RefereeAsRead:
+    """A referee as it is now. Raises MetadataUnavailableError."""
+    node = nodes.get(path, latest=True)
+    if node is not None:
+        return StandingReferee(path, node.version, node.created_ms, node.value)
+    missing: list[str] = []
+    above = path.rpartition("/")[0]
+    while above and nodes.get(above) is None:
+        missing.insert(0, above)
+        above = above.rpartition("/")[0]
+    return MissingReferee(path, tuple(missing))
+
+
+def read_back(nodes: Nodes, path: str, created_ms: int, lost: OutcomeUnknownError) -> GuardedDeletion:
+    """What became of a deletion whose answer is lost. The transaction was all or nothing: the node tells, as it comes
+    with no write in doubt behind. Raises MetadataUnavailableError: it was not done; OutcomeUnknownError."""
+    try:
+        node = nodes.get(path, latest=True)
+    except (MetadataUnavailableError, AccessDeniedError) as error:
+        raise OutcomeUnknownError(f"{path}: whether it was deleted is not known ({error})") from lost
+    if node is None:
+        return GuardedDeletion(GuardedOutcome.DELETED, "the answer was lost, and the node is gone")
+    if node.created_ms != created_ms:
+        return GuardedDeletion(GuardedOutcome.LEDGER_CHANGED, f"{path}: it was deleted, and made again")
+    raise MetadataUnavailableError(f"{path}: a request to delete it was lost; it is still there") from lost
 
 
 def _refused(case: GuardCase, operations: tuple[NodeOperation, ...], error: OperationRefusedError) -> GuardedDeletion:

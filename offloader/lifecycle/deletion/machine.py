@@ -238,6 +238,8 @@ def _changed_by_our_closing(record: PendingDeleteLedgerInfo, look: UnreferencedL
 def _difference(recorded: LedgerNode, there: LedgerNode) -> str:
     if recorded.ctime != there.ctime:
         return "another one has this name: it was created at another time than the record says"
+    if recorded.below != there.below:
+        return "the nodes below it are not those of the record"
     return f"the ledger's metadata are not those of the record: version {there.version}, recorded {recorded.version}"
 
 

@@ -98,12 +98,14 @@ def _opened(key: str, data: bytes, kind: str) -> UnwrappedRecord:
 
 def _node_message(node: LedgerNode) -> pb.LedgerNode:
     acl = (pb.NodePermission(permissions=one[0], scheme=one[1], identity=one[2]) for one in node.acl)
-    return pb.LedgerNode(data=node.data, version=node.version, ctime=node.ctime, acl=acl)
+    below = (pb.NodeBelow(name=name, node=_node_message(one)) for name, one in node.below)
+    return pb.LedgerNode(data=node.data, version=node.version, ctime=node.ctime, acl=acl, below=below)
 
 
 def _read_node(m: pb.LedgerNode) -> LedgerNode:
     acl = tuple(AclEntry(one.permissions, one.scheme, one.identity) for one in m.acl)
-    return LedgerNode(m.data, m.version, m.ctime, acl)
+    below = tuple((one.name, _read_node(one.node)) for one in m.below)
+    return LedgerNode(m.data, m.version, m.ctime, acl, below)
 
 
 def _evidence_message(evidence: DeletionEvidence) -> pb.DeletionEvidence:

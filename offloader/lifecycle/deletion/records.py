@@ -21,6 +21,7 @@ class LedgerType(StrEnum):
     LEDGER = "LEDGER"  # in BookKeeper
     OFFLOAD_LEDGER = "OFFLOAD_LEDGER"  # in a bucket
     OBJECT = "OBJECT"  # no ledger: an object of the archive, or an upload
+    MANAGED_LEDGER = "MANAGED_LEDGER"  # no ledger: the nodes of a left-over managed ledger, which refer to some
 
 
 class LedgerComponent(StrEnum):
@@ -31,7 +32,17 @@ class LedgerComponent(StrEnum):
     SCHEMA_STORAGE = "SCHEMA_STORAGE"
     COMPACTED_VIEW = "COMPACTED_VIEW"
     DELAYED_INDEX = "DELAYED_INDEX"
+    PENDING_ACKS = "PENDING_ACKS"  # a subscription's, with its managed ledger
     ARCHIVE = "ARCHIVE"  # what the offloader itself has written
+
+
+PIP_TYPES = (LedgerType.LEDGER, LedgerType.OFFLOAD_LEDGER)
+"""Those that PIP-186 has, and that are ledgers."""
+
+_COMPONENT_OF = {
+    LedgerType.OBJECT: LedgerComponent.ARCHIVE,
+    LedgerType.MANAGED_LEDGER: LedgerComponent.PENDING_ACKS,
+}
 
 
 class DeletionState(StrEnum):
@@ -88,12 +99,13 @@ class LedgerNode:
 
     `acl`: who may do what with the node; none: not known. It is kept for an undo, and never compared: how much of it is
     seen depends on who asks. Of an object: its etag, its size,
-    and when it was written, by the store's clock."""
+    and when it was written, by the store's clock. `below`: the nodes below it that go with it, by name."""
 
     data: bytes = field(repr=False)  # it may hold a password
     version: int
     ctime: int
     acl: Acl = field(default=(), compare=False)
+    below: tuple[tuple[str, LedgerNode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +177,8 @@ class PendingDeleteLedgerInfo:
         """What it is kept by: one record a ledger and place, whoever marks it. Of an object: its key's digest."""
         if self.ledger_type is LedgerType.OBJECT:
             return object_record_name(self.upload or self.object_key)
+        if self.ledger_type is LedgerType.MANAGED_LEDGER:
+            return leftover_record_name(self.topic_name)
         context = self.offload_context
         part = INDEX if self.object_key.endswith(INDEX) else ""
         return f"{self.ledger_type}-{self.ledger_id:020d}" + (f"-{context.uuid}{part}" if context else "")
@@ -172,6 +186,8 @@ class PendingDeleteLedgerInfo:
     @property
     def thing(self) -> str:
         """What it is about, for people."""
+        if self.ledger_type is LedgerType.MANAGED_LEDGER:
+            return f"managed ledger {self.topic_name}"
         return self.upload or self.object_key or f"ledger {self.ledger_id}"
 
     @property
@@ -187,8 +203,12 @@ class PendingDeleteLedgerInfo:
     @property
     def is_valid(self) -> bool:
         """Whether it says all that a deletion needs."""
-        if (self.ledger_type is LedgerType.OBJECT) != (self.ledger_component is LedgerComponent.ARCHIVE):
+        own = _COMPONENT_OF.get(self.ledger_type)
+        if self.ledger_component is not own and (own or self.ledger_component in _COMPONENT_OF.values()):
             return False
+        if self.ledger_type is LedgerType.MANAGED_LEDGER:
+            absent = self.evidence.proof is DeletionProof.REFEREE_ABSENT
+            return bool(self.topic_name) and absent and self.evidence.is_complete
         if self.ledger_type is LedgerType.OBJECT:
             return bool(self.object_key and self.node.data) and self.evidence.is_complete
         context = self.offload_context
@@ -200,6 +220,11 @@ class PendingDeleteLedgerInfo:
 def ledger_record_name(ledger: int) -> str:
     """The name of the record of a ledger in BookKeeper."""
     return f"{LedgerType.LEDGER}-{ledger:020d}"
+
+
+def leftover_record_name(managed_ledger: str) -> str:
+    """The name of the record of a left-over managed ledger."""
+    return f"{LedgerType.MANAGED_LEDGER}-{_digest(managed_ledger)}"
 
 
 def object_record_name(thing: str) -> str:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from offloader.lifecycle.ledgers.evidence import SeenLedger
 from offloader.lifecycle.ledgers.references import ListNode, OffloadedCopy, References
 
 
 class CopiedLedger(NamedTuple):
-    """Such a ledger that is still in BookKeeper, and what its list says of its copy."""
+    """Such a ledger that is still in BookKeeper, and what its list says of its copy. `last_entry`, `length`: as
+    BookKeeper has them; None: it is not closed, or not known."""
 
     ledger: int
     managed_ledger: str
     copy: OffloadedCopy
+    last_entry: int | None = None
+    length: int = 0
 
 
 VerifyCopies = Callable[[Collection[CopiedLedger]], Mapping[int, bool]]
@@ -34,3 +38,14 @@ def copied(stores: Iterable[References], names: Iterable[str], candidates: Itera
             for listed in node.ledgers if isinstance(node, ListNode) else ():
                 if listed.copy is not None and listed.left_bookkeeper and listed.ledger in wanted:
                     yield CopiedLedger(listed.ledger, name, listed.copy)
+
+
+def with_ends(copies: Iterable[CopiedLedger], seen: Iterable[SeenLedger]) -> tuple[CopiedLedger, ...]:
+    """The same with what BookKeeper says of the ledgers' ends."""
+    known = {one.ledger: one for one in seen}
+    return tuple(
+        one._replace(last_entry=known[one.ledger].last_entry, length=known[one.ledger].length)
+        if one.ledger in known
+        else one
+        for one in copies
+    )

@@ -45,6 +45,7 @@ class Fact(StrEnum):
     SAYS_MORE = "says-more"  # node, version
     NAMESPACE_UNKNOWN = "namespace-unknown"  # node: its policies
     MAY_BE_SHARED = "may-be-shared"
+    OTHER_USE = "other-use"  # text
 
     # It is not ours.
     FOREIGN = "foreign"  # text

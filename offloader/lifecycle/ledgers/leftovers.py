@@ -7,7 +7,7 @@ with the plain subscription; some look for it with the encoded one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from offloader.bookkeeper.managed_ledgers import decoded, encoded
@@ -22,10 +22,14 @@ from offloader.lifecycle.ledgers.references import (
     list_path,
 )
 
+PENDING_ACK_CURSOR = "__pending_ack_state"  # the only one that brokers make there
+
 
 @dataclass(frozen=True, slots=True)
 class LeftoverManagedLedger:
-    """A managed ledger that belongs to nobody. `ledgers`: what it refers to, its cursors' included; all of it goes."""
+    """A managed ledger that belongs to nobody. `ledgers`: what it refers to, its cursors' included; all of it goes.
+
+    `size`: bytes of those that its list has, the open one not counted."""
 
     name: str
     version: int
@@ -33,6 +37,7 @@ class LeftoverManagedLedger:
     ledgers: tuple[int, ...]
     evidence: tuple[LedgerEvidence, ...]
     remedies: tuple[Remedy, ...] = ()
+    size: int = 0
 
 
 def leftover_managed_ledgers(store: References) -> tuple[LeftoverManagedLedger, ...]:
@@ -87,7 +92,9 @@ def _leftover(name: str, store: References) -> LeftoverManagedLedger:
     if not namespaces & store.namespaces:
         policies = f"/admin/policies/{namespace_of(name)}"
         doubts.append((LedgerEvidence(Fact.NAMESPACE_UNKNOWN, store.store, policies), Remedy.KNOW_NAMESPACE))
-    ids = {one.ledger for one in node.ledgers if not one.left_bookkeeper} if isinstance(node, ListNode) else set()
+    doubts += [(LedgerEvidence(Fact.OTHER_USE, text=why), Remedy.REPAIR_NODE) for why in _other_uses(name, cursors)]
+    listed = [one for one in node.ledgers if not one.left_bookkeeper] if isinstance(node, ListNode) else []
+    ids = {one.ledger for one in listed}
     ids |= {one.ledger for one in cursors.values() if isinstance(one, CursorNode) and one.ledger is not None}
     return LeftoverManagedLedger(
         name=name,
@@ -95,8 +102,18 @@ def _leftover(name: str, store: References) -> LeftoverManagedLedger:
         standing=Standing.SUSPECT if doubts else Standing.CERTAIN,
         ledgers=tuple(sorted(ids)),
         evidence=(*_tried(name, store), *(fact for fact, _ in doubts)),
-        remedies=tuple(dict.fromkeys(remedy for _, remedy in doubts)),
+        remedies=tuple(dict.fromkeys(remedy for fact, remedy in doubts if fact.fact is not Fact.OTHER_USE)),
+        size=sum(one.size for one in listed),
     )
+
+
+def _other_uses(name: str, cursors: Collection[str]) -> Iterator[str]:
+    """Why it may be an ordinary topic that somebody has given such a name."""
+    others = sorted(set(cursors) - {PENDING_ACK_CURSOR})
+    if others:
+        yield f"it has a subscription {others[0]}"
+    if not any(owners_of(name)):
+        yield "its name is not made of a topic and a subscription"
 
 
 def _nodes(name: str, store: References) -> Iterator[tuple[str, ListNode | CursorNode | UnreadableNode]]:

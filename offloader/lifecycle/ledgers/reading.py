@@ -13,7 +13,7 @@ from sys import intern
 from offloader.bookkeeper.managed_ledgers import decoded
 from offloader.bookkeeper.nodes import Node
 from offloader.lifecycle.ledgers.again import LookAgain
-from offloader.lifecycle.ledgers.kinds import COMPACTION, ledger_of
+from offloader.lifecycle.ledgers.kinds import COMPACTION, PENDING_ACK_SUFFIX, ledger_of
 from offloader.lifecycle.ledgers.named import packed
 from offloader.lifecycle.ledgers.patient import PatientNodes
 from offloader.lifecycle.ledgers.references import (
@@ -183,15 +183,16 @@ class ReferenceReader:
             if node is not None:
                 self._count("ledger lists")
                 name = intern(path.removeprefix(root))
-                lists[name] = _compact(read_list(node.value, node.version))
+                read = read_list(node.value, node.version)
+                lists[name] = read if name.endswith(PENDING_ACK_SUFFIX) else _compact(read)  # told with their sizes
                 below.append(path)
         found = (f"{path}/{one}" for path, inner in nodes.children_of_each(below) for one in inner or ())
         for path, node in nodes.get_each(found):
             if node is not None:
                 self._count("cursors")
                 name, _, cursor = path.removeprefix(root).rpartition("/")
-                read = _without_empty(read_cursor(node.value, node.version))
-                cursors.setdefault(intern(name), {})[intern(decoded(cursor))] = read
+                found_there = _without_empty(read_cursor(node.value, node.version))
+                cursors.setdefault(intern(name), {})[intern(decoded(cursor))] = found_there
 
     # Schemas
 

@@ -21,7 +21,7 @@ from offloader.bookkeeper.nodes import Node
 from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError, OffloadError
 from offloader.lifecycle.ledgers.again import LookAgain, doubted, leftover_doubted
 from offloader.lifecycle.ledgers.clock import clock_by_reading
-from offloader.lifecycle.ledgers.copies import VerifyCopies, copied, no_copies
+from offloader.lifecycle.ledgers.copies import VerifyCopies, copied, no_copies, with_ends
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing, seen_ledger
 from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
@@ -224,7 +224,9 @@ class _Scan:
         """What cannot be read back now stays suspect."""
         found = tuple(copied(stores, looked.again.managed_ledgers, looked.candidates))
         try:
-            return self._scanner.verify_copies(found) if found else {}
+            nodes = self._nodes_of([one.ledger for one in found])
+            seen = (_seen(ledger, node) for ledger, node in nodes if node is not None)
+            return self._scanner.verify_copies(with_ends(found, seen)) if found else {}
         except OffloadError:
             return {}
 

@@ -51,7 +51,7 @@ def leftover_told(leftover: LeftoverManagedLedger) -> tuple[str, ...]:
         f"The managed ledger {leftover.name} keeps a subscription's pending acknowledgements.",
         "Its name is made of a topic and a subscription.",
         *(sentence for one in leftover.evidence for sentence in facts_told(one)),
-        f"It refers to {len(leftover.ledgers)} ledgers, which go only with it.",
+        f"It refers to {len(leftover.ledgers)} ledgers, {leftover.size} bytes by its list, which go only after it.",
         _LEFTOVERS[leftover.standing],
         *(remedies_told(leftover.remedies) if leftover.standing is Standing.SUSPECT else ()),
     )
@@ -157,6 +157,7 @@ _FACTS: Mapping[Fact, Callable[[LedgerEvidence], str]] = {
     Fact.SAYS_MORE: lambda one: f"{_place(one)} says more than this version understands.",
     Fact.NAMESPACE_UNKNOWN: lambda one: f"There is no {one.node}: nobody knows the namespace.",
     Fact.MAY_BE_SHARED: lambda _: "Nobody has said that no other cluster keeps ledgers in this BookKeeper.",
+    Fact.OTHER_USE: lambda one: f"It may be something else: {one.text}.",
     Fact.FOREIGN: _foreign_told,
     Fact.ANOTHER_CLUSTER: lambda one: f"It belongs to another cluster: {one.text}.",
     Fact.EMPTY: lambda _: "It has no entries: it was never used.",

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.ledgers.account import account_ledger
 from offloader.errors import DamagedObjectError
 from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, BlockHeader, padding
+from offloader.format.ledger_account import account_ledger
 from offloader.format.part_index import IndexEntry
 from offloader.format.reader import entries, read_blocks
 from offloader.format.v1 import LedgerIndex, decode_ledger_index

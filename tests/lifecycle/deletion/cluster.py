@@ -17,6 +17,7 @@ from offloader.bookkeeper.nodes import DeleteNode, Node
 from offloader.errors import DamagedRecordError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.ledgers.evidence import SeenLedger, seen_ledger
+from offloader.lifecycle.ledgers.leftovers import leftover_managed_ledgers
 from offloader.lifecycle.ledgers.references import References, read_cursor, read_list, read_locator
 from offloader.lifecycle.ledgers.refusals import Refusal
 from offloader.lifecycle.ledgers.scanned import LedgerScan
@@ -96,12 +97,13 @@ class JudgingScanner:
         begun = self.now_ms()
         seen = dict(walk_ledgers(self.nodes))
         self.between()
-        judge = LedgerJudge(KnownStores((references(self.nodes),), alone=self.alone))
+        found = references(self.nodes)
+        judge = LedgerJudge(KnownStores((found,), alone=self.alone))
         verdicts = [judge.verdict(self._again(one)) for one in seen.values() if only is None or one.ledger in only]
         counts = Counter(one.standing for one in verdicts)
         kept = tuple(one for one in verdicts if only is not None or one.orphan)
         gone = frozenset(one for one in only or () if one not in seen)
-        return LedgerScan(begun, len(seen), counts, kept, gone, refusals=self.refusals)
+        return LedgerScan(begun, len(seen), counts, kept, gone, (), leftover_managed_ledgers(found), self.refusals)
 
     def _again(self, one: SeenLedger) -> SeenLedger:
         return one

@@ -35,7 +35,10 @@ EVIDENCE = DeletionEvidence(
 
 i64 = st.integers(-(2**63), 2**63 - 1)
 text = st.text(st.characters(codec="utf-8"), max_size=12)
-nodes = st.builds(LedgerNode, st.binary(max_size=20), i64, i64)
+plain_nodes = st.builds(LedgerNode, st.binary(max_size=20), i64, i64)
+nodes = plain_nodes | st.builds(
+    LedgerNode, st.binary(max_size=20), i64, i64, below=st.lists(st.tuples(text, plain_nodes), max_size=2).map(tuple)
+)
 evidences = st.builds(
     DeletionEvidence, st.sampled_from(DeletionProof), text, st.none() | i64, st.lists(text, max_size=3).map(tuple)
 )

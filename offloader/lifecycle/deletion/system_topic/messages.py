@@ -14,6 +14,7 @@ from uuid import UUID
 
 from offloader.json_text import parse_json
 from offloader.lifecycle.deletion.records import (
+    PIP_TYPES,
     DeletionOffloadContext,
     DeletionProof,
     LedgerComponent,
@@ -43,7 +44,7 @@ AVRO_SCHEMA: dict[str, object] = {
         _optional("ledgerComponent", {"type": "enum", "name": "LedgerComponent", "symbols": list(PIP_COMPONENTS)}),
         _optional("cursorName", "string"),
         _optional("schemaId", "long"),
-        _optional("ledgerType", {"type": "enum", "name": "LedgerType", "symbols": list(LedgerType)}),
+        _optional("ledgerType", {"type": "enum", "name": "LedgerType", "symbols": list(PIP_TYPES)}),
         _optional("ledgerId", "long"),
         _optional(
             "offloadContext",
@@ -132,7 +133,7 @@ def write_message(message: PendingDeleteMessage) -> bytes:
             _some(_long(PIP_COMPONENTS.index(message.ledger_component))),
             _some(_text(message.cursor_name)) if message.cursor_name else _NONE,
             _NONE if schema_id is None else _some(_long(schema_id)),
-            _some(_long(list(LedgerType).index(message.ledger_type))),
+            _some(_long(PIP_TYPES.index(message.ledger_type))),
             _some(_long(message.ledger_id)),
             _NONE if context is None else _some(_context(context)),
         )
@@ -167,7 +168,7 @@ def _read(value: Any) -> PendingDeleteMessage:
     schema = value.get("schemaId")
     message = PendingDeleteMessage(
         ledger_id=_number(value, "ledgerId"),
-        ledger_type=_symbol(tuple(LedgerType), value.get("ledgerType")),
+        ledger_type=_symbol(PIP_TYPES, value.get("ledgerType")),
         ledger_component=_symbol(PIP_COMPONENTS, value.get("ledgerComponent")),
         topic_name=_name(value, "topicName"),
         cursor_name=_name(value, "cursorName"),

@@ -1,0 +1,82 @@
+"""Reads back what Pulsar's own offloader has put into a bucket: every byte of a ledger's copy, against its index."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from offloader.bookkeeper.managed_ledgers import managed_ledger_of
+from offloader.errors import DamagedObjectError, ObjectNotFoundError, OffloadError
+from offloader.format.ledger_account import account_ledger
+from offloader.format.v1 import decode_ledger_index
+from offloader.lifecycle.ledgers.copies import CopiedLedger, VerifyCopies, no_copies
+from offloader.metadata.stock_keys import data_key, index_key
+from offloader.ports.object_store import ObjectStore
+from offloader.storage.bounded_reads import read_index, read_ranges
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
+
+log = logging.getLogger(__name__)
+
+
+def stock_copies(bucket: str, archive: StoreSettings) -> VerifyCopies:
+    """`bucket`: its URL, reached as the archive is; empty: nobody knows it."""
+    if not bucket:
+        return no_copies
+    settings = archive.beside(bucket, "lifecycle.stockBucket")
+    return StockCopies(lambda: open_store(settings, read_only=True))
+
+
+@dataclass(frozen=True, slots=True)
+class StockCopies:
+    """See `VerifyCopies`. The bucket is opened only where there is something to read."""
+
+    open_bucket: Callable[[], ObjectStore]
+
+    def __call__(self, ledgers: Collection[CopiedLedger]) -> Mapping[int, bool]:
+        found: dict[int, bool] = {}
+        with closing(self.open_bucket()) as store:
+            for one in ledgers:
+                whole = _asked(store, one)
+                if whole is not None:
+                    found[one.ledger] = whole and found.get(one.ledger, True)
+        return found
+
+
+def is_whole(store: ObjectStore, one: CopiedLedger) -> bool | None:
+    """Whether a copy has each entry of the ledger, sound. None: the bucket has nothing of it, so it may be another one.
+
+    Raises what the store raises."""
+    data, index_name = data_key(one.copy.uuid, one.ledger), index_key(one.copy.uuid, one.ledger)
+    try:
+        index = decode_ledger_index(read_index(store, index_name)[0], one.ledger)
+        account = account_ledger(read_ranges(store, data, 0, index.data_length), one.ledger, index)
+    except ObjectNotFoundError:
+        return False if store.stat(data) or store.stat(index_name) else None
+    except DamagedObjectError:
+        return False
+    stat, said = store.stat(data), index.ledger_metadata
+    held = account.entries, account.payload
+    owner = managed_ledger_of({it.key: it.value for it in said.customMetadata})
+    return (
+        not account.damaged
+        and stat is not None
+        and stat.size == index.data_length
+        and said.state == said.CLOSED
+        and held == (said.lastEntryId + 1, said.length)
+        and one.last_entry in (None, said.lastEntryId)
+        and (one.last_entry is None or one.length == said.length)
+        and owner in ("", one.managed_ledger)
+    )
+
+
+def _asked(store: ObjectStore, one: CopiedLedger) -> bool | None:
+    if not (one.copy.uuid and one.copy.complete):
+        return None
+    try:
+        return is_whole(store, one)
+    except OffloadError as error:
+        log.info("the copy of ledger %d cannot be read now: %s", one.ledger, error)
+        return None
