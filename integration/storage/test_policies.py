@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 
@@ -243,7 +244,7 @@ def test_with_the_first_policy_nothing_of_a_topic_is_deleted_and_nothing_outside
         layout.slot_key(ORDERS, 0, 0),
         layout.ROOT,
     ):
-        assert "DeleteObject" in refused(lambda key=key: store.delete([key]))
+        assert "DeleteObject" in refused(partial(store.delete, [key]))
     assert keys(everything) == before
 
 
@@ -280,7 +281,7 @@ def test_retention_deletes_below_its_namespace_and_nowhere_else(role, everything
     before = keys(everything)
     assert "is done" in retaining.retention.visit(ORDERS)
     for topic in (RETURNS, MOVES):
-        refused(lambda topic=topic: retaining.retention.visit(topic))
+        refused(partial(retaining.retention.visit, topic))
         retaining.retention.undelete(topic, "somebody")
     gone = before - keys(everything)
     went = {key for key in gone if not key.startswith(layout.DELETION)}
