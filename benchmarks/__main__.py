@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--idle-seconds", type=int, default=60)
     parser.add_argument("--payload-signing", default="auto", help="ours with storage.options.payload_signing (offload)")
     parser.add_argument("--ledgers", type=int, default=1_000_000, help="of the cluster that is scanned (scan)")
-    parser.add_argument("--deletions", type=int, default=2_000, help="marked ledgers, one in a hundred (deletion)")
+    parser.add_argument("--deletions", type=int, default=500, help="marked ledgers, one in a hundred (deletion)")
     return parser
 
 

@@ -10,6 +10,7 @@ import itertools
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -23,6 +24,7 @@ from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionSwitch, LedgerType, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
+from offloader.lifecycle.deletion.side import SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.deletion.watcher import PendingDeletions
 from offloader.lifecycle.ledgers.open import open_scanner
@@ -36,6 +38,19 @@ A_ROUND = 100  # the default of lifecycle.limits
 ON = DeletionSwitch(on=True, at=0)
 _TIMING = DeletionTiming(delay=1, floor=0)  # the delay is not what is measured
 _BOUNDS = DeletionBounds(number=10**6, percent=100, a_round=A_ROUND)
+
+
+class _Timed(BookKeeperSide):
+    """Says how long its looks took: all of a round's at once."""
+
+    looking = 0.0
+
+    def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
+        begun = time.perf_counter()
+        try:
+            return super().look(records)
+        finally:
+            self.looking += time.perf_counter() - begun
 
 
 class _Ends:
@@ -81,40 +96,40 @@ def _measured(options: Options, address: str, count: int) -> Report:
     with closing(connect(f"zk://{address}/ledgers", timeout=60.0)) as tree, closing(store):
         bookies = SimulatedBookies(SimulatedCluster(1, 0))
         scanner = open_scanner(section, tree, bookies, pulsar.admin, connect=_nobody, clock_ms=_now_ms)
-        side = BookKeeperSide(tree, bookies, scanner, pulsar.admin.loaded_by)
+        side = _Timed(tree, bookies, scanner, pulsar.admin.loaded_by)
         queue = DeletionQueue(store, "bench", lambda: next(tokens))
-        begun = time.perf_counter()
         scan = scanner.scan()
-        scanned = time.perf_counter() - begun
+        begun = time.perf_counter()
         marks = Quarantine(queue, side, _BOUNDS, _now_ms, "benchmark").mark(scan)
-        marking = time.perf_counter() - begun - scanned
+        marking = len(marks.marks) / (time.perf_counter() - begun)
         if marks.refusals:
             raise SystemExit(f"deletion: {marks.refusals}")
         options.say(f"deletion: {len(marks.marks)} ledgers are marked")
-        ends, rounds = _Ends(), 0
-        service = LedgerDeletionService(
-            queue, {LedgerType.LEDGER: side}, DeletionRules(_TIMING, _BOUNDS), ends, _now_ms
-        )
-        begun, cpu = time.perf_counter(), os.times()
-        while True:
-            this = service.round(ON)
-            rounds += 1
-            if not this.looked_at or not this.left:
-                break
-        seconds = time.perf_counter() - begun
-        used = os.times()
+        figures = [Figure("mark, after the scan", marking, "1/s"), *_second_phase(queue, side, options.deletions)]
+    title = f"{options.deletions} marked ledgers of {count}, by {DeletionRules().parallelism} at a time"
+    return Report("deletion", title, figures, ("ZooKeeper is a process of its own; records in a local folder",))
+
+
+def _second_phase(queue: DeletionQueue, side: _Timed, wanted: int) -> list[Figure]:
+    ends, rounds, more = _Ends(), 0, True
+    service = LedgerDeletionService(queue, {LedgerType.LEDGER: side}, DeletionRules(_TIMING, _BOUNDS), ends, _now_ms)
+    begun, cpu = time.perf_counter(), os.times()
+    while more:
+        this = service.round(ON)
+        rounds += 1
+        more = this.looked_at > 0 and this.left > 0
+    seconds, used = time.perf_counter() - begun, os.times()
     deleted = ends.answers[DeletionAnswer.DELETED]
-    wanted = options.deletions
-    figures = [
-        Figure("mark, after the scan", len(marks.marks) / marking, "1/s"),
+    right = deleted == wanted == ends.answers.total()
+    return [
         Figure("second phase", seconds, "s"),
         Figure("deletions a second", deleted / seconds, "1/s"),
         Figure("rounds", rounds, "", target=f"{A_ROUND} ledgers each"),
+        Figure("second look of a round", side.looking / rounds, "s"),
+        Figure("deletions a second, without the looks", deleted / (seconds - side.looking), "1/s"),
         Figure("CPU for each", 1000 * (used.user + used.system - cpu.user - cpu.system) / deleted, "ms"),
-        Figure("deleted", deleted, "", target="all, and no other", met=deleted == wanted == sum(ends.answers.values())),
+        Figure("deleted", deleted, "", target="all, and no other", met=right),
     ]
-    title = f"{wanted} marked ledgers of {count}, by {DeletionRules().parallelism} at a time, over one connection"
-    return Report("deletion", title, figures, ("ZooKeeper is a process of its own; records in a local folder",))
 
 
 def _nobody(hosts: tuple[str, ...]) -> Any:
