@@ -88,7 +88,9 @@ class Shop:
 
 
 @contextmanager
-def shop(pulsar: PatientPulsar, namespace: str, folder: Path, **lifecycle: str) -> Iterator[Shop]:
+def shop(
+    pulsar: PatientPulsar, namespace: str, folder: Path, policies: dict[str, Any], **lifecycle: str
+) -> Iterator[Shop]:
     topic = TopicName.parse(f"{namespace}/placed")
     with World(
         pulsar,
@@ -96,7 +98,7 @@ def shop(pulsar: PatientPulsar, namespace: str, folder: Path, **lifecycle: str) 
         folder / "world",
         [namespace],
         policies=SEALED_SOON,
-        topic_policies={str(topic): lifecycle.pop("policies")},  # type: ignore[dict-item]
+        topic_policies={str(topic): policies},
         lifecycle=lifecycle,
     ) as world:
         pulsar.admin("PUT", topic.rest_path)
@@ -171,7 +173,7 @@ def test_what_is_due_goes_while_it_is_read_and_an_operator_can_take_it_back(
 ) -> None:
     keep_everything(pulsar, namespace)
     settings = {"archiveGrace": f"{GRACE:.0f}s", "deletionInterval": "1h"}
-    with shop(pulsar, namespace, tmp_path, policies=ALL_BUT_THE_NEWEST, **settings) as made:
+    with shop(pulsar, namespace, tmp_path, ALL_BUT_THE_NEWEST, **settings) as made:
         for seed in range(SEGMENTS):
             made.grow(seed)
         *old, newest = made.segments()

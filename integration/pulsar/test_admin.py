@@ -108,4 +108,4 @@ def test_the_retention_that_applies_to_a_topic(pulsar, admin, topic, namespace):
         minutes, megabytes = wanted
         said = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
         pulsar.admin("POST", f"{place}/retention", json=said)
-        until(lambda wanted=wanted: admin.retention(topic) == wanted)
+        until(lambda wanted=wanted: admin.retention(topic) == wanted)  # type: ignore[misc]
