@@ -17,9 +17,11 @@ from benchmarks import (
     application,
     bookkeeper,
     cutter,
+    deletion_rate,
     history,
     idle,
     ledger_scan,
+    lifecycle_idle,
     local_disk,
     memory,
     reading,
@@ -43,6 +45,8 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "offload": whole.run,
     "slots": slots.run,
     "scan": ledger_scan.run,
+    "deletion": deletion_rate.run,
+    "lifecycle": lifecycle_idle.run,
 }
 
 
@@ -61,6 +65,7 @@ def main() -> int:
             idle_seconds=arguments.idle_seconds,
             payload_signing=arguments.payload_signing,
             ledgers=arguments.ledgers,
+            deletions=arguments.deletions,
             say=lambda text: print(text, file=sys.stderr, flush=True),
         )
         try:
@@ -101,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--idle-seconds", type=int, default=60)
     parser.add_argument("--payload-signing", default="auto", help="ours with storage.options.payload_signing (offload)")
     parser.add_argument("--ledgers", type=int, default=1_000_000, help="of the cluster that is scanned (scan)")
+    parser.add_argument("--deletions", type=int, default=500, help="marked ledgers, one in a hundred (deletion)")
     return parser
 
 

@@ -19,4 +19,5 @@ class Options:
     idle_seconds: int
     payload_signing: str
     ledgers: int
+    deletions: int
     say: Callable[[str], None]

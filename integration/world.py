@@ -57,6 +57,7 @@ class World:
     application: str = "tests"
     connection: dict[str, Any] = field(default_factory=dict)  # more of the section `pulsar`
     spark: dict[str, Any] = field(default_factory=dict)  # and of `spark`
+    lifecycle: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         settings = PulsarSettings(
@@ -97,6 +98,7 @@ class World:
             "metrics": {"port": free_port()},
             "discoveryInterval": "2s",
             "limits": self.limits,
+            "lifecycle": self.lifecycle,
             "policies": {**self.policies, **policies},
             "namespaces": {name: self._namespace(name) for name in self.namespaces},
         }

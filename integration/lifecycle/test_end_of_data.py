@@ -6,8 +6,10 @@ One cluster for everything here. A test leaves it as it found it, but for broker
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import Shape
 from integration.lifecycle import bequests, topics
 from integration.lifecycle.bequests import BEQUESTS
+from integration.lifecycle.commands import QUARANTINE, Commands
 from integration.lifecycle.ground import KEPT, TRIMMED, Ground
 from integration.lifecycle.looking import Looking, looking
 from integration.lifecycle.makings import MAKINGS, LeftBehind, roll_cut, trim_cut
@@ -60,14 +63,26 @@ class Scene:
     scan: LedgerScan
 
 
+@dataclass
+class Used:
+    """Topics that are in use. `said`: what they said before anything else was there."""
+
+    topics: dict[str, TopicName]
+    said: dict
+
+
 @pytest.fixture(scope="module")
-def scene(ground: Ground, product: Looking) -> Scene:
-    used = controls(ground)
-    said = everything(ground, used)
+def used(ground: Ground) -> Used:
+    topics = controls(ground)
+    return Used(topics, everything(ground, topics))
+
+
+@pytest.fixture(scope="module")
+def scene(ground: Ground, product: Looking, used: Used) -> Scene:
     made = [one for make in (*MAKINGS.values(), *BEQUESTS.values()) for one in make(ground)]
     ground.cluster.all_back()
     foreign, package = bequests.foreign_ledgers(ground), bequests.package_ledger(ground)
-    return Scene(used, said, made, foreign, package, product.scan())
+    return Scene(used.topics, used.said, made, foreign, package, product.scan())
 
 
 def test_just_the_orphans_are_found(ground: Ground, scene: Scene) -> None:
@@ -118,6 +133,56 @@ def test_whoever_uses_a_topic_notices_nothing_of_the_deletion(ground: Ground, pr
     after = product.scan()
     assert not after.missing
     assert {one.ledger.ledger for one in after.verdicts}.isdisjoint(one.ledger.ledger for one in going)
+
+
+def test_the_commands_take_orphans_through_both_phases_and_one_of_them_back(
+    ground: Ground, used: Used, tmp_path: Path
+) -> None:
+    """By the command line alone. One bookie has collected when one deletion is undone, the other one has not."""
+    cut = {one.ledger for one in trim_cut(ground)}
+    back = _closed_orphan(ground)
+    ground.cluster.all_back()
+    offloader = Commands.beside(ground.cluster, tmp_path, KEPT)
+    copies = _copies(ground, back)
+    assert {len(entries) for entries in copies.values()} == {10}
+    assert {one["outcome"] for one in offloader("orphans", "quarantine", "--all-certain")["marks"]} == {
+        "would be marked"
+    }
+    said = offloader("orphans", "quarantine", "--all-certain", "--yes")
+    marked = {one["id"] for one in said["marks"] if one["outcome"] == "marked"}
+    assert marked >= {*cut, back}
+    assert not said["refusals"]
+    assert offloader("orphans", "purge", "--yes")["due"] == 0  # the quarantine is not over
+    assert marked <= ground.ledgers()
+    offloader("orphans", "undo", min(cut))
+    time.sleep(QUARANTINE)
+    purged = offloader("orphans", "purge", "--yes")
+    assert {one["id"] for one in purged["ended"] if one["answer"] == "deleted"} == marked - {min(cut)}
+    assert (purged["failed"], purged["gaveUp"], purged["refusals"]) == ([], [], [])
+    assert ground.ledgers() & marked == {min(cut)}
+    ground.cluster.collect(1)
+    undone = offloader("orphans", "undo", back, code=2)  # it is there again, without some copies
+    first, second = (one.id for one in ground.cluster.books.bookies)
+    assert (undone["entries"], undone["lost"]) == (10, [])
+    assert {one["bookie"]: (one["there"], one["gone"]) for one in undone["copies"]} == {first: (0, 10), second: (10, 0)}
+    ground.cluster.collect()
+    assert _copies(ground, back) == {second: copies[second]}
+    for ledger in marked - {back, min(cut)}:
+        assert _copies(ground, ledger) == {}, ledger
+    assert everything(ground, used.topics) == used.said
+    states = {one["id"]: one["state"] for one in offloader.lines("orphans", "list")}
+    assert states == {one: "undone" if one in (back, min(cut)) else "deleted" for one in marked}
+    again = {one["id"]: one["outcome"] for one in offloader("orphans", "quarantine", "--all-certain", "--yes")["marks"]}
+    assert again == {back: "spared", min(cut): "spared"}  # somebody wanted them
+    for ledger in (back, min(cut)):
+        ground.cluster.books.official.call("delete", ledger=ledger)
+
+
+def test_the_doctor_fails_where_the_floor_was_lowered(ground: Ground, tmp_path: Path) -> None:
+    ground.cluster.all_back()
+    checks = Commands.beside(ground.cluster, tmp_path, KEPT).lines("doctor", code=2)
+    (floor,) = [one for one in checks if one["check"] == "quarantine-floor"]
+    assert floor["verdict"] == "fail"
 
 
 def test_a_suspect_one_becomes_certain_once_its_topic_is_loaded(ground: Ground, product: Looking) -> None:

@@ -99,3 +99,13 @@ def test_policies_of_a_partition_are_those_of_its_topic(pulsar, admin, namespace
     pulsar.admin("POST", f"namespaces/{namespace}/messageTTL", json=60)
     partition = TopicName.parse(f"{whole}-partition-1")
     until(lambda: effective_policies(admin, partition)["message_ttl_in_seconds"] == 60)
+
+
+def test_the_retention_that_applies_to_a_topic(pulsar, admin, topic, namespace):
+    """As followPulsarRetention asks for it: the broker's own, its namespace's, or the topic's."""
+    assert admin.retention(topic) == (0, 0)
+    for place, wanted in ((f"namespaces/{namespace}", (-1, -1)), (topic.rest_path, (3, 7))):
+        minutes, megabytes = wanted
+        said = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
+        pulsar.admin("POST", f"{place}/retention", json=said)
+        until(lambda wanted=wanted: admin.retention(topic) == wanted)  # type: ignore[misc]

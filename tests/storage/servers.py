@@ -83,14 +83,15 @@ def moto_server(folder: Path) -> Iterator[S3Server]:
 
 
 @contextmanager
-def serving(command: Sequence[str], port: int, log: Path) -> Iterator[S3Server]:
-    """The server of this command, once it accepts connections and has a bucket."""
+def serving(command: Sequence[str], port: int, log: Path, *, bucket: bool = True) -> Iterator[S3Server]:
+    """The server of this command, once it accepts connections and has a bucket, where it is to have one."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
         try:
             _wait_for(process, port, log)
             server = S3Server("127.0.0.1", port)
-            server.create_bucket()
+            if bucket:
+                server.create_bucket()
             yield server
         finally:
             process.terminate()

@@ -1,0 +1,218 @@
+"""Retention of the archive with a real Pulsar, a real application and its Spark: what goes, what stays, what readers
+are told meanwhile, and what an operator can take back."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from click.testing import CliRunner
+
+from integration.application import RunningApplication
+from integration.patient import PatientPulsar
+from integration.processes import HANGS
+from integration.produce import MODES, open_client, produce, random_contents
+from integration.pulsar.waiting import until
+from integration.spark import patiently, session
+from integration.world import World, keep_everything
+from offloader import Archive
+from offloader.archive.items import Missing
+from offloader.cli.main import main
+from offloader.errors import OffloadError
+from offloader.model import Segment, TopicName
+from offloader.storage.settings import StoreSettings
+
+pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
+
+ALL_BUT_THE_NEWEST = {"archiveRetentionTimeInMinutes": 0, "archiveRetentionSizeInMB": 0}
+SEALED_SOON = {"maxOffloadSegmentRolloverTimeInSeconds": "1s"}
+GRACE = 8.0
+SEGMENTS = 3
+
+Place = tuple[int, int]
+_SINGLE = next(mode for mode in MODES if not mode.batched)
+_JSON = json.JSONDecoder()
+
+
+@dataclass
+class Shop:
+    """A topic, its archive, and the command line."""
+
+    pulsar: PatientPulsar
+    world: World
+    topic: TopicName
+    application: RunningApplication
+
+    def grow(self, seed: int) -> None:
+        """One more segment."""
+        before = len(self.segments())
+        client = open_client(self.pulsar.service_url)
+        produce(client, str(self.topic), random_contents(seed, 60, largest=2_000), _SINGLE)
+        client.close()
+        self.application.until(lambda: len(self.segments()) > before, f"done with segment {before}")
+        self.world.see()
+        self.application.until(lambda: self.world.at_rest_in(self.topic), "at rest")
+
+    def segments(self) -> tuple[Segment, ...]:
+        return self.world.catalog(self.topic).segments
+
+    def run(self, *arguments: str, code: int = 0) -> list[Any]:
+        line = [*arguments, "--output", "json", "--config", str(self.application.config)]
+        result = CliRunner().invoke(main, line)
+        assert result.exit_code == code, (line, result.exit_code, result.output, result.exception)
+        found, text = [], result.stdout.strip()
+        while text:
+            said, end = _JSON.raw_decode(text)
+            found.append(said)
+            text = text[end:].lstrip()
+        return found
+
+    def plan(self) -> dict[str, Any]:
+        (found,) = self.run("archive", "retention", "plan", str(self.topic))
+        return found
+
+    def entries(self) -> dict[Place, bytes]:
+        """All that the archive gives now."""
+        return {each.position.place: each.data for each in self.archive_topic().entries()}
+
+    def archive_topic(self) -> Any:
+        return Archive(self.world.storage.root).topic(self.topic)
+
+
+@contextmanager
+def shop(
+    pulsar: PatientPulsar, namespace: str, folder: Path, policies: dict[str, Any], **lifecycle: str
+) -> Iterator[Shop]:
+    topic = TopicName.parse(f"{namespace}/placed")
+    with World(
+        pulsar,
+        StoreSettings((folder / "archive").as_uri()),
+        folder / "world",
+        [namespace],
+        policies=SEALED_SOON,
+        topic_policies={str(topic): policies},
+        lifecycle=lifecycle,
+    ) as world:
+        pulsar.admin("PUT", topic.rest_path)
+        yield Shop(pulsar, world, topic, world.new_application().start().wait_ready())
+
+
+class Readers:
+    """Read all of a topic again and again, each in its way: whatever is not given must be told as deleted by policy."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.reads: Counter[str] = Counter()
+        self.told: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self._shop = shop
+        self._truth = shop.entries()
+        self._stopping = threading.Event()
+        ways: list[Callable[[], None]] = [self._at_once, self._slowly, self._messages]
+        self._threads = [threading.Thread(target=self._loop, args=(way,)) for way in ways]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(HANGS)
+
+    def _loop(self, way: Callable[[], None]) -> None:
+        while not self._stopping.is_set():
+            try:
+                way()
+            except (OffloadError, AssertionError) as error:
+                self.wrong.append(f"{way.__name__}: {error!r}")
+                return
+            self.reads[way.__name__] += 1
+
+    def _at_once(self) -> None:
+        self._read(0.0)
+
+    def _slowly(self) -> None:
+        """Planned before a deletion, read during it."""
+        self._read(0.02)
+
+    def _read(self, pause: float) -> None:
+        got: dict[Place, bytes] = {}
+        hidden: set[Place] = set()
+        for each in self._shop.archive_topic().items():
+            if isinstance(each, Missing):
+                assert each.deleted, each
+                assert "deleted by" in each.why, each
+                hidden |= {place for place in self._truth if each.start.place <= place <= each.end.place}
+            else:
+                got[each.position.place] = each.data
+                time.sleep(pause)
+        self._check(got, hidden)
+
+    def _messages(self) -> None:
+        places = {message.position.place for message in self._shop.archive_topic().messages()}
+        assert places <= self._truth.keys()
+
+    def _check(self, got: dict[Place, bytes], hidden: set[Place]) -> None:
+        assert got.items() <= self._truth.items()
+        assert not hidden & got.keys()
+        assert hidden | got.keys() == self._truth.keys()
+        self.told["told" if hidden else "whole"] += 1
+
+
+def test_what_is_due_goes_while_it_is_read_and_an_operator_can_take_it_back(
+    pulsar: PatientPulsar, namespace: str, tmp_path: Path
+) -> None:
+    keep_everything(pulsar, namespace)
+    settings = {"archiveGrace": f"{GRACE:.0f}s", "deletionInterval": "1h"}
+    with shop(pulsar, namespace, tmp_path, ALL_BUT_THE_NEWEST, **settings) as made:
+        for seed in range(SEGMENTS):
+            made.grow(seed)
+        *old, newest = made.segments()
+        everything = made.entries()
+        name = str(made.topic)
+        with Readers(made) as readers:
+            (due,) = made.plan()["due"]
+            assert due["segments"] == len(old) >= SEGMENTS - 1
+            made.run("archive", "retention", "run", name)  # without --yes
+            assert made.plan()["pending"] is None
+            made.run("archive", "retention", "run", name, "--yes")
+            assert made.plan()["pending"]["reason"]
+            made.run("archive", "undelete", name)
+            assert made.plan()["pending"] is None
+            assert made.entries() == everything
+            made.run("archive", "retention", "run", name, "--yes")
+            time.sleep(GRACE)
+            made.run("archive", "retention", "run", name, "--yes")
+            until(lambda: readers.wrong or readers.told["told"] > 1)
+        assert not readers.wrong
+        assert readers.told["whole"] > 1
+        assert readers.reads.keys() == {"_at_once", "_slowly", "_messages"}
+        kept = {place: data for place, data in everything.items() if place >= newest.start.place}
+        assert made.entries() == kept
+        summary = made.run("verify", name)[-1]
+        assert summary["findings"] == [], summary
+        assert f"{len(old)} segments are deleted" in summary["message"], summary
+        assert _rows(made) == kept.keys()
+        made.grow(SEGMENTS)
+        assert "deletion" in made.run("archive", "delete", name, "--yes")[0]["message"]
+        assert len(made.entries()) < len(kept) + 60  # told at once
+        made.run("archive", "undelete", name)
+        assert kept.items() <= made.entries().items()
+        assert not any("Traceback" in line for line in made.application.log_lines())
+
+
+def _rows(made: Shop) -> set[Place]:
+    """The positions that a Spark query of the topic gives that names no begin."""
+    with session("retention") as spark:
+        options = {"root": made.world.storage.root, "topics": str(made.topic), "format": "entries"}
+        found = patiently(spark.read.format("pulsar-archive").options(**options).load)
+        return {(row.ledgerId, row.entryId) for row in patiently(found.select("ledgerId", "entryId").collect)}
