@@ -109,7 +109,7 @@ class ObjectScan:
     """`counts`, `sizes`: objects and bytes by standing, of all. `refusals`: why nothing may be deleted by this scan.
 
     `now_ms`: when it began, by the store's clock. `keeps_versions`: what is deleted can be brought back; None: not
-    known."""
+    known. `stock_objects`: how many Pulsar's own offloader has, where they were looked at."""
 
     now_ms: int
     orphans: tuple[BucketOrphan, ...]
@@ -117,6 +117,7 @@ class ObjectScan:
     sizes: Mapping[KeyStanding, int]
     refusals: tuple[str, ...] = ()
     keeps_versions: bool | None = None
+    stock_objects: int = 0
 
     @property
     def candidates(self) -> tuple[OrphanCandidate, ...]:
