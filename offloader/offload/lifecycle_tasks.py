@@ -11,16 +11,21 @@ from dataclasses import dataclass
 from offloader.bookkeeper.connect import clients
 from offloader.config import Config
 from offloader.errors import OffloadError
-from offloader.lifecycle.deletion.configured import OpenedForALook, bookkeeper_side, bounds_of, timing_of
+from offloader.lifecycle.bucket.scan import BucketScanner
+from offloader.lifecycle.bucket.side import BucketSide
+from offloader.lifecycle.deletion.configured import OpenedForALook, OpenSide, bookkeeper_side, bounds_of, timing_of
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.service import DeletionRules
 from offloader.lifecycle.deletion.task import DeletionTask
 from offloader.lifecycle.tasks import LifecycleTask
+from offloader.lifecycle.topics.cursors.removals import CursorRemovals
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
 from offloader.offload import settings as derived
+from offloader.offload.cursor_removals import cursor_removals
 from offloader.offload.deletion_told import DeletionTold
+from offloader.offload.unloaded_visits import unloaded_topics
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
 
@@ -43,18 +48,26 @@ def lifecycle_tasks(parts: LifecycleParts, stopping: Callable[[], bool]) -> list
     """Those that are switched on; none is reached yet, but the store for whether deletion once was.
 
     `stopping`: whether to end soon."""
-    found = (_deletion(parts, stopping),)
+    found = (
+        _deletion(parts, stopping),
+        cursor_removals(parts.config, parts.admin, _removals(parts), _now_ms),
+        unloaded_topics(parts.config, parts.admin, stopping),
+    )
     return [one for one in found if one is not None]
+
+
+def _removals(parts: LifecycleParts) -> CursorRemovals:
+    return CursorRemovals(parts.store, parts.cluster, _new_uuid, parts.journal.check_from_beside)
 
 
 def _deletion(parts: LifecycleParts, stopping: Callable[[], bool]) -> LifecycleTask | None:
     section = parts.config.lifecycle
-    queue = DeletionQueue(parts.store, parts.cluster, lambda: str(uuid.uuid4()), parts.journal.check_from_beside)
+    queue = DeletionQueue(parts.store, parts.cluster, _new_uuid, parts.journal.check_from_beside)
     on = section.topic_two_phase_deletion_enabled
     if not on and not _was_on(queue):
         return None
     reached = derived.bookkeeper(parts.config)
-    sides = {}
+    sides = {LedgerType.OBJECT: OpenedForALook(_bucket_side(parts))}
     if reached is not None:
         opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms)
         sides[LedgerType.LEDGER] = OpenedForALook(opened)
@@ -69,6 +82,14 @@ def _deletion(parts: LifecycleParts, stopping: Callable[[], bool]) -> LifecycleT
     return DeletionTask(on, interval, queue, sides, rules, DeletionTold(parts.metrics), _now_ms)
 
 
+def _bucket_side(parts: LifecycleParts) -> OpenSide:
+    """The archive's. Objects of Pulsar's own offloader wait for the command that names their bucket."""
+    grace = parts.config.lifecycle.quarantine_floor_ms
+    scanner = BucketScanner(parts.store, _now_ms, _new_uuid, grace, cluster=parts.cluster)
+    side = BucketSide(parts.store, scanner)  # it remembers how many objects there are
+    return lambda _: side
+
+
 def _was_on(queue: DeletionQueue) -> bool:
     """Then what is pending is counted, and the switch says that it is off now."""
     try:
@@ -76,6 +97,10 @@ def _was_on(queue: DeletionQueue) -> bool:
     except OffloadError as error:
         log.info("whether deletion once was on is found out later: %s", error)
         return True
+
+
+def _new_uuid() -> str:
+    return str(uuid.uuid4())
 
 
 def _now_ms() -> int:

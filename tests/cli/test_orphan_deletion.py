@@ -159,7 +159,7 @@ def test_purge_deletes_what_is_due_and_never_before(line, orphans):
     early = line.json("orphans", "purge", "--yes")
     assert (early["due"], early["ended"]) == (0, [])
     orphans.network.now += DAY + 1
-    assert line.json("orphans", "purge")["message"] == "2 ledgers are due; nothing is deleted without --yes"
+    assert line.json("orphans", "purge")["message"] == "2 are due; nothing is deleted without --yes"
     assert {5, 6} <= orphans.ledger_ids()
     said = line.json("orphans", "purge", "--yes")
     assert [one["answer"] for one in said["ended"]] == ["deleted", "deleted"]

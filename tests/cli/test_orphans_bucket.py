@@ -143,3 +143,46 @@ def test_where_there_is_no_archive_who_asks_for_the_bucket_gets_an_error(line: L
 
 def test_ledgers_only_and_the_bucket_exclude_each_other(line: Line):
     assert line.error("orphans", "scan", "--ledgers-only", "--stock", "s3://x").endswith("say which")
+
+
+def test_what_is_marked_in_the_bucket_is_listed_purged_and_undone_by_its_key(line: Line):
+    line.config += "lifecycle: {limits: {percent: 100}}\n"
+    archived(line)
+    keys = [layout.data_key(TOPIC, a_uuid(number)) for number in (1, 2)]
+    for key in keys:
+        line.archive.store.put(key, b"junk")
+    line.clock.now += 2 * HOUR
+    line.ok("orphans", "quarantine", *keys, "--yes")
+    assert {one["id"] for one in line.json_lines("orphans", "list")} == set(keys)
+    assert "OBJECT is " not in line.ok("orphans", "undo", keys[1])
+    line.clock.now += 25 * HOUR
+    said = line.json("orphans", "purge", "--yes")
+    assert [(one["id"], one["answer"]) for one in said["ended"]] == [(keys[0], "deleted")]
+    assert [line.archive.store.stat(key) is not None for key in keys] == [False, True]
+    (types,) = [one for one in line.json("orphans", "in-flight")["types"] if one["type"] == "OBJECT"]
+    assert (types["deleted"], types["inFlight"]) == (1, 0)
+
+
+def test_what_is_marked_of_the_stock_offloader_waits_until_its_bucket_is_named(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+):
+    line.config += "lifecycle: {limits: {percent: 100}}\n"
+    archived(line)
+    stock = MemoryStore()
+    stock.backing.clock_ms = line.clock
+    key = data_key(a_uuid(9), 9)
+    stock.put(key, b"data", meta={CLUSTER: "memory", OWNER: "public/default/persistent/orders"})
+    line.clock.now += 2 * HOUR
+    for module in ("quarantine", "deletion_parts"):
+        monkeypatch.setattr(f"offloader.cli.orphans.{module}.lists_of", lambda _: lambda: (OURS,))
+    line.dependencies = replace(
+        line.dependencies, store=lambda one: stock if one.root == "s3://stock" else line.archive.store
+    )
+    line.ok("orphans", "quarantine", key, "--stock", "s3://stock", "--yes")
+    line.clock.now += 25 * HOUR
+    waits = line.json("orphans", "purge", "--yes")
+    assert [(one["type"], one["due"]) for one in waits["waiting"]] == [("OFFLOAD_LEDGER", 1)]
+    assert stock.stat(key) is not None
+    done = line.json("orphans", "purge", "--stock", "s3://stock", "--yes")
+    assert [one["answer"] for one in done["ended"]] == ["deleted"]
+    assert stock.stat(key) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,18 +11,23 @@ import pytest
 
 from offloader.config import Config
 from offloader.errors import ConfigError, OvertakenError, StoreUnavailableError
+from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
+from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.deletion.configured import OpenedForALook
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.service import DeletionRules
 from offloader.lifecycle.deletion.task import SOON, DeletionTask
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
+from offloader.metadata import layout
 from offloader.metadata.journal import Journal
+from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
 from offloader.offload.deletion_told import DeletionTold
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.archive.support import TOPIC
 from tests.lifecycle.deletion.test_service import DELETED, WIDE, Setting
 
 BASE = """
@@ -42,7 +48,7 @@ def test_where_nothing_is_switched_on_there_is_no_task():
 
 def test_what_once_was_on_is_said_to_be_off_and_counted():
     store = MemoryStore()
-    (on,) = lifecycle_tasks(parts(store, BASE + "lifecycle: {topicTwoPhaseDeletionEnabled: true}"), lambda: False)
+    (on, _) = lifecycle_tasks(parts(store, BASE + "lifecycle: {topicTwoPhaseDeletionEnabled: true}"), lambda: False)
     on.queue.set_switch(on=True, now=5)
     (off,) = lifecycle_tasks(parts(store), lambda: False)
     off.run()
@@ -61,6 +67,62 @@ def test_switched_on_without_a_metadata_service_is_refused():
     text = BASE.replace(', metadataServiceUri: "zk://z/ledgers"', "")
     with pytest.raises(ConfigError, match=r"lifecycle\.topicTwoPhaseDeletionEnabled: .*metadataServiceUri"):
         Config.parse(text + "lifecycle: {topicTwoPhaseDeletionEnabled: true}", {})
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("visitUnloaded: true", "visitUnloaded"),
+        ("removeCursorsAfter: 30d", "removeCursorsAfter"),
+        ("systemTopic: accept", "systemTopic"),
+    ],
+)
+def test_what_needs_the_metadata_service_is_refused_without_it(said, name):
+    text = BASE.replace(', metadataServiceUri: "zk://z/ledgers"', "")
+    with pytest.raises(ConfigError, match=rf"lifecycle\.{name}: .*metadataServiceUri"):
+        Config.parse(text + f"lifecycle: {{{said}}}", {})
+
+
+def test_each_task_is_there_where_it_is_switched_on():
+    def names(said: str) -> list[str]:
+        return [
+            one.name for one in lifecycle_tasks(parts(MemoryStore(), BASE + f"lifecycle: {{{said}}}"), lambda: False)
+        ]
+
+    assert names("visitUnloaded: true") == ["unloaded-topics"]
+    assert names("removeCursorsAfter: 30d") == ["cursors"]
+    assert names("topicTwoPhaseDeletionEnabled: true") == ["deletion", "cursors"]
+
+
+def test_without_a_policy_and_a_recorded_removal_nobody_is_reached_for_subscriptions():
+    made = parts(MemoryStore(), BASE + "lifecycle: {topicTwoPhaseDeletionEnabled: true}")
+    _, cursors = lifecycle_tasks(made, lambda: False)
+    cursors.open_remover = None  # whoever opens it fails
+    assert cursors.run() == 600.0
+
+
+def test_a_marked_object_goes_in_the_application():
+    store = MemoryStore()
+    then = time.time_ns() // 1_000_000 - 60_000
+    store.backing.clock_ms = lambda: then
+    open_root(store, "main", lambda: "root")
+    stray = layout.data_key(TOPIC, "00000000-0000-4000-8000-000000000009")
+    store.put(layout.proof_key("interrupted"), b"?")
+    store.put(stray, b"junk")
+    text = BASE + (
+        "lifecycle: {topicTwoPhaseDeletionEnabled: true, quarantine: 1s, quarantineFloor: 0s, limits: {percent: 100}}"
+    )
+    made = parts(store, text)
+    task, _ = lifecycle_tasks(made, lambda: False)
+    store.backing.clock_ms = lambda: time.time_ns() // 1_000_000
+    task.queue.set_switch(on=True, now=then)
+    scanner = BucketScanner(store, lambda: then, lambda: "look", 0)
+    marking = ObjectQuarantine(task.queue, DeletionBounds(percent=100), lambda: then, "test")
+    found = marking.mark(scanner.scan())
+    assert [(one.id, str(one.outcome)) for one in found.marks] == [(layout.proof_key("interrupted"), "marked")]
+    task.run()
+    assert store.stat(layout.proof_key("interrupted")) is None
+    assert store.stat(stray) is not None  # its topic has no catalog: only suspect
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a scan found on both sides, as lines for people and as one object for programs. Pure."""
+"""What a scan found on both sides, as lines for people and as one object for programs."""
 
 from __future__ import annotations
 
