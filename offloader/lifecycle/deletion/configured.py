@@ -68,10 +68,10 @@ def bookkeeper_side(
     clients: Callable[[], tuple[MetadataTree, Bookies]],
     admin: Admin,
     clock_ms: Callable[[], int],
-) -> OpenSide:
+) -> Callable[[ExitStack], BookKeeperSide]:
     """BookKeeper's, by the configuration. `clients`: connects."""
 
-    def opened(stack: ExitStack) -> DeletionSide:
+    def opened(stack: ExitStack) -> BookKeeperSide:
         tree, bookies = clients()
         stack.callback(tree.close)
         stack.callback(bookies.close)
