@@ -23,6 +23,8 @@ from offloader.metadata.stock_keys import LedgerKey
 from offloader.model import TopicName
 
 STOCK_REFEREE = "/managed-ledgers"
+_BY_CATALOG = OF_SEGMENTS | {ObjectKind.DELETED}
+"""What a topic's catalog proves: where that was made anew, it has to be proven again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class BucketOrphan:
         says = self.ruling.evidence
         if self.stock is not None:
             return DeletionEvidence(DeletionProof.REFEREE_ABSENT, STOCK_REFEREE, None, says)
-        if self.names is None or self.kind not in OF_SEGMENTS:
+        if self.names is None or self.kind not in _BY_CATALOG:
             return DeletionEvidence(DeletionProof.REFEREE_ABSENT, f"{JOURNAL}/", None, says)
         folder = catalog_folder(self.names.topic, self.names.generation)
         return DeletionEvidence(DeletionProof.PASSED_BY, folder, self.names.next_slot, says)

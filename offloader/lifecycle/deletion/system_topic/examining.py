@@ -72,8 +72,8 @@ class LedgerExaminer:
 
 
 def _payload(message: PendingDeleteMessage) -> DeleteLedgerPayload:
-    """Its topic is compared with the record, which bears all the ways to name one. A schema's ledger may be asked for by
-    its topic alone."""
+    """Its topic is compared with the record, which bears all the ways to name one. A schema's ledger may be asked for
+    by its topic alone."""
     schema = message.ledger_component is LedgerComponent.SCHEMA_STORAGE
     return DeleteLedgerPayload(
         message.ledger_id,
