@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TypeVar
 
 from benchmarks.figures import Figure, Report
@@ -70,11 +70,13 @@ class _Application:
         threads = threading.active_count()
         admin = MemoryCluster(name=CLUSTER).admin
         parts = LifecycleParts(self.config, admin, self.store, journal, Metrics(), CLUSTER)
-        self.tasks = lifecycle_tasks(parts, lambda: False)
+        self._stack = ExitStack()
+        self.tasks = lifecycle_tasks(parts, lambda: False, self._stack)
         self.at_start = self.store.asked.total()
         self.threads = threading.active_count() - threads
 
     def close(self) -> None:
+        self._stack.close()
         self._journal.close()
 
     def round(self) -> int:

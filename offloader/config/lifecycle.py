@@ -114,6 +114,13 @@ class Lifecycle(Section):
 
 def unreachable(section: Lifecycle, *, has_bookies: bool) -> Iterator[ConfigProblem]:
     """What is switched on and cannot be done."""
-    if section.topic_two_phase_deletion_enabled and not has_bookies:
-        path = ("lifecycle", "topicTwoPhaseDeletionEnabled")
-        yield ConfigProblem(path, "ledgers are looked at in ZooKeeper: set pulsar.metadataServiceUri, too")
+    if has_bookies:
+        return
+    for name, on, what in (
+        ("topicTwoPhaseDeletionEnabled", section.topic_two_phase_deletion_enabled, "ledgers are looked at"),
+        ("visitUnloaded", section.visit_unloaded, "topics that no broker has loaded are found"),
+        ("removeCursorsAfter", section.remove_cursors_after_ms is not None, "subscriptions are looked at"),
+        ("systemTopic", section.system_topic in ("accept", "both"), "what others ask for is looked at"),
+    ):
+        if on:
+            yield ConfigProblem(("lifecycle", name), f"{what} in ZooKeeper: set pulsar.metadataServiceUri, too")

@@ -91,7 +91,15 @@ WORK_RUNNING = _gauge("offloader_work_running", "Work of the main loop that is b
 WORK_AGE = _gauge("offloader_work_oldest_seconds", "Age of the oldest work of the main loop.", "kind")
 
 DELETION_SENT = _counter("offloader_deletion_sent", "Deletions sent to PIP-186's system topic.", "type")
-DELETION_RECEIVED = _counter("offloader_deletion_received", "Messages received from PIP-186's system topic.", "type")
+DELETION_NOT_SENT = _counter(
+    "offloader_deletion_not_sent", "Deletions that were not sent to PIP-186's system topic, and why.", "why"
+)
+DELETION_RECEIVED = _counter("offloader_deletion_received", "Messages received from PIP-186's system topic.")
+DELETION_MESSAGES = _counter(
+    "offloader_deletion_messages",
+    "Messages of PIP-186's system topic, by what became of them: acknowledged, sent again, gave up.",
+    "outcome",
+)
 DELETION_ACKNOWLEDGED = _counter(
     "offloader_deletion_acknowledged", "Deletions that came to an end, whichever: nothing is left to do.", "type"
 )

@@ -184,9 +184,17 @@ class Metrics:
         """A deletion was sent to the system topic. `kind`: LEDGER or OFFLOAD_LEDGER, here and below."""
         self._count(d.DELETION_SENT, kind)
 
-    def deletion_received(self, kind: str) -> None:
+    def deletion_not_sent(self, why: str) -> None:
+        """It goes on all the same."""
+        self._count(d.DELETION_NOT_SENT, why)
+
+    def deletion_received(self) -> None:
         """A message came from the system topic."""
-        self._count(d.DELETION_RECEIVED, kind)
+        self._count(d.DELETION_RECEIVED)
+
+    def deletion_message(self, outcome: str) -> None:
+        """A message of the system topic was acknowledged, sent again or given up."""
+        self._count(d.DELETION_MESSAGES, outcome)
 
     def deletion_ended(self, kind: str, answer: str) -> None:
         """Nothing more is done about it."""

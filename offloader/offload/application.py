@@ -171,7 +171,7 @@ class Application:
 
     def _build_lifecycle(self, stack: ExitStack, parts: LifecycleParts) -> LifecycleThread | None:
         """None where nothing of it is switched on."""
-        tasks = lifecycle_tasks(parts, lambda: thread.stopping)
+        tasks = lifecycle_tasks(parts, lambda: thread.stopping, stack)
         if not tasks:
             return None
         thread = LifecycleThread(tasks, self._fail)

@@ -6,26 +6,44 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from offloader.bookkeeper.connect import clients
 from offloader.config import Config
 from offloader.errors import OffloadError
-from offloader.lifecycle.deletion.configured import OpenedForALook, bookkeeper_side, bounds_of, leftover_side, timing_of
+from offloader.lifecycle.bucket.scan import BucketScanner
+from offloader.lifecycle.bucket.side import BucketSide
+from offloader.lifecycle.deletion.configured import (
+    OpenedForALook,
+    OpenSide,
+    bookkeeper_side,
+    bounds_of,
+    leftover_side,
+    timing_of,
+)
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType
-from offloader.lifecycle.deletion.service import DeletionRules
+from offloader.lifecycle.deletion.service import Announce, DeletionRules
+from offloader.lifecycle.deletion.system_topic.examining import LedgerExaminer
+from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening
 from offloader.lifecycle.deletion.task import DeletionTask
 from offloader.lifecycle.ledgers.stock_copies import stock_copies
 from offloader.lifecycle.tasks import LifecycleTask
+from offloader.lifecycle.topics.cursors.removals import CursorRemovals
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
 from offloader.offload import settings as derived
+from offloader.offload.cursor_removals import cursor_removals
 from offloader.offload.deletion_told import DeletionTold
+from offloader.offload.system_topic import system_topic
+from offloader.offload.unloaded_visits import unloaded_topics
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
+
+MOST_BETWEEN_MESSAGES = 30.0  # seconds between two looks at the system topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +58,54 @@ class LifecycleParts:
     cluster: str
 
 
-def lifecycle_tasks(parts: LifecycleParts, stopping: Callable[[], bool]) -> list[LifecycleTask]:
-    """Those that are switched on; none is reached yet, but the store for whether deletion once was.
+def lifecycle_tasks(parts: LifecycleParts, stopping: Callable[[], bool], stack: ExitStack) -> list[LifecycleTask]:
+    """Those that are switched on; none is reached yet, but the store for whether deletion once was, and for the mark of
+    our messages. The door comes before the mirror.
 
-    `stopping`: whether to end soon."""
-    found = (_deletion(parts, stopping),)
+    `stopping`: whether to end soon. `stack`: gets what must be closed when none of them runs any more. Raises
+    ConfigError."""
+    queue = DeletionQueue(parts.store, parts.cluster, _new_uuid, parts.journal.check_from_beside)
+    topic = system_topic(parts.config, parts.store, parts.cluster, parts.metrics, stack)
+    found = (
+        _door(parts, queue, topic, stack),
+        _deletion(parts, queue, _announce(parts, topic, stack), stopping),
+        cursor_removals(parts.config, parts.admin, _removals(parts), _now_ms),
+        unloaded_topics(parts.config, parts.admin, stopping),
+    )
     return [one for one in found if one is not None]
 
 
-def _deletion(parts: LifecycleParts, stopping: Callable[[], bool]) -> LifecycleTask | None:
+def _announce(parts: LifecycleParts, topic: SystemTopicOpening | None, stack: ExitStack) -> Announce:
+    if topic is None or parts.config.lifecycle.system_topic == "accept":
+        return lambda _: None
+    return stack.enter_context(closing(topic.publisher())).announce
+
+
+def _door(
+    parts: LifecycleParts, queue: DeletionQueue, topic: SystemTopicOpening | None, stack: ExitStack
+) -> LifecycleTask | None:
+    section, reached = parts.config.lifecycle, derived.bookkeeper(parts.config)
+    if topic is None or section.system_topic == "publish" or reached is None:
+        return None
+    opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms)
+    examiner = LedgerExaminer(opened, queue, bounds_of(section), _now_ms)
+    interval = min(section.deletion_interval_ms / 1000, MOST_BETWEEN_MESSAGES)
+    return stack.enter_context(closing(topic.acceptor(examiner, timing_of(section), interval)))
+
+
+def _removals(parts: LifecycleParts) -> CursorRemovals:
+    return CursorRemovals(parts.store, parts.cluster, _new_uuid, parts.journal.check_from_beside)
+
+
+def _deletion(
+    parts: LifecycleParts, queue: DeletionQueue, announce: Announce, stopping: Callable[[], bool]
+) -> LifecycleTask | None:
     section = parts.config.lifecycle
-    queue = DeletionQueue(parts.store, parts.cluster, lambda: str(uuid.uuid4()), parts.journal.check_from_beside)
     on = section.topic_two_phase_deletion_enabled
     if not on and not _was_on(queue):
         return None
     reached = derived.bookkeeper(parts.config)
-    sides = {}
+    sides = {LedgerType.OBJECT: OpenedForALook(_bucket_side(parts))}
     if reached is not None:
         copies = stock_copies(section.stock_bucket, derived.store(parts.config))
         opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms, copies)
@@ -70,7 +120,15 @@ def _deletion(parts: LifecycleParts, stopping: Callable[[], bool]) -> LifecycleT
         stopping=stopping,
     )
     interval = section.deletion_interval_ms / 1000
-    return DeletionTask(on, interval, queue, sides, rules, DeletionTold(parts.metrics), _now_ms)
+    return DeletionTask(on, interval, queue, sides, rules, DeletionTold(parts.metrics), _now_ms, announce)
+
+
+def _bucket_side(parts: LifecycleParts) -> OpenSide:
+    """The archive's. Objects of Pulsar's own offloader wait for the command that names their bucket."""
+    grace = parts.config.lifecycle.quarantine_floor_ms
+    scanner = BucketScanner(parts.store, _now_ms, _new_uuid, grace, cluster=parts.cluster)
+    side = BucketSide(parts.store, scanner)  # it remembers how many objects there are
+    return lambda _: side
 
 
 def _was_on(queue: DeletionQueue) -> bool:
@@ -80,6 +138,10 @@ def _was_on(queue: DeletionQueue) -> bool:
     except OffloadError as error:
         log.info("whether deletion once was on is found out later: %s", error)
         return True
+
+
+def _new_uuid() -> str:
+    return str(uuid.uuid4())
 
 
 def _now_ms() -> int:

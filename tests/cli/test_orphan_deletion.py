@@ -16,6 +16,7 @@ from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from tests.cli.support import CONFIG
 from tests.lifecycle.deletion.cluster import DAY, JudgingScanner, OrphanCluster
 
+LEDGERS = CONFIG.replace("pulsar: {", 'pulsar: {metadataServiceUri: "zk://unused:2181/ledgers", ')
 LIMITS = "lifecycle: {bookkeeperIsNotShared: true, limits: {percent: 100}}\n"
 
 
@@ -43,7 +44,7 @@ def orphans():
 
 @pytest.fixture
 def line(line, orphans):
-    line.config = CONFIG + LIMITS
+    line.config = LEDGERS + LIMITS
     line.dependencies = replace(
         line.dependencies,
         bookkeeper=lambda _config, _timeout: tuple(reversed(orphans.client())),
@@ -109,9 +110,7 @@ def test_a_refusal_marks_nothing_and_is_a_finding(line, orphans):
 
 
 def test_quarantine_wants_to_know_which(line):
-    assert line.error("orphans", "quarantine") == (
-        "say which: IDs of ledgers, --all-certain, or names of left-over managed ledgers"
-    )
+    assert line.error("orphans", "quarantine") == "say which: IDs, --all-certain, or names of left-over managed ledgers"
     assert line.error("orphans", "quarantine", "5", "--all-certain").startswith("say which")
 
 
@@ -160,7 +159,7 @@ def test_purge_deletes_what_is_due_and_never_before(line, orphans):
     early = line.json("orphans", "purge", "--yes")
     assert (early["due"], early["ended"]) == (0, [])
     orphans.network.now += DAY + 1
-    assert line.json("orphans", "purge")["message"] == "2 ledgers are due; nothing is deleted without --yes"
+    assert line.json("orphans", "purge")["message"] == "2 are due; nothing is deleted without --yes"
     assert {5, 6} <= orphans.ledger_ids()
     said = line.json("orphans", "purge", "--yes")
     assert [one["answer"] for one in said["ended"]] == ["deleted", "deleted"]
@@ -168,7 +167,7 @@ def test_purge_deletes_what_is_due_and_never_before(line, orphans):
 
 
 def test_purge_takes_more_than_one_round(line, orphans):
-    line.config = CONFIG + "lifecycle: {bookkeeperIsNotShared: true, limits: {percent: 100, aRound: 1}}\n"
+    line.config = LEDGERS + "lifecycle: {bookkeeperIsNotShared: true, limits: {percent: 100, aRound: 1}}\n"
     marked(line)
     assert len(purged(line, orphans)["ended"]) == 2
 

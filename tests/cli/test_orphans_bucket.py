@@ -5,54 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import click
-from click.testing import CliRunner, Result
+import pytest
+from click.testing import Result
 
-from offloader.cli.command import CommandSession, command
-from offloader.cli.orphans.bucket import BucketOption, bucket_options, scan_bucket, show_bucket
-from offloader.cli.orphans.bucket_phases import explain_object, parse_orphan, quarantine_objects
+from offloader.cli.orphans.bucket_phases import parse_orphan
 from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
 from offloader.lifecycle.ledgers.references import ListedData, ListNode, References
 from offloader.metadata import layout
 from offloader.metadata.stock_keys import data_key
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, stream
-from tests.cli.support import CONFIG, Line
+from tests.cli.support import Line
 from tests.lifecycle.bucket.support import HOUR, a_uuid
 
 LIST = ListNode(1, (ListedData(1, 1, 1, 1),))
 OURS = References("memory", 1, frozenset({"public/default"}), {"public/default/persistent/orders": LIST})
 
 
-@click.command()
-@bucket_options
-@command()
-def scan_command(session: CommandSession, *, bucket: BucketOption) -> int:
-    """As `orphans scan` calls it."""
-    return show_bucket(session, scan_bucket(session, bucket, lambda: (OURS,)))
-
-
-@click.command()
-@click.argument("thing")
-@command()
-def explain_command(session: CommandSession, *, thing: str) -> int:
-    """As `orphans explain` calls it."""
-    return explain_object(session, thing)
-
-
-@click.command()
-@click.argument("things", nargs=-1)
-@click.option("--yes", is_flag=True)
-@command()
-def quarantine_command(session: CommandSession, *, things: tuple[str, ...], yes: bool) -> int:
-    """As `orphans quarantine` calls it."""
-    return quarantine_objects(session, things or None, yes=yes)
-
-
-def run(line: Line, *arguments: str, of: click.Command = scan_command) -> Result:
-    path = line.folder / "offloader.yaml"
-    path.write_text(CONFIG, encoding="utf-8")
-    return CliRunner().invoke(of, [*arguments, "--config", str(path)], obj=line.dependencies)
+def run(line: Line, *arguments: str, of: str = "scan") -> Result:
+    """`offloader orphans …`, where nobody has said where ledgers' metadata are."""
+    return line.run("orphans", of, *arguments)
 
 
 def archived(line: Line) -> None:
@@ -85,12 +57,20 @@ def test_orphans_are_findings_with_their_evidence_and_sums(line: Line):
     assert told["referencedButMissing"] == []
     assert (told["counts"]["foreign"], told["counts"]["candidates"]) == (1, 1)
     assert told["summary"] == [
-        {"kind": "data-object", "verdict": "certain", "age": "under 1 day", "objects": 1, "bytes": 4}
+        {
+            "side": "bucket",
+            "kind": "data-object",
+            "verdict": "certain",
+            "age": "under 1 day",
+            "objects": 1,
+            "bytes": 4,
+        }
     ]
 
 
-def test_the_stock_offloaders_bucket_is_looked_at_on_demand_only(line: Line):
+def test_the_stock_offloaders_bucket_is_looked_at_on_demand_only(line: Line, monkeypatch: pytest.MonkeyPatch):
     archived(line)
+    monkeypatch.setattr("offloader.cli.orphans.scan.lists_of", lambda _: lambda: (OURS,))
     stock = MemoryStore()
     stock.backing.clock_ms = line.clock
     meta = {CLUSTER: "memory", OWNER: "public/default/persistent/orders"}
@@ -123,15 +103,15 @@ def test_one_object_is_explained_and_what_is_not_there_is_an_error(line: Line):
     line.archive.store.put(key, b"junk")
     upload = line.archive.store.begin(key)
     line.clock.now += 2 * HOUR
-    told = json.loads(run(line, key, "--output", "json", of=explain_command).stdout)
+    told = json.loads(run(line, key, "--output", "json", of="explain").stdout)
     assert (told["kind"], told["verdict"]) == ("data-object", "certain")
-    assert "No catalog and no journal names it." in run(line, key, of=explain_command).stdout
-    assert json.loads(run(line, upload, "--output", "json", of=explain_command).stdout)["kind"] == "upload"
+    assert "No catalog and no journal names it." in run(line, key, of="explain").stdout
+    assert json.loads(run(line, upload, "--output", "json", of="explain").stdout)["kind"] == "upload"
     used = layout.data_key(TOPIC, line.archive.catalog.segments[0].uuid)
-    assert json.loads(run(line, used, "--output", "json", of=explain_command).stdout)["verdict"] == "referenced"
+    assert json.loads(run(line, used, "--output", "json", of="explain").stdout)["verdict"] == "referenced"
     line.archive.store.put("notes", b"x")
-    assert json.loads(run(line, "notes", "--output", "json", of=explain_command).stdout)["verdict"] == "foreign"
-    assert run(line, "none", of=explain_command).exit_code == 1
+    assert json.loads(run(line, "notes", "--output", "json", of="explain").stdout)["verdict"] == "foreign"
+    assert run(line, "none", of="explain").exit_code == 1
 
 
 def test_objects_are_marked_only_with_yes(line: Line):
@@ -139,21 +119,70 @@ def test_objects_are_marked_only_with_yes(line: Line):
     key = layout.data_key(TOPIC, a_uuid(1))
     line.archive.store.put(key, b"junk")
     line.clock.now += 2 * HOUR
-    assert "1 objects would be marked; nothing is without --yes" in run(line, key, of=quarantine_command).stdout
+    assert "1 objects would be marked; nothing is without --yes" in run(line, key, of="quarantine").stdout
     assert not list(line.archive.store.list("_deletion/"))
-    told = json.loads(run(line, key, "--yes", "--output", "json", of=quarantine_command).stdout)
-    assert told["marks"] == [{"id": key, "outcome": "marked", "why": "", "bytes": 4}]
+    told = json.loads(run(line, key, "--yes", "--output", "json", of="quarantine").stdout)
+    (mark,) = told["marks"]
+    said = [mark[name] for name in ("side", "id", "outcome", "why", "kind", "bytes")]
+    assert said == ["bucket", key, "marked", "", "data-object", 4]
     assert list(line.archive.store.list("_deletion/"))
-    assert run(line, "--yes", of=quarantine_command).exit_code == 0
-    assert run(line, "notes", "--yes", of=quarantine_command).exit_code == 2
+    assert run(line, "--all-certain", "--yes", of="quarantine").exit_code == 0
+    assert run(line, "notes", "--yes", of="quarantine").exit_code == 2
 
 
 def test_an_id_of_digits_is_a_ledger_and_any_other_an_object():
     assert [parse_orphan(text) for text in ("17", "a/b/17", "٣")] == [17, "a/b/17", "٣"]
 
 
-def test_where_there_is_no_archive_only_who_asks_for_it_gets_an_error(line: Line):
-    assert run(line, "--bucket-only").exit_code == 1
+def test_where_there_is_no_archive_who_asks_for_the_bucket_gets_an_error(line: Line):
+    assert "nothing was offloaded" in run(line, "--bucket-only").stderr
     result = run(line)
-    assert result.exit_code == 0
-    assert "nothing was offloaded" in result.stdout
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[0] == "pulsar.metadataServiceUri is not set: only the bucket is scanned"
+
+
+def test_ledgers_only_and_the_bucket_exclude_each_other(line: Line):
+    assert line.error("orphans", "scan", "--ledgers-only", "--stock", "s3://x").endswith("say which")
+
+
+def test_what_is_marked_in_the_bucket_is_listed_purged_and_undone_by_its_key(line: Line):
+    line.config += "lifecycle: {limits: {percent: 100}}\n"
+    archived(line)
+    keys = [layout.data_key(TOPIC, a_uuid(number)) for number in (1, 2)]
+    for key in keys:
+        line.archive.store.put(key, b"junk")
+    line.clock.now += 2 * HOUR
+    line.ok("orphans", "quarantine", *keys, "--yes")
+    assert {one["id"] for one in line.json_lines("orphans", "list")} == set(keys)
+    assert "OBJECT is " not in line.ok("orphans", "undo", keys[1])
+    line.clock.now += 25 * HOUR
+    said = line.json("orphans", "purge", "--yes")
+    assert [(one["id"], one["answer"]) for one in said["ended"]] == [(keys[0], "deleted")]
+    assert [line.archive.store.stat(key) is not None for key in keys] == [False, True]
+    (types,) = [one for one in line.json("orphans", "in-flight")["types"] if one["type"] == "OBJECT"]
+    assert (types["deleted"], types["inFlight"]) == (1, 0)
+
+
+def test_what_is_marked_of_the_stock_offloader_waits_until_its_bucket_is_named(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+):
+    line.config += "lifecycle: {limits: {percent: 100}}\n"
+    archived(line)
+    stock = MemoryStore()
+    stock.backing.clock_ms = line.clock
+    key = data_key(a_uuid(9), 9)
+    stock.put(key, b"data", meta={CLUSTER: "memory", OWNER: "public/default/persistent/orders"})
+    line.clock.now += 2 * HOUR
+    for module in ("quarantine", "deletion_parts"):
+        monkeypatch.setattr(f"offloader.cli.orphans.{module}.lists_of", lambda _: lambda: (OURS,))
+    line.dependencies = replace(
+        line.dependencies, store=lambda one: stock if one.root == "s3://stock" else line.archive.store
+    )
+    line.ok("orphans", "quarantine", key, "--stock", "s3://stock", "--yes")
+    line.clock.now += 25 * HOUR
+    waits = line.json("orphans", "purge", "--yes")
+    assert [(one["type"], one["due"]) for one in waits["waiting"]] == [("OFFLOAD_LEDGER", 1)]
+    assert stock.stat(key) is not None
+    done = line.json("orphans", "purge", "--stock", "s3://stock", "--yes")
+    assert [one["answer"] for one in done["ended"]] == ["deleted"]
+    assert stock.stat(key) is None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
+import time
+from contextlib import ExitStack
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,20 +13,28 @@ import pytest
 
 from offloader.config import Config
 from offloader.errors import ConfigError, OvertakenError, StoreUnavailableError
+from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
+from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.deletion.configured import OpenedForALook
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.service import DeletionRules
+from offloader.lifecycle.deletion.system_topic.events import NotAnnounced
 from offloader.lifecycle.deletion.task import SOON, DeletionTask
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
+from offloader.metadata import layout
 from offloader.metadata.journal import Journal
+from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
 from offloader.offload.deletion_told import DeletionTold
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
+from offloader.offload.system_topic import SystemTopicCounts
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.archive.support import TOPIC
 from tests.lifecycle.deletion.test_service import DELETED, WIDE, Setting
 
+RUNS = bool  # never stopping
 BASE = """
 application: main
 storage: {root: "file:///tmp/archive"}
@@ -37,14 +48,16 @@ def parts(store, text: str = BASE) -> LifecycleParts:
 
 
 def test_where_nothing_is_switched_on_there_is_no_task():
-    assert lifecycle_tasks(parts(MemoryStore()), lambda: False) == []
+    assert lifecycle_tasks(parts(MemoryStore()), RUNS, ExitStack()) == []
 
 
 def test_what_once_was_on_is_said_to_be_off_and_counted():
     store = MemoryStore()
-    (on,) = lifecycle_tasks(parts(store, BASE + "lifecycle: {topicTwoPhaseDeletionEnabled: true}"), lambda: False)
+    (on, _) = lifecycle_tasks(
+        parts(store, BASE + "lifecycle: {topicTwoPhaseDeletionEnabled: true}"), lambda: False, ExitStack()
+    )
     on.queue.set_switch(on=True, now=5)
-    (off,) = lifecycle_tasks(parts(store), lambda: False)
+    (off,) = lifecycle_tasks(parts(store), RUNS, ExitStack())
     off.run()
     assert off.queue.switch().on is False
 
@@ -54,13 +67,110 @@ def test_a_store_that_does_not_answer_does_not_end_the_start():
     made = parts(store)
     faulty = FaultyStore(store, StoreFaults([StoreFault("*", Effect.BEFORE, StoreUnavailableError, times=99)]))
     made = LifecycleParts(made.config, made.admin, faulty, made.journal, made.metrics, made.cluster)
-    assert len(lifecycle_tasks(made, lambda: False)) == 1
+    assert len(lifecycle_tasks(made, RUNS, ExitStack())) == 1
 
 
 def test_switched_on_without_a_metadata_service_is_refused():
     text = BASE.replace(', metadataServiceUri: "zk://z/ledgers"', "")
     with pytest.raises(ConfigError, match=r"lifecycle\.topicTwoPhaseDeletionEnabled: .*metadataServiceUri"):
         Config.parse(text + "lifecycle: {topicTwoPhaseDeletionEnabled: true}", {})
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("visitUnloaded: true", "visitUnloaded"),
+        ("removeCursorsAfter: 30d", "removeCursorsAfter"),
+        ("systemTopic: accept", "systemTopic"),
+    ],
+)
+def test_what_needs_the_metadata_service_is_refused_without_it(said, name):
+    text = BASE.replace(', metadataServiceUri: "zk://z/ledgers"', "")
+    with pytest.raises(ConfigError, match=rf"lifecycle\.{name}: .*metadataServiceUri"):
+        Config.parse(text + f"lifecycle: {{{said}}}", {})
+
+
+def test_each_task_is_there_where_it_is_switched_on():
+    def names(said: str) -> list[str]:
+        return [
+            one.name
+            for one in lifecycle_tasks(
+                parts(MemoryStore(), BASE + f"lifecycle: {{{said}}}"), lambda: False, ExitStack()
+            )
+        ]
+
+    assert names("visitUnloaded: true") == ["unloaded-topics"]
+    assert names("removeCursorsAfter: 30d") == ["cursors"]
+    assert names("topicTwoPhaseDeletionEnabled: true") == ["deletion", "cursors"]
+
+
+def test_the_door_comes_before_the_mirror(monkeypatch):
+    monkeypatch.setattr("offloader.offload.system_topic.check_library", lambda: None)
+    monkeypatch.setattr("offloader.lifecycle.deletion.system_topic.opening.check_library", lambda: None)
+    on = "topicTwoPhaseDeletionEnabled: true, "
+
+    def tasks(use: str) -> list:
+        made = parts(MemoryStore(), BASE + f"lifecycle: {{{on}systemTopic: {use}}}")
+        return lifecycle_tasks(made, RUNS, ExitStack())
+
+    assert [one.name for one in tasks("both")] == ["system-topic", "deletion", "cursors"]
+    assert [one.name for one in tasks("accept")] == ["system-topic", "deletion", "cursors"]
+    assert [one.name for one in tasks("publish")] == ["deletion", "cursors"]
+    mirrors = [tasks(use)[-2].announce.__name__ for use in ("both", "accept", "publish", "off")]
+    assert mirrors == ["announce", "<lambda>", "announce", "<lambda>"]
+
+
+def test_the_lacking_package_is_told_at_the_start(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pulsar", None)
+    with pytest.raises(ConfigError, match="pulsar-client"):
+        lifecycle_tasks(parts(MemoryStore(), BASE + "lifecycle: {systemTopic: publish}"), RUNS, ExitStack())
+
+
+def test_what_the_topics_tell_is_counted():
+    metrics = Metrics()
+    counts = SystemTopicCounts(metrics)
+    counts.sent(LedgerType.LEDGER)
+    counts.not_sent(NotAnnounced.FOREIGN_CONSUMER)
+    counts.received()
+    counts.acknowledged()
+    counts.sent_again()
+    counts.gave_up()
+    assert value(metrics, "offloader_deletion_sent_total", type="LEDGER") == 1
+    assert value(metrics, "offloader_deletion_not_sent_total", why="foreign consumer") == 1
+    assert value(metrics, "offloader_deletion_received_total") == 1
+    for outcome in ("acknowledged", "sent again", "gave up"):
+        assert value(metrics, "offloader_deletion_messages_total", outcome=outcome) == 1
+
+
+def test_without_a_policy_and_a_recorded_removal_nobody_is_reached_for_subscriptions():
+    made = parts(MemoryStore(), BASE + "lifecycle: {topicTwoPhaseDeletionEnabled: true}")
+    _, cursors = lifecycle_tasks(made, RUNS, ExitStack())
+    cursors.open_remover = None  # whoever opens it fails
+    assert cursors.run() == 600.0
+
+
+def test_a_marked_object_goes_in_the_application():
+    store = MemoryStore()
+    then = time.time_ns() // 1_000_000 - 60_000
+    store.backing.clock_ms = lambda: then
+    open_root(store, "main", lambda: "root")
+    stray = layout.data_key(TOPIC, "00000000-0000-4000-8000-000000000009")
+    store.put(layout.proof_key("interrupted"), b"?")
+    store.put(stray, b"junk")
+    text = BASE + (
+        "lifecycle: {topicTwoPhaseDeletionEnabled: true, quarantine: 1s, quarantineFloor: 0s, limits: {percent: 100}}"
+    )
+    made = parts(store, text)
+    task, _ = lifecycle_tasks(made, RUNS, ExitStack())
+    store.backing.clock_ms = lambda: time.time_ns() // 1_000_000
+    task.queue.set_switch(on=True, now=then)
+    scanner = BucketScanner(store, lambda: then, lambda: "look", 0)
+    marking = ObjectQuarantine(task.queue, DeletionBounds(percent=100), lambda: then, "test")
+    found = marking.mark(scanner.scan())
+    assert [(one.id, str(one.outcome)) for one in found.marks] == [(layout.proof_key("interrupted"), "marked")]
+    task.run()
+    assert store.stat(layout.proof_key("interrupted")) is None
+    assert store.stat(stray) is not None  # its topic has no catalog: only suspect
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import click
@@ -15,6 +14,7 @@ from offloader.cli.output import say
 from offloader.cli.parsing import TIME, parsed
 from offloader.cli.topics import time_text
 from offloader.errors import DamagedRecordError, OffloadError, TopicNotFoundError
+from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames, why_never_removed
 from offloader.lifecycle.topics.cursors.listing import ListedSubscription, by_bytes_held, listed
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
@@ -59,13 +59,7 @@ def stored_topics(session: CommandSession, timeout: int) -> StoredTopics:
 
 def names_of(session: CommandSession, *, offline: bool = False) -> SubscriptionNames:
     """What the cluster's own subscriptions are called; as by default where brokers cannot be asked."""
-    pin, said = session.config.pulsar.subscription, {}
-    if not offline:
-        with suppress(OffloadError):  # for super users; the defaults are what nearly everybody has
-            said = dict(session.admin.runtime_configuration())
-    names = (name.strip() for name in said.get("additionalSystemCursorNames", "").strip("[]").split(","))
-    prefix = said.get("replicatorPrefix") or SubscriptionNames().replicator_prefix
-    return SubscriptionNames(pin, prefix, frozenset(filter(None, names)))
+    return subscription_names(session.config.pulsar.subscription, None if offline else session.admin)
 
 
 def partitions_of(stored: StoredTopics, topic: TopicName) -> list[TopicName]:

@@ -13,9 +13,9 @@ from offloader.cli.cursors.listing import TIMEOUT, names_of, partitions_of, stor
 from offloader.cli.output import say
 from offloader.cli.parsing import TOPIC
 from offloader.cli.topics import time_text
-from offloader.config.lifecycle import Lifecycle
 from offloader.errors import FatalError, OffloadError
 from offloader.lifecycle.deletion.timing import DeletionTiming
+from offloader.lifecycle.topics.cursors.configured import removal_timing
 from offloader.lifecycle.topics.cursors.machine import is_due
 from offloader.lifecycle.topics.cursors.records import CursorRemoval
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals, DamagedRemoval, StoredRemoval
@@ -94,17 +94,6 @@ def remover_of(session: CommandSession, timeout: int) -> CursorRemover:
         names=names_of(session),
         timing=removal_timing(session.config.lifecycle),
         clock_ms=session.dependencies.clock_ms,
-    )
-
-
-def removal_timing(section: Lifecycle) -> DeletionTiming:
-    """A removal's delays, from the configuration. Compaction has no part in it."""
-    return DeletionTiming(
-        delay=section.quarantine_ms,
-        reconsume_later=section.reconsume_later_ms,
-        max_tries=section.two_phase_deletion_max_retry_delete_count,
-        kept=section.record_retention_ms,
-        floor=section.quarantine_floor_ms,
     )
 
 

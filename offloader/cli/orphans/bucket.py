@@ -1,30 +1,29 @@
-"""The bucket's part of `orphans scan`: what it is told, what it scans, and what it shows."""
+"""The bucket's part of `orphans scan`: its options, what it scans, and what it shows."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, cast
 
 import click
 
-from offloader.cli.command import FINDINGS, OK, CommandSession
+from offloader.cli.command import CommandSession
 from offloader.cli.output import say
 from offloader.cli.parsing import C, with_options
 from offloader.config.units import format_size
-from offloader.errors import ConfigError
+from offloader.errors import FatalError, OffloadError, OvertakenError
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan, sums
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.stock import StockScanner
-from offloader.lifecycle.candidates import OrphanCandidate, OrphanVerdict
+from offloader.lifecycle.candidates import OrphanSide, OrphanVerdict
 from offloader.lifecycle.ledgers.references import References
 from offloader.metadata.root import read_root
 
-SHOWN = 20
 _EVERY = 2.0  # seconds between two lines of progress
 
 ReadReferences = Callable[[], Sequence[References]]
@@ -33,22 +32,30 @@ ReadReferences = Callable[[], Sequence[References]]
 
 @dataclass(frozen=True)
 class BucketOption:
-    """`only`: no ledgers. `stock`: the bucket of Pulsar's own offloader; None: it is left alone."""
+    """`only`: no ledgers. `left_out`: ledgers alone. `stock`: the bucket of Pulsar's own offloader; None: it is left
+    alone."""
 
-    only: bool
-    stock: str | None
+    only: bool = False
+    stock: str | None = None
+    left_out: bool = False
+
+    def check(self) -> None:
+        """Raises FatalError where it asks for what it leaves out."""
+        if self.left_out and (self.only or self.stock is not None):
+            raise FatalError("--ledgers-only leaves out what --bucket-only and --stock ask for: say which")
 
 
 def bucket_options(command: C) -> C:
-    """`--bucket-only` and `--stock`, which the command gets as one `bucket`."""
+    """`--bucket-only`, `--ledgers-only` and `--stock`, which the command gets as one `bucket`."""
 
     @wraps(command)
-    def run(*, bucket_only: bool, stock: str | None, **others: Any) -> Any:
-        return command(bucket=BucketOption(bucket_only, stock), **others)
+    def run(*, bucket_only: bool, ledgers_only: bool, stock: str | None, **others: Any) -> Any:
+        return command(bucket=BucketOption(bucket_only, stock, ledgers_only), **others)
 
     return with_options(
         cast("C", run),
         click.option("--bucket-only", is_flag=True, help="Look at the archive's objects only, not at ledgers."),
+        click.option("--ledgers-only", is_flag=True, help="Look at ledgers only, not at the archive's objects."),
         click.option(
             "--stock",
             metavar="URL",
@@ -62,57 +69,43 @@ def scan_bucket(
 ) -> ObjectScan:
     """The archive's objects, and those of the stock offloader where that is asked for. `cluster`: ours, if known.
 
-    Where there is no archive, there is nothing to tell, unless the bucket alone is asked for: then ConfigError. Raises
-    what the store and `references` raise."""
+    Where there is no archive, or it cannot be reached, that is all there is to tell, unless the bucket is asked for:
+    then ConfigError, or what the store raises. Raises what the stock offloader's store and `references` raise."""
     grace = session.config.lifecycle.quarantine_floor_ms
     of = session.dependencies
     said = _Progress()
-    scanner = BucketScanner(session.store, of.clock_ms, of.new_token, grace, cluster=cluster, progress=said)
     try:
+        scanner = BucketScanner(session.store, of.clock_ms, of.new_token, grace, cluster=cluster, progress=said)
         found = scanner.scan()
-    except ConfigError as error:
+    except OvertakenError:
+        raise
+    except OffloadError as error:
         if option.only or option.stock is not None:
             raise
-        return ObjectScan(of.clock_ms(), (), {}, {}, (str(error),))
+        return ObjectScan(of.clock_ms(), (), {}, {}, (f"The bucket cannot be looked at: {error}",))
     if option.stock is None:
         return found
+    with stock_scanner(session, option.stock, references, cluster) as stock:
+        keys = 0
+
+        def counted(number: int) -> None:
+            nonlocal keys
+            keys += number
+            said(number)
+
+        theirs = stock.scan(counted)
+        return replace(found, orphans=_together(found.orphans, theirs), stock_objects=keys)
+
+
+@contextmanager
+def stock_scanner(
+    session: CommandSession, url: str, references: ReadReferences, cluster: str | None = None
+) -> Iterator[StockScanner]:
+    """Of the bucket of Pulsar's own offloader. Raises ConfigError."""
+    of = session.dependencies
     name = cluster or read_root(session.store).cluster
-    with closing(of.store(session.storage.beside(option.stock, "--stock"))) as store:
-        stock = StockScanner(store, references, name, of.clock_ms, grace)
-        return replace(found, orphans=_together(found.orphans, stock.scan(said)))
-
-
-def show_bucket(session: CommandSession, scan: ObjectScan, most: int = SHOWN) -> int:
-    """Print a scan of the bucket alone; the exit code. `most`: candidates that the text shows one by one."""
-    session.output.lines(list(bucket_lines(scan, most)), bucket_fields(scan))
-    return FINDINGS if scan.orphans else OK
-
-
-def bucket_fields(scan: ObjectScan) -> dict[str, object]:
-    """The report of a scan of the bucket alone."""
-    candidates = scan.candidates
-    return {
-        "candidates": [orphan_fields(one) for one in candidates],
-        "referencedButMissing": [],
-        "counts": bucket_counts(scan),
-        "summary": bucket_summary(scan),
-        "refusals": list(scan.refusals),
-        "keepsVersions": scan.keeps_versions,
-    }
-
-
-def orphan_fields(candidate: OrphanCandidate) -> dict[str, object]:
-    """One candidate of the bucket."""
-    return {
-        "side": str(candidate.side),
-        "id": candidate.id,
-        "kind": candidate.kind,
-        "verdict": str(candidate.verdict),
-        "bytes": candidate.size,
-        "evidence": list(candidate.evidence),
-        "createdMs": candidate.created_ms,
-        "kept": candidate.kept,
-    }
+    with closing(of.store(session.storage.beside(url, "--stock"))) as store:
+        yield StockScanner(store, references, name, of.clock_ms, session.config.lifecycle.quarantine_floor_ms)
 
 
 def bucket_counts(scan: ObjectScan) -> dict[str, int]:
@@ -133,6 +126,7 @@ def bucket_summary(scan: ObjectScan) -> list[dict[str, object]]:
     """Bytes by kind, verdict and age."""
     return [
         {
+            "side": str(OrphanSide.BUCKET),
             "kind": each.kind,
             "verdict": str(each.verdict),
             "age": each.days,
@@ -143,8 +137,10 @@ def bucket_summary(scan: ObjectScan) -> list[dict[str, object]]:
     ]
 
 
-def bucket_lines(scan: ObjectScan, most: int = SHOWN) -> Iterator[str]:
-    """The same for people."""
+def bucket_lines(scan: ObjectScan) -> Iterator[str]:
+    """The sums for people."""
+    if not scan.counts and scan.refusals:
+        return
     counts = bucket_counts(scan)
     size = format_size(scan.sizes.get(KeyStanding.NAMED, 0))
     yield (
@@ -153,15 +149,10 @@ def bucket_lines(scan: ObjectScan, most: int = SHOWN) -> Iterator[str]:
     )
     for each in sums(scan.candidates, scan.now_ms):
         yield f"  {each.kind}, {each.verdict}, {each.days}: {each.number} objects, {format_size(each.size)} bytes"
-    for one in scan.candidates[:most]:
-        kept = ", kept" if one.kept else ""
-        yield f"{one.verdict}  bucket  {one.id}  {one.kind}, {one.size} bytes{kept}: {' '.join(one.evidence)}"
-    if len(scan.orphans) > most:
-        yield f"… and {len(scan.orphans) - most} more: --output json has all"
-    yield from _beside(scan)
 
 
-def _beside(scan: ObjectScan) -> Iterator[str]:
+def bucket_notes(scan: ObjectScan) -> Iterator[str]:
+    """What stands against a deletion there, and what else is worth knowing."""
     if scan.refusals:
         yield "nothing would be deleted in the bucket:"
     yield from (f"  {refusal}" for refusal in scan.refusals)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
-from offloader.cli.command import FINDINGS, OK, CommandSession
+from offloader.cli.command import OK, CommandSession
 from offloader.errors import ObjectNotFoundError
 from offloader.lifecycle.bucket.names import KeyStanding
-from offloader.lifecycle.bucket.orphans import BucketOrphan
+from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.bucket.quarantine import ObjectMark, ObjectMarkOutcome, ObjectMarks, ObjectQuarantine
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock import StockScanner
+from offloader.lifecycle.candidates import OrphanSide
+from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.queue import DeletionQueue
-from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.metadata.root import read_root
 
 _FINE = (
@@ -22,6 +24,17 @@ _FINE = (
     ObjectMarkOutcome.PENDING,
     ObjectMarkOutcome.SPARED,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedPart:
+    """What came of the first phase on one side. `fine`: whatever was named is marked, or need not be."""
+
+    message: str
+    lines: tuple[str, ...]
+    marks: tuple[dict[str, object], ...]
+    refusals: tuple[str, ...]
+    fine: bool
 
 
 def parse_orphan(text: str) -> int | str:
@@ -61,20 +74,32 @@ def explain_object(session: CommandSession, thing: str) -> int:
     return OK
 
 
-def quarantine_objects(session: CommandSession, ids: Collection[str] | None, *, yes: bool) -> int:
-    """Mark objects and uploads, by default all that are certain. Prints what came of it; the exit code."""
-    limits = session.config.lifecycle.limits
+def mark_objects(session: CommandSession, scan: ObjectScan, ids: Collection[str] | None, *, yes: bool) -> MarkedPart:
+    """Mark objects and uploads of a scan, by default all that are certain."""
     queue = DeletionQueue(session.store, read_root(session.store).cluster, session.dependencies.new_token)
-    bounds = DeletionBounds(limits.number, limits.percent, limits.a_round)
+    bounds = bounds_of(session.config.lifecycle)
     phase = ObjectQuarantine(queue, bounds, session.dependencies.clock_ms, "command", dry=not yes)
-    found = phase.mark(bucket_scanner(session).scan(), ids)
-    session.output.message(
+    found = phase.mark(scan, ids)
+    orphans = {each.id: each for each in scan.orphans}
+    return MarkedPart(
         _summary(found, yes=yes),
-        [*found.refusals, *map(_line, found.marks)],
-        marks=[{"id": one.id, "outcome": str(one.outcome), "why": one.why, "bytes": one.size} for one in found.marks],
-        refusals=list(found.refusals),
+        tuple(map(_line, found.marks)),
+        tuple(_fields(one, orphans.get(one.id)) for one in found.marks),
+        found.refusals,
+        fine=all(one.outcome in _FINE for one in found.marks),
     )
-    return FINDINGS if found.refusals or any(one.outcome not in _FINE for one in found.marks) else OK
+
+
+def _fields(one: ObjectMark, orphan: BucketOrphan | None) -> dict[str, object]:
+    return {
+        "side": str(OrphanSide.BUCKET),
+        "id": one.id,
+        "outcome": str(one.outcome),
+        "why": one.why,
+        "kind": None if orphan is None else str(orphan.kind),
+        "bytes": None if orphan is None else orphan.size,
+        "evidence": [] if orphan is None else list(orphan.ruling.evidence),
+    }
 
 
 def _explained(thing: str, found: BucketOrphan | str, lines: list[str], *, foreign: bool) -> dict[str, object]:

@@ -174,7 +174,7 @@ def retry(session: CommandSession, names: tuple[str, ...], *, all_given_up: bool
 @_ALL
 @command()
 def drop(session: CommandSession, names: tuple[str, ...], *, all_given_up: bool) -> int:
-    """Drop deletions that were given up: the ledgers stay, and are marked again only by their IDs.
+    """Drop deletions that were given up: what they are about stays, and is marked again only by its ID.
 
     \b
     JSON: {message, deletions}; as of `orphans list`.
@@ -184,7 +184,7 @@ def drop(session: CommandSession, names: tuple[str, ...], *, all_given_up: bool)
 
 def _decide(session: CommandSession, names: tuple[str, ...], change: Change, word: str, *, all_given_up: bool) -> int:
     if bool(names) == all_given_up:
-        raise FatalError("say which: IDs of ledgers, or --all")
+        raise FatalError("say which: IDs, or --all")
     queue, now = queue_of_root(session), session.dependencies.clock_ms
     changed = []
     for name in _given_up(queue) if all_given_up else names:

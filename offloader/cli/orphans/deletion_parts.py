@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.cli.command import CommandSession
+from offloader.cli.orphans.bucket import stock_scanner
+from offloader.cli.orphans.bucket_phases import bucket_side
+from offloader.cli.orphans.scanning import has_ledgers, lists_of
 from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.configured import close_scanner, timing_of
@@ -21,6 +24,7 @@ from offloader.lifecycle.deletion.records import (
     PendingDeleteLedgerInfo,
     ledger_record_name,
     leftover_record_name,
+    object_record_name,
 )
 from offloader.lifecycle.deletion.side import DeletionSide
 from offloader.lifecycle.deletion.timing import DeletionTiming
@@ -28,9 +32,7 @@ from offloader.lifecycle.ledgers.leftovers import is_pending_acks
 from offloader.metadata.root import open_root, read_root
 
 BOOKIE_SECONDS = 10.0
-_RECORD = re.compile(r"[A-Z_]{1,20}-[0-9]{20}(-[0-9a-f-]{1,36})?")
-
-_LEFTOVER = re.compile(r"MANAGED_LEDGER-[0-9a-f]{40}")
+_RECORD = re.compile(r"[A-Z_]{1,20}-([0-9]{20}(-[0-9a-f-]{1,36})?|[0-9a-f]{40})(-[a-z]{1,10})?")
 
 
 def queue_of_root(session: CommandSession) -> DeletionQueue:
@@ -50,11 +52,23 @@ def queue_of_cluster(session: CommandSession, *, create: bool) -> DeletionQueue:
 
 
 @contextmanager
-def sides_of(session: CommandSession) -> Iterator[dict[LedgerType, DeletionSide]]:
-    """All sides that are deleted from."""
-    with side_of(session) as bookkeeper:
-        leftovers = LeftoverSide(bookkeeper.tree, bookkeeper.scanner, bookkeeper.loaded_by)
-        yield {LedgerType.LEDGER: bookkeeper, LedgerType.MANAGED_LEDGER: leftovers}
+def sides_of(session: CommandSession, stock: str | None = None) -> Iterator[dict[LedgerType, DeletionSide]]:
+    """All sides that can be reached: ledgers need the metadata service, objects of Pulsar's own offloader the URL of
+    their bucket."""
+    with ExitStack() as stack:
+        sides: dict[LedgerType, DeletionSide] = {}
+        if has_ledgers(session):
+            ledgers = stack.enter_context(side_of(session))
+            sides[LedgerType.LEDGER] = ledgers
+            sides[LedgerType.MANAGED_LEDGER] = LeftoverSide(ledgers.tree, ledgers.scanner, ledgers.loaded_by)
+        theirs = None
+        if stock is not None:
+            theirs = stack.enter_context(stock_scanner(session, stock, lists_of(session)))
+        bucket = bucket_side(session, theirs)
+        sides[LedgerType.OBJECT] = bucket
+        if theirs is not None:
+            sides[LedgerType.OFFLOAD_LEDGER] = bucket
+        yield sides
 
 
 @contextmanager
@@ -76,14 +90,16 @@ def timing(session: CommandSession) -> DeletionTiming:
 
 
 def parse_record_name(text: str) -> str:
-    """What an ID names: a ledger in BookKeeper by its number, anything by its record's name. Raises ValueError."""
-    if text.isascii() and text.isdigit() and len(text) < 20:
-        return ledger_record_name(int(text))
+    """What an ID names: a ledger in BookKeeper by its number, an object by its key, an upload by its handle, a
+    left-over managed ledger by its name, anything
+    by its record's name. Raises ValueError."""
+    if text.isascii() and text.isdigit():
+        if len(text) < 20:
+            return ledger_record_name(int(text))
+        raise ValueError(f"{text!r} is no ledger's number")
     if is_pending_acks(text):
         return leftover_record_name(text)
-    if not _RECORD.fullmatch(text) and not _LEFTOVER.fullmatch(text):
-        raise ValueError(f"{text!r} is neither a ledger's number nor the name of a record or of a managed ledger")
-    return text
+    return text if _RECORD.fullmatch(text) else object_record_name(text)
 
 
 def moment(ms: int) -> str | None:
@@ -100,7 +116,7 @@ def shown(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> dict[str, 
     """One deletion as JSON has it; times as text."""
     in_flight = record.is_in_flight
     return {
-        "id": record.ledger_id if record.ledger_id >= 0 else None,
+        "id": record.upload or record.object_key or (record.ledger_id if record.ledger_id >= 0 else None),
         "record": record.name,
         "type": str(record.ledger_type),
         "component": str(record.ledger_component),

@@ -1,4 +1,4 @@
-"""`offloader orphans explain`: the chain of evidence for one ledger."""
+"""`offloader orphans explain`: the chain of evidence for one ledger or object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import click
 
 from offloader.cli.command import OK, CommandSession, command
 from offloader.cli.orphans import orphans
+from offloader.cli.orphans.bucket_phases import explain_object, parse_orphan
 from offloader.cli.orphans.scanning import ledger_scanner
+from offloader.cli.parsing import parsed
 from offloader.errors import LedgerNotFoundError
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
@@ -14,15 +16,20 @@ from offloader.lifecycle.ledgers.told import leftover_told, missing_told, refusa
 
 
 @orphans.command()
-@click.argument("ledger", metavar="ID", type=click.IntRange(min=0))
+@click.argument("thing", metavar="ID", callback=parsed(parse_orphan))
 @command()
-def explain(session: CommandSession, ledger: int) -> int:
-    """Tell what a ledger is, who refers to it, what follows, and what would turn suspect into certain.
+def explain(session: CommandSession, thing: int | str) -> int:
+    """Tell what a ledger or an object of the bucket is, who refers to it, what follows, and what would turn suspect
+    into certain. ID: a ledger's number, or an object's key or an upload as `orphans scan` shows it.
 
     \b
     JSON: {side, id, kind, verdict, bytes, evidence, remedies, kept, refusals}; verdict is referenced, certain, suspect,
-    foreign, or missing where something refers to a ledger that is not there.
+    foreign, or missing where something refers to a ledger that is not there. An object has no remedies.
     """
+    return explain_object(session, thing) if isinstance(thing, str) else _explain_ledger(session, thing)
+
+
+def _explain_ledger(session: CommandSession, ledger: int) -> int:
     with ledger_scanner(session) as scanner:
         scan = scanner.scan({ledger})
     verdict = next(iter(scan.verdicts), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from offloader.lifecycle.candidates import OrphanCandidate, OrphanSide
 from offloader.lifecycle.ledgers.evidence import Standing
@@ -29,52 +29,58 @@ def candidate_fields(candidate: OrphanCandidate) -> dict[str, object]:
     }
 
 
-def scan_fields(scan: LedgerScan, candidates: Iterable[OrphanCandidate]) -> dict[str, object]:
-    """The whole report. `candidates`: of all sides."""
+def missing_fields(scan: LedgerScan) -> list[dict[str, object]]:
+    """What is referenced but missing, each ledger once."""
     missing: dict[int, list[str]] = {}
     for one in scan.missing:
         missing.setdefault(one.ledger, []).append(one.referee.node)
-    shown = [candidate_fields(one) for one in candidates]
+    return [{"id": ledger, "namedBy": nodes} for ledger, nodes in missing.items()]
+
+
+def ledger_counts(scan: LedgerScan) -> dict[str, int]:
+    """How many there are of what."""
     return {
-        "candidates": shown,
-        "referencedButMissing": [{"id": ledger, "namedBy": nodes} for ledger, nodes in missing.items()],
-        "counts": {
-            **{str(standing): scan.counts.get(standing, 0) for standing in Standing},
-            "missing": len(missing),
-            "kept": sum(bool(one["kept"]) for one in shown),
-            "ledgers": scan.ledgers,
-            "candidates": len(shown),
-        },
-        "leftOverManagedLedgers": [
-            {
-                "name": one.name,
-                "verdict": str(one.standing),
-                "ledgers": list(one.ledgers),
-                "bytes": one.size,
-                "evidence": list(leftover_told(one)),
-            }
-            for one in scan.leftovers
-        ],
-        "summary": [
-            {
-                "kind": str(key.kind),
-                "verdict": str(key.standing),
-                "age": key.age,
-                "ledgers": heap.number,
-                "bytes": None if key.standing is Standing.REFERENCED else heap.size,
-                "bytesOfAllCopies": None if key.standing is Standing.REFERENCED else heap.stored,
-                "open": None if key.standing is Standing.REFERENCED else heap.unsized,
-            }
-            for key, heap in sorted(scan.summary.heaps.items())
-        ],
-        "refusals": [{"kind": str(one.kind), "message": refusal_told(one)} for one in scan.refusals],
+        **{str(standing): scan.counts.get(standing, 0) for standing in Standing},
+        "missing": len(missing_fields(scan)),
+        "kept": sum(one.kept for one in scan.verdicts),
+        "ledgers": scan.ledgers,
+        "candidates": len(scan.verdicts),
     }
 
 
-def scan_lines(
-    scan: LedgerScan, candidates: Iterable[OrphanCandidate], *, price: float | None, most: int
-) -> Iterator[str]:
-    """`most`: candidates that are shown one by one. `price`: of a GiB and month on bookies' disks."""
+def leftover_fields(scan: LedgerScan) -> list[dict[str, object]]:
+    """Managed ledgers that go as a whole."""
+    return [
+        {
+            "name": one.name,
+            "verdict": str(one.standing),
+            "ledgers": list(one.ledgers),
+            "bytes": one.size,
+            "evidence": list(leftover_told(one)),
+        }
+        for one in scan.leftovers
+    ]
+
+
+def ledger_summary(scan: LedgerScan) -> list[dict[str, object]]:
+    """Bytes by kind, verdict and age."""
+    return [
+        {
+            "side": str(OrphanSide.BOOKKEEPER),
+            "kind": str(key.kind),
+            "verdict": str(key.standing),
+            "age": key.age,
+            "ledgers": heap.number,
+            "bytes": None if key.standing is Standing.REFERENCED else heap.size,
+            "bytesOfAllCopies": None if key.standing is Standing.REFERENCED else heap.stored,
+            "open": None if key.standing is Standing.REFERENCED else heap.unsized,
+        }
+        for key, heap in sorted(scan.summary.heaps.items())
+    ]
+
+
+def ledger_lines(scan: LedgerScan, price: float | None) -> Iterator[str]:
+    """The sums for people. `price`: of a GiB and month on bookies' disks."""
     counts = {standing: scan.counts.get(standing, 0) for standing in Standing}
     yield (
         f"{scan.ledgers} ledgers in BookKeeper: {counts[Standing.REFERENCED]} in use, {counts[Standing.CERTAIN]} "
@@ -93,11 +99,6 @@ def scan_lines(
     for age in AGES:
         if age in by_age:
             yield f"  {age}: {_heap(by_age[age], price)}"
-    shown = list(candidates)
-    yield from (_line(one) for one in shown[:most])
-    if len(shown) > most:
-        yield f"… and {len(shown) - most} more: --show {len(shown)}, or --output json, has all"
-    yield from _beside(scan)
 
 
 def _counted(title: str, scan: LedgerScan, standing: Standing) -> Iterator[str]:
@@ -106,7 +107,8 @@ def _counted(title: str, scan: LedgerScan, standing: Standing) -> Iterator[str]:
         yield f"{title}: {', '.join(f'{heap.number} {kind}' for kind, heap in sorted(heaps.items()))}"
 
 
-def _beside(scan: LedgerScan) -> Iterator[str]:
+def ledger_notes(scan: LedgerScan) -> Iterator[str]:
+    """What else a scan of ledgers found, and what stands against a deletion."""
     for leftover in scan.leftovers:
         yield f"left over, {leftover.standing}: " + " ".join(leftover_told(leftover))
     for missing in scan.missing:
@@ -116,7 +118,8 @@ def _beside(scan: LedgerScan) -> Iterator[str]:
     yield from (f"  {refusal_told(one)}" for one in scan.refusals)
 
 
-def _line(candidate: OrphanCandidate) -> str:
+def candidate_line(candidate: OrphanCandidate) -> str:
+    """One candidate, of whichever side."""
     size = "open" if candidate.size is None else f"{candidate.size} bytes"
     kept = ", kept" if candidate.kept else ""
     return (

@@ -2,63 +2,119 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
 import click
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
+from offloader.cli.orphans.bucket import BucketOption, bucket_options, scan_bucket
+from offloader.cli.orphans.bucket_phases import MarkedPart, mark_objects, parse_orphan
 from offloader.cli.orphans.deletion_parts import moment, queue_of_cluster, side_of, timing
 from offloader.cli.orphans.left_over import quarantine_leftovers
-from offloader.errors import FatalError
+from offloader.cli.orphans.scanning import has_ledgers, lists_of
+from offloader.cli.output import say
+from offloader.cli.parsing import parsed
+from offloader.errors import ConfigError, FatalError
+from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.quarantine import Mark, MarkOutcome, Marks, Quarantine
 from offloader.lifecycle.ledgers.told import told
+from offloader.metadata.root import read_root
 
 YES = click.option("--yes", is_flag=True, help="Do it; without it, only say what would be done.")
 _FINE = (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING, MarkOutcome.SPARED)
 
 
 @orphans.command()
-@click.argument("ledgers", metavar="[ID]...", nargs=-1, type=click.IntRange(min=0))
-@click.option("--all-certain", is_flag=True, help="All ledgers that certainly are orphans and hold no data.")
+@click.argument("things", metavar="[ID]...", nargs=-1, callback=parsed(parse_orphan))
+@click.option("--all-certain", is_flag=True, help="All that certainly are orphans and hold no data, on both sides.")
 @click.option("--managed-ledger", "names", multiple=True, metavar="NAME", help="A left-over one, as a whole.")
 @YES
+@bucket_options
 @command()
 def quarantine(
-    session: CommandSession, ledgers: tuple[int, ...], *, all_certain: bool, names: tuple[str, ...], yes: bool
+    session: CommandSession,
+    things: tuple[int | str, ...],
+    *,
+    all_certain: bool,
+    names: tuple[str, ...],
+    yes: bool,
+    bucket: BucketOption,
 ) -> int:
-    """Mark ledgers in BookKeeper for deletion: the first phase. Nothing else changes, and `orphans undo` costs nothing
-    until the quarantine (lifecycle.quarantine) is over.
+    """Mark ledgers in BookKeeper, and objects of the bucket, for deletion: the first phase. Nothing else changes, and
+    `orphans undo` costs nothing until the quarantine (lifecycle.quarantine) is over.
 
-    Scans first. Only what is certain is marked, and nothing where anything stands against deletion. What somebody has
-    undone or dropped before is marked again only by its ID. Exit code 2 where something named was not marked.
+    Scans first. Only what is certain is marked, and nothing of a side where anything stands against deletion there.
+    What somebody has undone or dropped before is marked again only by its ID: a ledger's number, an object's key, an
+    upload. Objects of Pulsar's own offloader are marked only with --stock. Exit code 2 where something named was not
+    marked.
 
     A left-over managed ledger goes whole, with its cursors; its ledgers are orphans after that, and marked by another
     `orphans quarantine`.
 
     \b
-    JSON: {message, marks, refusals, goesAt}; marks are [{id, outcome, why, kind, bytes, evidence}]; outcome is marked,
-    would be marked, pending already, spared, not deletable or changed meanwhile.
+    JSON: {message, marks, refusals, goesAt}; marks are [{side, id, outcome, why, kind, bytes, evidence}]; outcome is
+    marked, would be marked, pending already, spared, not deletable or changed meanwhile.
     """
-    if sum(map(bool, (ledgers, all_certain, names))) != 1:
-        raise FatalError("say which: IDs of ledgers, --all-certain, or names of left-over managed ledgers")
+    bucket.check()
+    if sum(map(bool, (things, all_certain, names))) != 1:
+        raise FatalError("say which: IDs, --all-certain, or names of left-over managed ledgers")
     if names:
         return quarantine_leftovers(session, names, yes=yes)
+    parts = list(_marked(session, things, bucket, yes=yes))
+    refusals = [why for one in parts for why in one.refusals]
+    session.output.message(
+        "; ".join(one.message for one in parts),
+        [*refusals, *(line for one in parts for line in one.lines)],
+        marks=[mark for one in parts for mark in one.marks],
+        refusals=refusals,
+        goesAt=moment(session.dependencies.clock_ms() + timing(session).effective_delay),
+    )
+    return OK if not refusals and all(one.fine for one in parts) else FINDINGS
+
+
+def _marked(
+    session: CommandSession, things: Collection[int | str], option: BucketOption, *, yes: bool
+) -> Iterator[MarkedPart]:
+    """Of each side that is asked for. A bucket that has no archive has no orphans."""
+    ledgers = {one for one in things if isinstance(one, int)}
+    objects = {one for one in things if isinstance(one, str)}
+    every = not things
+    if every and not has_ledgers(session) and not option.left_out:
+        if not option.only:
+            say("pulsar.metadataServiceUri is not set: only the bucket is scanned", err=True)
+        option = replace(option, only=True)
+    if ledgers or (every and not option.only):
+        yield _mark_ledgers(session, ledgers or None, yes=yes)
+    if objects or (every and (option.only or (not option.left_out and _has_archive(session)))):
+        scan = scan_bucket(session, replace(option, only=True), lists_of(session))
+        yield mark_objects(session, scan, objects or None, yes=yes)
+
+
+def _has_archive(session: CommandSession) -> bool:
+    try:
+        read_root(session.store)
+    except ConfigError:
+        return False
+    return True
+
+
+def _mark_ledgers(session: CommandSession, named: Collection[int] | None, *, yes: bool) -> MarkedPart:
     section = session.config.lifecycle
-    named = set(ledgers) if ledgers else None
     with side_of(session) as side:
         scan = side.scanner.scan(named)
         queue = queue_of_cluster(session, create=yes)
         phase = Quarantine(queue, side, bounds_of(section), session.dependencies.clock_ms, "command", dry=not yes)
         found = phase.mark(scan, named)
-    goes_at = moment(session.dependencies.clock_ms() + timing(session).effective_delay)
-    session.output.message(
+    return MarkedPart(
         _summary(found, yes=yes, on=section.topic_two_phase_deletion_enabled),
-        [*found.refusals, *map(_line, found.marks)],
-        marks=[_fields(one) for one in found.marks],
-        refusals=list(found.refusals),
-        goesAt=goes_at,
+        tuple(map(_line, found.marks)),
+        tuple(map(_fields, found.marks)),
+        found.refusals,
+        fine=all(one.outcome in _FINE for one in found.marks),
     )
-    return FINDINGS if found.refusals or any(one.outcome not in _FINE for one in found.marks) else OK
 
 
 def _line(one: Mark) -> str:
@@ -69,6 +125,7 @@ def _fields(one: Mark) -> dict[str, object]:
     verdict = one.verdict
     sized = verdict is not None and verdict.ledger.last_entry is not None
     return {
+        "side": str(OrphanSide.BOOKKEEPER),
         "id": one.ledger,
         "outcome": str(one.outcome),
         "why": one.why,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
-from offloader.cli.orphans.ledgers_shown import scan_fields, scan_lines
-from offloader.cli.orphans.scanning import ledger_scanner
-from offloader.lifecycle.candidates import OrphanCandidate
-from offloader.lifecycle.ledgers.told import as_candidate
+from offloader.cli.orphans.both_sides import FoundOrphans
+from offloader.cli.orphans.bucket import BucketOption, bucket_options, scan_bucket
+from offloader.cli.orphans.scanning import has_ledgers, known_cluster, ledger_scanner, lists_of
+from offloader.cli.output import say
 
 SHOWN = 20
 
@@ -28,23 +30,39 @@ SHOWN = 20
     "--price-per-gib-month", "price", type=click.FloatRange(min=0), metavar="PRICE",
     help="What a GiB on bookies' disks costs a month: the summary then has costs, with all copies.",
 )  # fmt: skip
+@bucket_options
 @command()
-def scan(session: CommandSession, *, most: int, price: float | None) -> int:
-    """Find what nobody refers to. Changes nothing.
+def scan(session: CommandSession, *, bucket: BucketOption, most: int, price: float | None) -> int:
+    """Find what nobody refers to, in BookKeeper and in the bucket. Changes nothing.
 
-    Ledgers in BookKeeper: all of them, by everything that refers to ledgers in the metadata store. Where something
-    stands against any deletion, that is said, too. Exit code 2 where there are candidates.
+    Ledgers: all of them, by everything that refers to ledgers in the metadata store; without
+    pulsar.metadataServiceUri the bucket only. Objects: all below storage.root, by all catalogs and journals. Where
+    something stands against any deletion, that is said, too. Exit code 2 where there are candidates.
 
     \b
-    JSON: {candidates, referencedButMissing, counts, leftOverManagedLedgers, summary, refusals}. A candidate is {side,
-    id, kind, verdict, bytes, evidence, createdMs, kept}: side is bookkeeper or bucket, verdict is certain or suspect,
-    bytes is null where nobody knows, kept says that it holds data and is never deleted. What is referenced but missing
-    is [{id, namedBy}]. counts is {referenced, certain, suspect, foreign, missing, kept, ledgers, candidates}. Left-over
-    managed ledgers are [{name, verdict, ledgers, bytes, evidence}]; summary is [{kind, verdict, age, ledgers, bytes,
-    bytesOfAllCopies, open}], null for what is referenced, which is not looked into; refusals is [{kind, message}].
+    JSON: {candidates, referencedButMissing, counts, leftOverManagedLedgers, summary, refusals, keepsVersions}. A
+    candidate is {side, id, kind, verdict, bytes, evidence, createdMs, kept}: side is bookkeeper or bucket, verdict is
+    certain or suspect, bytes is null where nobody knows, kept says that it holds data and is never deleted. What is
+    referenced but missing is [{id, namedBy}]. counts is {referenced, certain, suspect, foreign, missing, kept, ledgers,
+    objects, candidates, sides}, of both sides together; sides has the same of each. Left-over managed ledgers are
+    [{name, verdict, ledgers, bytes, evidence}]; summary is [{side, kind, verdict, age, bytes}] with {ledgers,
+    bytesOfAllCopies, open}, null for what is referenced, which is not looked into, or with {objects}; refusals is
+    [{side, kind, message}]; keepsVersions says whether the bucket does, null where that is not known.
     """
-    with ledger_scanner(session) as scanner:
-        found = scanner.scan()
-    candidates: list[OrphanCandidate] = [as_candidate(one) for one in found.verdicts]  # other sides' are added here
-    session.output.lines(list(scan_lines(found, candidates, price=price, most=most)), scan_fields(found, candidates))
-    return FINDINGS if candidates else OK
+    bucket.check()
+    found = _found(session, bucket)
+    session.output.lines(list(found.lines(price, most)), found.fields())
+    return FINDINGS if found.candidates else OK
+
+
+def _found(session: CommandSession, option: BucketOption) -> FoundOrphans:
+    if not option.only and not option.left_out and not has_ledgers(session):
+        say("pulsar.metadataServiceUri is not set: only the bucket is scanned", err=True)
+        option = replace(option, only=True)
+    ledgers, cluster = None, None
+    if not option.only:
+        cluster = known_cluster(session)
+        with ledger_scanner(session) as scanner:
+            ledgers = scanner.scan()
+    objects = None if option.left_out else scan_bucket(session, option, lists_of(session), cluster)
+    return FoundOrphans(ledgers, objects)

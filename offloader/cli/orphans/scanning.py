@@ -8,7 +8,10 @@ from contextlib import closing, contextmanager
 
 from offloader.cli.command import CommandSession
 from offloader.cli.output import say
+from offloader.errors import OffloadError
+from offloader.lifecycle.ledgers.lists import read_references
 from offloader.lifecycle.ledgers.open import open_scanner
+from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.ledgers.scan import ClusterScanner
 from offloader.lifecycle.ledgers.stock_copies import stock_copies
 
@@ -33,6 +36,29 @@ def ledger_scanner(session: CommandSession) -> Iterator[ClusterScanner]:
     )
     with closing(scanner):
         yield scanner
+
+
+def lists_of(session: CommandSession) -> Callable[[], tuple[References, ...]]:
+    """Reads all ledger lists of all metadata stores, when it is called; what it opens for that, it closes."""
+
+    def read() -> tuple[References, ...]:
+        with ledger_scanner(session) as scanner:
+            return read_references(scanner)
+
+    return read
+
+
+def has_ledgers(session: CommandSession) -> bool:
+    """Whether the configuration says where ledgers' metadata are."""
+    return session.config.pulsar.metadata_service_uri is not None
+
+
+def known_cluster(session: CommandSession) -> str | None:
+    """The cluster that answers; None: nobody says, and the archive's own word must do."""
+    try:
+        return session.admin.cluster()
+    except OffloadError:
+        return None
 
 
 class ScanProgress:

@@ -46,6 +46,7 @@ class ObjectKind(StrEnum):
     RECORD = "record"
     UPLOAD = "upload"
     ABANDONED = "abandoned-object"
+    DELETED = "deleted-object"
     OLD_MANIFEST = "old-manifest"
     OLD_GENERATION = "old-generation"
     UNOPENED_GENERATION = "unopened-generation"
@@ -68,6 +69,7 @@ class NamedSpan(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TopicNames:
     """What the catalog in force names. `records`: the uuids of all its records. `spans`: in the order of positions.
+    `deleted`: segments whose deletion has ended, by its own word; only the tombstones beside them stay.
 
     `unreadable`: why it cannot be told what it names; empty: it can. `rebuilding`: a generation is there that is not in
     force yet.
@@ -81,6 +83,7 @@ class TopicNames:
     spans: tuple[NamedSpan, ...] = ()
     unreadable: str = ""
     rebuilding: bool = False
+    deleted: AbstractSet[str] = frozenset()
 
 
 class KeyStanding(Enum):
@@ -119,16 +122,26 @@ _FOREIGN = PlacedKey(KeyStanding.FOREIGN, by="its name is none that the offloade
 
 def names_of(head: CatalogHead, records: Iterable[tuple[str, Record]], *, rebuilding: bool = False) -> TopicNames:
     """What the records (each with its uuid) of a whole catalog name."""
-    segments, uuids, spans = set[str](), set[str](), list[NamedSpan]()
+    segments, deleted, uuids, spans = set[str](), set[str](), set[str](), list[NamedSpan]()
     for uuid, record in records:
         uuids.add(uuid)
         if isinstance(record, Segment):
             segments.add(record.uuid)
+            if any(each.start <= record.start and record.end <= each.end for each in head.removed.ranges):
+                deleted.add(record.uuid)
         if isinstance(record, Segment | Loss):
             of = record.uuid if isinstance(record, Segment) else ""
             spans.append(NamedSpan(record.start.place, record.end.place, of))
-    in_order = tuple(sorted(spans))
-    return TopicNames(head.topic, head.generation, head.next_slot, segments, uuids, in_order, rebuilding=rebuilding)
+    return TopicNames(
+        head.topic,
+        head.generation,
+        head.next_slot,
+        segments=frozenset(segments - deleted),
+        records=uuids,
+        spans=tuple(sorted(spans)),
+        rebuilding=rebuilding,
+        deleted=deleted,
+    )
 
 
 def placed(key: str, size: int, names: NamesInForce) -> PlacedKey:
@@ -150,6 +163,9 @@ def _of_uuid(parsed: TopicKey, known: TopicNames, journals: Journals) -> PlacedK
     topic, uuid, kind = parsed.topic, parsed.uuid, _OF_KEY[parsed.kind]
     if uuid in (known.records if parsed.kind is KeyKind.RECORD else known.segments):
         return PlacedKey(KeyStanding.NAMED, kind, f"the catalog of {topic}", topic, parsed)
+    if uuid in known.deleted:
+        by = "its catalog says that retention, or a request, has deleted its segment"
+        return PlacedKey(KeyStanding.UNNAMED, ObjectKind.DELETED, by, topic, parsed)
     opener = journals.opener(topic, uuid)
     if opener is not None:
         return PlacedKey(KeyStanding.NAMED, kind, f"the journal of {opener}", topic, parsed)

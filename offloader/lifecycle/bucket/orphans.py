@@ -23,6 +23,8 @@ from offloader.metadata.stock_keys import LedgerKey
 from offloader.model import TopicName
 
 STOCK_REFEREE = "/managed-ledgers"
+_BY_CATALOG = OF_SEGMENTS | {ObjectKind.DELETED}
+"""What a topic's catalog proves: where that was made anew, it has to be proven again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class BucketOrphan:
         says = self.ruling.evidence
         if self.stock is not None:
             return DeletionEvidence(DeletionProof.REFEREE_ABSENT, STOCK_REFEREE, None, says)
-        if self.names is None or self.kind not in OF_SEGMENTS:
+        if self.names is None or self.kind not in _BY_CATALOG:
             return DeletionEvidence(DeletionProof.REFEREE_ABSENT, f"{JOURNAL}/", None, says)
         folder = catalog_folder(self.names.topic, self.names.generation)
         return DeletionEvidence(DeletionProof.PASSED_BY, folder, self.names.next_slot, says)
@@ -109,7 +111,7 @@ class ObjectScan:
     """`counts`, `sizes`: objects and bytes by standing, of all. `refusals`: why nothing may be deleted by this scan.
 
     `now_ms`: when it began, by the store's clock. `keeps_versions`: what is deleted can be brought back; None: not
-    known."""
+    known. `stock_objects`: how many Pulsar's own offloader has, where they were looked at."""
 
     now_ms: int
     orphans: tuple[BucketOrphan, ...]
@@ -117,6 +119,7 @@ class ObjectScan:
     sizes: Mapping[KeyStanding, int]
     refusals: tuple[str, ...] = ()
     keeps_versions: bool | None = None
+    stock_objects: int = 0
 
     @property
     def candidates(self) -> tuple[OrphanCandidate, ...]:

@@ -19,8 +19,6 @@ from offloader.lifecycle.deletion.records import (
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.metadata.layout import parse_topic_key
 
-IN_BUCKET = (LedgerType.OBJECT, LedgerType.OFFLOAD_LEDGER)
-
 
 class ObjectMarkOutcome(StrEnum):
     """What came of one object or upload."""
@@ -74,11 +72,19 @@ class ObjectQuarantine:
         return ObjectMarks((*(self._mark(each, by_name=named is not None) for each in chosen), *others))
 
     def _too_many(self, chosen: Sequence[BucketOrphan], scan: ObjectScan) -> tuple[str, ...]:
-        stored = (one.record for one in self.queue.records() if isinstance(one, StoredDeletion))
-        pending = {record.name for record in stored if record.ledger_type in IN_BUCKET and record.is_in_flight}
-        together = pending | {each.record(self.by).name for each in chosen}
-        why = self.bounds.refusal(len(together), sum(scan.counts.values()), "objects")
-        return (why,) if why and chosen else ()
+        """Ours against ours, the stock offloader's against its own."""
+        things = {LedgerType.OBJECT: sum(scan.counts.values()), LedgerType.OFFLOAD_LEDGER: scan.stock_objects}
+        asked = {kind: set[str]() for kind in things}
+        for each in chosen:
+            candidate = each.record(self.by)
+            asked[candidate.ledger_type].add(candidate.name)
+        if not chosen:
+            return ()
+        for one in self.queue.records():
+            if isinstance(one, StoredDeletion) and one.record.is_in_flight and asked.get(one.record.ledger_type):
+                asked[one.record.ledger_type].add(one.record.name)
+        whys = (self.bounds.refusal(len(names), things[kind], "objects") for kind, names in asked.items() if names)
+        return tuple(why for why in whys if why)
 
     def _mark(self, orphan: BucketOrphan, *, by_name: bool) -> ObjectMark:
         candidate = orphan.record(self.by)

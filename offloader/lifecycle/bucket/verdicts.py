@@ -27,6 +27,7 @@ _STAY = {
 _GO = {
     ObjectKind.OLD_MANIFEST: "It says in short what records say that are not in force any more.",
     ObjectKind.DAMAGED_CATALOG: "The topic has a catalog in force that can be read as a whole.",
+    ObjectKind.DELETED: "Readers are told so, and nobody reads it: it was left over.",
     ObjectKind.PROOF: "A start wrote it to prove the store, and was interrupted.",
     ObjectKind.UPLOAD: "Whoever began it would have noted it: nobody can complete it.",
 }

@@ -78,7 +78,7 @@ def bookkeeper_side(
     admin: Admin,
     clock_ms: Callable[[], int],
     verify_copies: VerifyCopies = no_copies,
-) -> OpenSide:
+) -> Callable[[ExitStack], BookKeeperSide]:
     """BookKeeper's, by the configuration. `clients`: connects."""
     return lambda stack: _opened(stack, section, clients, admin, clock_ms, verify_copies)
 

@@ -37,12 +37,13 @@ class MarkOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """`why`: one sentence, where it was not marked."""
+    """`why`: one sentence, where it was not marked. `record`: what is pending, or is or would be written."""
 
     ledger: int
     outcome: MarkOutcome
     why: str = ""
     verdict: LedgerVerdict | None = None
+    record: PendingDeleteLedgerInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Quarantine:
         ledger = verdict.ledger.ledger
         former = self.queue.read(ledger_record_name(ledger))
         if former is not None and not former.record.has_ended:
-            return Mark(ledger, MarkOutcome.PENDING, f"it is {former.record.state}", verdict)
+            return Mark(ledger, MarkOutcome.PENDING, f"it is {former.record.state}", verdict, former.record)
         if former is not None and not by_number and _was_spared(former.record):
             why = f"it was {former.record.answer or former.record.state} before: name it to mark it again"
             return Mark(ledger, MarkOutcome.SPARED, why, verdict)
@@ -115,10 +116,10 @@ class Quarantine:
 
     def _write(self, record: PendingDeleteLedgerInfo, former: StoredDeletion | None, verdict: LedgerVerdict) -> Mark:
         if self.dry:
-            return Mark(record.ledger_id, MarkOutcome.WOULD_BE_MARKED, verdict=verdict)
+            return Mark(record.ledger_id, MarkOutcome.WOULD_BE_MARKED, verdict=verdict, record=record)
         if self.queue.write(record, former) is None:
             return Mark(record.ledger_id, MarkOutcome.CHANGED, "somebody else marks it, too", verdict)
-        return Mark(record.ledger_id, MarkOutcome.MARKED, verdict=verdict)
+        return Mark(record.ledger_id, MarkOutcome.MARKED, verdict=verdict, record=record)
 
 
 def _not_deletable(scan: LedgerScan, named: Collection[int] | None) -> tuple[Mark, ...]:

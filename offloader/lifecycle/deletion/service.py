@@ -27,7 +27,13 @@ from offloader.lifecycle.deletion.machine import (
     turn,
 )
 from offloader.lifecycle.deletion.queue import DamagedDeletion, DeletionQueue, StoredDeletion
-from offloader.lifecycle.deletion.records import DeletionState, DeletionSwitch, LedgerNode, LedgerType
+from offloader.lifecycle.deletion.records import (
+    DeletionState,
+    DeletionSwitch,
+    LedgerNode,
+    LedgerType,
+    PendingDeleteLedgerInfo,
+)
 from offloader.lifecycle.deletion.remembered import RememberedDeletions
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
@@ -38,6 +44,9 @@ log = logging.getLogger(__name__)
 REMOVALS = 1000  # of ended records, a round
 
 _T = TypeVar("_T")
+
+Announce = Callable[[PendingDeleteLedgerInfo], object]
+"""Hears of each try once it is recorded, and before it is made. Raises no OffloadError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +92,14 @@ class LedgerDeletionService:
         rules: DeletionRules,
         watcher: DeletionWatcher,
         now_ms: Callable[[], int],
+        announce: Announce = lambda _: None,
     ) -> None:
         self._queue = queue
         self._sides = sides
         self._rules = rules
         self._watcher = watcher
         self._now_ms = now_ms
+        self._announce = announce
         self._remembered = RememberedDeletions(rules.timing)
         self._wrote = True  # at its start it does not know
 
@@ -183,6 +194,7 @@ class LedgerDeletionService:
             return None
         if ruling.step is DeletionStep.CLOSE:
             return written
+        self._announce(written.record)
         outcome, why = side.delete(written.record)
         self._note(written, outcome, why)
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offloader.lifecycle.deletion.configured import OpenedForALook
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType
-from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
+from offloader.lifecycle.deletion.service import Announce, DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.watcher import DeletionWatcher
 
 SOON = 1.0  # seconds; more is due
@@ -26,10 +26,13 @@ class DeletionTask:
     rules: DeletionRules
     watcher: DeletionWatcher
     now_ms: Callable[[], int]
+    announce: Announce = lambda _: None
     name: str = "deletion"
 
     def __post_init__(self) -> None:
-        self._service = LedgerDeletionService(self.queue, self.sides, self.rules, self.watcher, self.now_ms)
+        self._service = LedgerDeletionService(
+            self.queue, self.sides, self.rules, self.watcher, self.now_ms, self.announce
+        )
 
     def run(self) -> float:
         switch = self.queue.set_switch(on=self.on, now=self.now_ms())

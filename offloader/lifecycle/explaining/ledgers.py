@@ -97,6 +97,8 @@ def _advice(facts: LedgerFacts) -> Iterator[str]:
     if facts.topic is not None and facts.ledger in {one.ledger for one in facts.topic.listed}:
         yield f"`offloader explain {facts.topic.topic}` says what keeps the topic's data."
     elif facts.verdict is None:
-        yield f"The scan of `offloader orphans` says whether anything refers to ledger {facts.ledger}."
+        yield f"`offloader orphans explain {facts.ledger}` says whether anything refers to it, and what follows."
+    else:
+        yield f"`offloader orphans explain {facts.ledger}` says what stands against its deletion."
     if facts.metadata is not None and not facts.metadata.closed:
         yield f"`offloader ledgers inspect {facts.ledger}` shows what its bookies hold, and what closing it comes to."

@@ -9,7 +9,10 @@ from random import Random
 import pytest
 
 from offloader.cli.orphans.scanning import ScanProgress
-from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
+from offloader.errors import AuthorizationFailedError, BrokerUnavailableError, StoreUnavailableError
+from offloader.metadata import layout
+from tests.archive.support import TOPIC, stream
+from tests.lifecycle.bucket.support import a_uuid
 from tests.lifecycle.ledgers.clusters import (
     cluster,
     delete_of_an_unloaded_topic,
@@ -18,6 +21,7 @@ from tests.lifecycle.ledgers.clusters import (
 from tests.lifecycle.ledgers.world import World
 from tests.lifecycle.ledgers.written import Written
 
+METADATA = 'metadataServiceUri: "zk://unused:2181/ledgers"'
 ALONE = "lifecycle: {bookkeeperIsNotShared: true}\n"
 KEYS = {"side", "id", "kind", "verdict", "bytes", "evidence"}
 
@@ -28,7 +32,7 @@ def scanned(line):
 
     def of(world: World):
         written = Written(world)
-        line.config += ALONE
+        line.config = line.config.replace("pulsar: {", f"pulsar: {{{METADATA}, ") + ALONE
         line.cluster.admin.stores = written.pulsar.admin.stores
         line.dependencies = replace(
             line.dependencies, bookkeeper=lambda _config, _timeout: tuple(reversed(written.bookkeeper.client()))
@@ -63,6 +67,11 @@ def report(line, code: int) -> dict:
     return json.loads(result.stdout)
 
 
+def reasons(found: dict) -> list[str]:
+    """Why no ledger would be deleted."""
+    return [one["kind"] for one in found["refusals"] if one["side"] == "bookkeeper"]
+
+
 def test_the_report_has_the_form_that_programs_rely_on(scanned):
     world = cluster(4)
     found = report(scanned(world), 2)
@@ -77,13 +86,13 @@ def test_the_report_has_the_form_that_programs_rely_on(scanned):
     assert counts["referenced"] + counts["certain"] + counts["suspect"] + counts["foreign"] == counts["ledgers"]
     assert counts["missing"] == 0
     assert found["referencedButMissing"] == []
-    assert [one["kind"] for one in found["refusals"]] == ["another-cluster"]
+    assert reasons(found) == ["another-cluster"]
 
 
 def test_without_a_candidate_there_is_no_finding(scanned):
     line = scanned(a_world())
     assert report(line, 0)["candidates"] == []
-    assert line.ok("orphans", "scan").splitlines() == [
+    assert line.ok("orphans", "scan").splitlines()[:2] == [
         "1 ledgers in BookKeeper: 1 in use, 0 certain orphans, 0 suspect, 0 foreign",
         "in use: 1 data",
     ]
@@ -96,7 +105,7 @@ def test_nothing_is_certain_before_the_operator_has_spoken(scanned):
     line.config = line.config.removesuffix(ALONE)
     found = report(line, 2)
     assert found["counts"]["certain"] == 0
-    assert [one["kind"] for one in found["refusals"]] == ["may-be-shared"]
+    assert reasons(found) == ["may-be-shared"]
 
 
 def test_a_missing_ledger_is_named_with_who_names_it(scanned):
@@ -168,7 +177,7 @@ def test_brokers_that_do_not_say_where_they_keep_their_metadata(scanned, error):
 
 
 def test_without_a_metadata_service_it_says_what_to_configure(line):
-    assert "pulsar.metadataServiceUri: needed" in line.error("orphans", "scan")
+    assert "pulsar.metadataServiceUri: needed" in line.error("orphans", "scan", "--ledgers-only")
 
 
 def test_progress_is_a_line_now_and_then(capsys):
@@ -181,3 +190,52 @@ def test_progress_is_a_line_now_and_then(capsys):
 
 def test_an_id_that_no_ledger_can_have(scanned):
     assert "there is no ledger" in scanned(a_world()).error("orphans", "explain", str(2**70))
+
+
+def test_both_sides_are_one_report(scanned):
+    world = a_world()
+    old = trimmed(world)
+    line = scanned(world)
+    store = line.archive.store
+    store.backing.clock_ms = line.clock
+    line.archive.claim(ledger=5)
+    line.archive.add(stream(5, 0, 9))
+    stray = layout.data_key(TOPIC, a_uuid(1))
+    store.put(stray, b"junk")
+    store.put("notes", b"not ours")
+    line.clock.now += 2 * 3_600_000
+    found = report(line, 2)
+    assert [one["message"] for one in found["refusals"]] == []
+    assert [(one["side"], one["id"], one["verdict"]) for one in found["candidates"]] == [
+        ("bookkeeper", old, "certain"),
+        ("bucket", stray, "certain"),
+    ]
+    counts, sides = found["counts"], found["counts"]["sides"]
+    assert (counts["candidates"], counts["certain"], counts["foreign"]) == (2, 2, 1)
+    assert counts["referenced"] == sides["bookkeeper"]["referenced"] + sides["bucket"]["referenced"]
+    assert counts["objects"] == sides["bucket"]["objects"] > 3
+    assert counts["ledgers"] == len(world.ledgers)
+    assert {one["side"] for one in found["summary"]} == {"bookkeeper", "bucket"}
+    text = line.run("orphans", "scan").stdout
+    assert f"certain  bucket  {stray}" in text
+    assert "objects in the bucket: " in text
+    ledgers = json.loads(line.run("orphans", "scan", "--ledgers-only", "--output", "json").stdout)
+    assert [one["id"] for one in ledgers["candidates"]] == [old]
+    objects = json.loads(line.run("orphans", "scan", "--bucket-only", "--output", "json").stdout)
+    assert [one["id"] for one in objects["candidates"]] == [stray]
+    assert line.json("orphans", "explain", stray)["verdict"] == "certain"
+
+
+def test_a_bucket_that_cannot_be_reached_takes_nothing_from_the_ledgers(scanned):
+    world = a_world()
+    old = trimmed(world)
+    line = scanned(world)
+
+    def refused(_settings):
+        raise StoreUnavailableError("connection refused")
+
+    line.dependencies = replace(line.dependencies, store=refused)
+    found = report(line, 2)
+    assert [one["id"] for one in found["candidates"]] == [old]
+    assert [one["message"] for one in found["refusals"]] == ["The bucket cannot be looked at: connection refused"]
+    assert line.run("orphans", "scan", "--bucket-only").exit_code == 1

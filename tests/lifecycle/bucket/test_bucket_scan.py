@@ -12,6 +12,7 @@ from offloader.lifecycle.bucket import scan as scanning
 from offloader.lifecycle.bucket.names import KeyStanding, ObjectKind
 from offloader.lifecycle.bucket.orphans import ObjectScan, sums
 from offloader.lifecycle.bucket.scan import BucketScanner
+from offloader.lifecycle.deletion.records import DeletionProof
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import encode_catalog
@@ -23,6 +24,7 @@ from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, stream
+from tests.archive.test_deleted import delete
 
 from .support import (
     CERTAIN,
@@ -50,6 +52,42 @@ def test_nothing_of_a_whole_archive_is_an_orphan():
     assert scan.refusals == ()
     assert scan.counts[KeyStanding.NAMED] == sum(1 for _ in made.store.list())
     assert scan.sizes[KeyStanding.NAMED] == sum(size for _, size in made.store.list())
+
+
+def test_what_is_left_over_of_a_deleted_segment_is_certain_and_its_tombstone_is_named():
+    made, clock = archive()
+    first = made.catalog.segments[0].uuid
+    delete(made, 1)
+    left = {layout.data_key(TOPIC, first), layout.index_key(TOPIC, first)}
+    for key in left:
+        made.store.put(key, b"restored by somebody")
+    clock.now += 3 * HOUR
+    scan = scanner(made.store, clock).scan()
+    assert {one.id: (one.kind, one.verdict) for one in scan.candidates} == dict.fromkeys(
+        left, ("deleted-object", CERTAIN)
+    )
+    assert made.store.stat(layout.record_key(TOPIC, first)) is not None
+    assert scan.orphans[0].evidence.proof is DeletionProof.PASSED_BY
+
+
+def test_what_deletion_keeps_in_the_bucket_is_ours():
+    made, clock = archive()
+    cluster = "memory"
+    keys = [
+        layout.archive_deletion_key(cluster, TOPIC),
+        layout.deletion_secret_key(cluster),
+        layout.cursor_records_folder(cluster, TOPIC, "sub") + layout.slot_name(0),
+        layout.cursor_states_folder(cluster, TOPIC, "sub") + layout.slot_name(0),
+        layout.deletion_switch_folder(cluster) + layout.slot_name(0),
+    ]
+    for key in keys:
+        made.store.put(key, b"ours")
+    foreign = layout.deletion_secret_key("another")
+    made.store.put(foreign, b"of another cluster")
+    clock.now += 3 * HOUR
+    scan = scanner(made.store, clock).scan()
+    assert scan.candidates == ()
+    assert scan.counts[KeyStanding.FOREIGN] == 1
 
 
 def test_an_object_whose_entries_a_segment_has_can_never_be_committed_and_is_certain():
