@@ -38,7 +38,8 @@ LOOKS = 100  # kept of each topic that may be gone
 
 class Retaining:
     """`interval_ms`: how often everything is looked at. Where no policy says that anything goes, and nothing is under
-    way, a look is one listing. The catalogs are its own: an outcome that is not known here holds up nobody else."""
+    way, there is one look, a listing, at the start. The catalogs are its own: an outcome that is not known here holds
+    up nobody else."""
 
     def __init__(self, context: Context, grace_ms: int, interval_ms: int) -> None:
         self._context = context
@@ -49,6 +50,8 @@ class Retaining:
         self._followed: set[TopicName] = set()  # whose retention in Pulsar was seen, and is not 0
         self._looks: dict[TopicName, list[Look]] = {}
         self._by_policy = context.policies.any_says(*RETENTION_FIELDS)
+        self._served = 0  # requests, each of which may begin something
+        self._at_rest: int | None = None  # after how many of them nothing was under way
         catalogs = Catalogs(context.store, context.application)
         self._catalogs = catalogs
         deletion = ArchiveDeletion(
@@ -65,7 +68,7 @@ class Retaining:
     def look(self, topics: Iterable[Topic]) -> None:
         """Have everything looked at that is due, in the driver's thread: it only posts."""
         now = self._context.clock_ms()
-        if now >= self._look_at:
+        if now >= self._look_at and (self._by_policy or self._at_rest != self._served):
             self._look_at = now + self._interval_ms
             there = [topic for topic in topics if not topic.in_question and not topic.gone]
             self._there = frozenset(topic.name for topic in there)
@@ -75,6 +78,7 @@ class Retaining:
     def serve(self, request: Request) -> str:
         """Do what was asked for, up to a record that says so; what came of it in words. Not in the driver's thread."""
         topic, by = request.topic, request.by or "a request"
+        self._served += 1
         match request.kind:
             case RequestKind.ARCHIVE_DELETE:
                 return self._retention.delete(topic, by)
@@ -86,7 +90,9 @@ class Retaining:
 
     def visit_all(self) -> None:
         """Every topic of which something may be due or under way. One that fails stops no other."""
+        served = self._served
         noted = set(self._retention.deletion.marked())
+        self._at_rest = None if noted else served
         policed = set(self._catalogs.topics()) if self._by_policy else set()
         for topic in sorted(noted | policed):
             if topic not in noted and not retention(self._context.policies.of(topic)).says_anything:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from offloader.config.lifecycle import Lifecycle
 from offloader.lifecycle.deletion.timing import FLOOR_MS
-from offloader.offload.core.check import Check, fail
+from offloader.offload.core.check import Check, fail, warn
 
 
 def quarantine(section: Lifecycle) -> Iterator[Check]:
@@ -17,3 +17,10 @@ def quarantine(section: Lifecycle) -> Iterator[Check]:
             f"lifecycle.quarantineFloor is {floor // 1000} s: a broker that is only slow may still use what is deleted"
         )
         yield fail("quarantine-floor", said, "it is for tests alone: remove it")
+
+
+def grace(section: Lifecycle) -> Iterator[Check]:
+    """Whether whoever reads the archive just now can end before what goes of it is gone."""
+    if section.archive_grace_ms < FLOOR_MS:
+        said = f"lifecycle.archiveGrace is {section.archive_grace_ms // 1000} s: a longer read is told of a deletion"
+        yield warn("archive-grace", said, "make it longer than the longest read: a Spark job, an export, a restore")

@@ -97,6 +97,13 @@ def test_a_floor_that_only_tests_may_have_is_a_failure(line) -> None:
     assert "quarantine-floor" not in line.run("doctor").stdout
 
 
+def test_a_grace_that_is_shorter_than_reads_may_be_is_a_warning(line) -> None:
+    line.config += "lifecycle: {archiveGrace: 59m}\n"
+    assert verdicts(line)["archive-grace"] == "warn"
+    line.config = line.config.replace("59m", "60m")
+    assert "archive-grace" not in verdicts(line)
+
+
 def test_a_sound_installation(line) -> None:
     result = line.run("doctor")
     assert result.exit_code == 0, result.output
