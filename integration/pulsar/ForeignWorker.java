@@ -39,7 +39,8 @@ public class ForeignWorker {
 
     public static void main(String[] arguments) throws Exception {
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
-        try (PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0]).build()) {
+        try (PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0])
+                .operationTimeout(10, TimeUnit.MINUTES).build()) {
             for (String command = commands.readLine(); command != null; command = commands.readLine()) {
                 String[] words = command.split(" ");
                 if (words[0].equals("send")) {
@@ -84,7 +85,10 @@ public class ForeignWorker {
                 .subscribe()) {
             int found = 0;
             while (found < number) {
-                Message<PendingDeleteLedgerInfo> message = consumer.receive(60, TimeUnit.SECONDS);
+                Message<PendingDeleteLedgerInfo> message = consumer.receive(600, TimeUnit.SECONDS);
+                if (message == null) {
+                    throw new IllegalStateException("nothing came, after " + found + " messages");
+                }
                 PendingDeleteLedgerInfo info = valueOf(message);
                 if (info == null || info.ledgerId == null || info.ledgerId < least) {
                     consumer.acknowledge(message);

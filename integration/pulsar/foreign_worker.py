@@ -17,10 +17,11 @@ SOURCE = Path(__file__).with_name("ForeignWorker.java")
 
 
 class ForeignWorker:
-    """A running one."""
+    """A running one. `log`: what it says of itself."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
+        self._log = log
 
     def do(self, command: str) -> list[str]:
         """`send LEDGER`, or `work MESSAGES LEDGER LEAST`; what it has got."""
@@ -33,7 +34,8 @@ class ForeignWorker:
             if line == "DONE\n":
                 return found
             found += [line.removeprefix("GOT ").rstrip()] * line.startswith("GOT ")
-        raise AssertionError(f"it ended at {command!r}, after {found}")
+        said = self._log.read_text(errors="replace")[-4000:]
+        raise AssertionError(f"it ended at {command!r}, after {found}:\n{said}")
 
 
 @contextmanager
@@ -53,6 +55,6 @@ def foreign_worker(service_url: str, folder: Path) -> Iterator[ForeignWorker]:
         ) as process,
     ):
         try:
-            yield ForeignWorker(process)
+            yield ForeignWorker(process, folder / "worker.log")
         finally:
             process.kill()
