@@ -102,7 +102,7 @@ def delete(session: CommandSession, name: str, *, yes: bool, timeout: int | None
     for topic in topics:
         head = session.catalogs.head(topic)
         segments, _, size = head.kept
-        message = f"{topic}: {segments} segments of {format_size(size)} would go; nothing is done without --yes"
+        message = f"{topic}: {segments} segments of {format_size(size)} bytes would go; nothing is done without --yes"
         session.output.line(message, {"message": message, "topic": str(topic), "segments": segments, "bytes": size})
     return OK
 
@@ -173,7 +173,7 @@ def _texts(found: RetentionPlan) -> list[str]:
     if pending is not None:
         segments, size = sum(r.segments for r in pending.ranges), sum(r.size for r in pending.ranges)
         lines.append(
-            f"  deletion {pending.number}: {segments} segments of {format_size(size)} go not before "
+            f"  deletion {pending.number}: {segments} segments of {format_size(size)} bytes go not before "
             f"{day(pending.not_before)} ({pending.policy}, recorded {day(pending.at)})"
         )
     return lines
@@ -182,7 +182,7 @@ def _texts(found: RetentionPlan) -> list[str]:
 def _of_range(found: DueRange) -> Iterator[str]:
     span = found.range
     words = ", ".join(dict.fromkeys(each.words for each in found.due))
-    yield f"{span.start}..{span.end}: {span.segments} segments of {format_size(span.size)} ({words})"
+    yield f"{span.start}..{span.end}: {span.segments} segments of {format_size(span.size)} bytes ({words})"
     if _only_copy(found):
         yield "Pulsar has deleted these ledgers: then they exist nowhere"
 
