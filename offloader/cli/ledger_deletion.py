@@ -18,7 +18,8 @@ from offloader.lifecycle.deletion.demand import (
     DemandDenied,
     answer_demand,
 )
-from offloader.lifecycle.deletion.quarantine import MarkOutcome, Quarantine
+from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.records import (
     PIP_TYPES,
     DeletionAnswer,

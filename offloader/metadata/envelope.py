@@ -68,6 +68,14 @@ def unwrap(key: str, data: bytes) -> UnwrappedRecord:
     return UnwrappedRecord(record.token, kind, body)
 
 
+def unwrap_kind(key: str, data: bytes, kind: str) -> UnwrappedRecord:
+    """As `unwrap`, of a key that holds records of one kind only."""
+    opened = unwrap(key, data)
+    if opened.kind != kind:
+        raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong here")
+    return opened
+
+
 def _inflated(data: bytes) -> bytes:
     """What was compressed, and not more of it than a record may have."""
     stream = zlib.decompressobj()

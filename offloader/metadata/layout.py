@@ -149,7 +149,7 @@ def deletion_cluster_folder(cluster: str) -> str:
 
 def deletion_records_folder(cluster: str) -> str:
     """What is to be deleted of a cluster's data, a folder for each, with the closing slash."""
-    return f"{DELETION}/{_encode(cluster)}/records/"
+    return f"{deletion_cluster_folder(cluster)}records/"
 
 
 def deletion_folder(cluster: str, name: str) -> str:
@@ -159,12 +159,12 @@ def deletion_folder(cluster: str, name: str) -> str:
 
 def deletion_switch_folder(cluster: str) -> str:
     """When deletion was switched on and off, with the closing slash."""
-    return f"{DELETION}/{_encode(cluster)}/switch/"
+    return f"{deletion_cluster_folder(cluster)}switch/"
 
 
 def cursors_folder(cluster: str) -> str:
     """The removals of subscriptions, a folder for each, with the closing slash."""
-    return f"{DELETION}/{_encode(cluster)}/cursors/"
+    return f"{deletion_cluster_folder(cluster)}cursors/"
 
 
 def cursor_records_folder(cluster: str, topic: TopicName, subscription: str) -> str:
@@ -195,12 +195,12 @@ def _cursor_folder(cluster: str, topic: TopicName, subscription: str) -> str:
 
 def deletion_secret_key(cluster: str) -> str:
     """What only we know, to tell our messages in Pulsar's system topics from those of others."""
-    return f"{DELETION}/{_encode(cluster)}/system-topic-secret"
+    return f"{deletion_cluster_folder(cluster)}system-topic-secret"
 
 
 def archive_deletions_folder(cluster: str) -> str:
     """Notes of topics of whose archive something may be under way to be deleted, with the closing slash."""
-    return f"{DELETION}/{_encode(cluster)}/archive/"
+    return f"{deletion_cluster_folder(cluster)}archive/"
 
 
 def archive_deletion_key(cluster: str, topic: TopicName) -> str:

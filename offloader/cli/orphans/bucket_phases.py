@@ -9,20 +9,21 @@ from offloader.cli.command import OK, CommandSession
 from offloader.errors import ObjectNotFoundError
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
-from offloader.lifecycle.bucket.quarantine import ObjectMark, ObjectMarkOutcome, ObjectMarks, ObjectQuarantine
+from offloader.lifecycle.bucket.quarantine import ObjectMark, ObjectMarks, ObjectQuarantine
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.configured import bounds_of
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.metadata.root import read_root
 
 _FINE = (
-    ObjectMarkOutcome.MARKED,
-    ObjectMarkOutcome.WOULD_BE_MARKED,
-    ObjectMarkOutcome.PENDING,
-    ObjectMarkOutcome.SPARED,
+    MarkOutcome.MARKED,
+    MarkOutcome.WOULD_BE_MARKED,
+    MarkOutcome.PENDING,
+    MarkOutcome.SPARED,
 )
 
 
@@ -124,6 +125,6 @@ def _line(mark: ObjectMark) -> str:
 def _summary(found: ObjectMarks, *, yes: bool) -> str:
     if found.refusals:
         return "nothing is marked in the bucket"
-    outcome = ObjectMarkOutcome.MARKED if yes else ObjectMarkOutcome.WOULD_BE_MARKED
+    outcome = MarkOutcome.MARKED if yes else MarkOutcome.WOULD_BE_MARKED
     number = sum(one.outcome is outcome for one in found.marks)
     return f"{number} objects are marked" if yes else f"{number} objects would be marked; nothing is without --yes"

@@ -7,7 +7,7 @@ from offloader.cli.orphans.deletion_parts import moment, queue_of_cluster, side_
 from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.leftover_quarantine import LeftoverMark, LeftoverQuarantine
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide
-from offloader.lifecycle.deletion.quarantine import MarkOutcome
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.ledgers.told import leftover_told
 
 _FINE = (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING)

@@ -19,7 +19,8 @@ from offloader.cli.parsing import parsed
 from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.configured import bounds_of
-from offloader.lifecycle.deletion.quarantine import Mark, MarkOutcome, Marks, Quarantine
+from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.quarantine import Mark, Marks, Quarantine
 from offloader.lifecycle.ledgers.told import told
 from offloader.metadata.root import read_root
 

@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.deletion.machine import marked
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
-from offloader.lifecycle.deletion.records import (
-    DeletionAnswer,
-    DeletionState,
-    LedgerType,
-    PendingDeleteLedgerInfo,
-)
+from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.metadata.layout import parse_topic_key
-
-
-class ObjectMarkOutcome(StrEnum):
-    """What came of one object or upload."""
-
-    MARKED = "marked"
-    WOULD_BE_MARKED = "would be marked"
-    PENDING = "pending already"
-    SPARED = "spared"  # an operator has undone or dropped it before: only by its name
-    NOT_DELETABLE = "not deletable"
-    CHANGED = "changed meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +20,7 @@ class ObjectMark:
     """`id`: as commands call it. `why`: one sentence, where it was not marked."""
 
     id: str
-    outcome: ObjectMarkOutcome
+    outcome: MarkOutcome
     why: str = ""
     size: int = 0
 
@@ -89,20 +73,20 @@ class ObjectQuarantine:
     def _mark(self, orphan: BucketOrphan, *, by_name: bool) -> ObjectMark:
         candidate = orphan.record(self.by)
         former = self.queue.read(candidate.name)
-        told = ObjectMark(orphan.id, ObjectMarkOutcome.MARKED, size=orphan.size)
+        told = ObjectMark(orphan.id, MarkOutcome.MARKED, size=orphan.size)
         if former is not None and not former.record.has_ended:
-            return replace(told, outcome=ObjectMarkOutcome.PENDING, why=f"it is {former.record.state}")
-        if former is not None and not by_name and _was_spared(former.record):
+            return replace(told, outcome=MarkOutcome.PENDING, why=f"it is {former.record.state}")
+        if former is not None and not by_name and former.record.was_spared:
             why = f"it was {former.record.answer or former.record.state} before: name it to mark it again"
-            return replace(told, outcome=ObjectMarkOutcome.SPARED, why=why)
+            return replace(told, outcome=MarkOutcome.SPARED, why=why)
         record = marked(candidate, former.record if former else None, self.now_ms())
         if record is None:
             why = "the record would lack what a deletion needs"
-            return replace(told, outcome=ObjectMarkOutcome.NOT_DELETABLE, why=why)
+            return replace(told, outcome=MarkOutcome.NOT_DELETABLE, why=why)
         if self.dry:
-            return replace(told, outcome=ObjectMarkOutcome.WOULD_BE_MARKED)
+            return replace(told, outcome=MarkOutcome.WOULD_BE_MARKED)
         if self.queue.write(record, former) is None:
-            return replace(told, outcome=ObjectMarkOutcome.CHANGED, why="somebody else marks it, too")
+            return replace(told, outcome=MarkOutcome.CHANGED, why="somebody else marks it, too")
         return told
 
 
@@ -127,10 +111,6 @@ def _not_deletable(scan: ObjectScan, named: Collection[str]) -> Iterator[ObjectM
         orphan = found.get(name)
         if orphan is None:
             why = "something names it, it is foreign, or it is not there"
-            yield ObjectMark(name, ObjectMarkOutcome.NOT_DELETABLE, why)
+            yield ObjectMark(name, MarkOutcome.NOT_DELETABLE, why)
         elif not orphan.deletable:
-            yield ObjectMark(name, ObjectMarkOutcome.NOT_DELETABLE, orphan.ruling.evidence[-1], orphan.size)
-
-
-def _was_spared(record: PendingDeleteLedgerInfo) -> bool:
-    return record.state is DeletionState.UNDONE or record.answer is DeletionAnswer.DROPPED
+            yield ObjectMark(name, MarkOutcome.NOT_DELETABLE, orphan.ruling.evidence[-1], orphan.size)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offloader.lifecycle.deletion.leftover_records import leftover_candidate
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide, LeftoverToLookAt
 from offloader.lifecycle.deletion.machine import FailedLook, GoneLedger, marked
-from offloader.lifecycle.deletion.quarantine import MarkOutcome
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import LedgerType, leftover_record_name
 from offloader.lifecycle.deletion.timing import DeletionBounds

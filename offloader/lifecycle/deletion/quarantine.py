@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerToLookAt
 from offloader.lifecycle.deletion.guard import Unguarded
 from offloader.lifecycle.deletion.ledger_records import candidate_of, evidence_of
 from offloader.lifecycle.deletion.machine import GoneLedger, UnprovenLedger, marked
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
-    DeletionAnswer,
-    DeletionState,
     LedgerType,
     PendingDeleteLedgerInfo,
     ledger_record_name,
@@ -22,17 +20,6 @@ from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import refusal_told
-
-
-class MarkOutcome(StrEnum):
-    """What came of one ledger."""
-
-    MARKED = "marked"
-    WOULD_BE_MARKED = "would be marked"
-    PENDING = "pending already"
-    SPARED = "spared"  # an operator has undone or dropped it before: only by its number
-    NOT_DELETABLE = "not deletable"
-    CHANGED = "changed meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +81,7 @@ class Quarantine:
         former = self.queue.read(ledger_record_name(ledger))
         if former is not None and not former.record.has_ended:
             return Mark(ledger, MarkOutcome.PENDING, f"it is {former.record.state}", verdict, former.record)
-        if former is not None and not by_number and _was_spared(former.record):
+        if former is not None and not by_number and former.record.was_spared:
             why = f"it was {former.record.answer or former.record.state} before: name it to mark it again"
             return Mark(ledger, MarkOutcome.SPARED, why, verdict)
         seen = self.side.look_closer(verdict, scan)
@@ -135,7 +122,3 @@ def _not_deletable(scan: LedgerScan, named: Collection[int] | None) -> tuple[Mar
             why = "it holds data that no list has" if verdict.kept else f"it is {verdict.standing}"
             marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, why, verdict))
     return tuple(marks)
-
-
-def _was_spared(record: PendingDeleteLedgerInfo) -> bool:
-    return record.state is DeletionState.UNDONE or record.answer is DeletionAnswer.DROPPED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.bookkeeper.nodes import AclEntry
-from offloader.errors import DamagedRecordError
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,
     DeletionEvidence,
@@ -17,7 +16,7 @@ from offloader.lifecycle.deletion.records import (
     LedgerType,
     PendingDeleteLedgerInfo,
 )
-from offloader.metadata.envelope import UnwrappedRecord, unwrap, wrap
+from offloader.metadata.envelope import unwrap_kind, wrap
 from offloader.metadata.value_codec import damage_of, unknown_fields, word
 
 
@@ -51,7 +50,7 @@ def encode_deletion(token: str, info: PendingDeleteLedgerInfo) -> bytes:
 
 def decode_deletion(key: str, data: bytes) -> PendingDeleteLedgerInfo:
     """The record that `key` holds. Raises DamagedRecordError, FormatVersionError."""
-    m = _opened(key, data, "deletion").body.deletion
+    m = unwrap_kind(key, data, "deletion").body.deletion
     with damage_of(key):
         return PendingDeleteLedgerInfo(
             ledger_id=m.ledger_id,
@@ -85,15 +84,8 @@ def encode_switch(token: str, switch: DeletionSwitch) -> bytes:
 
 def decode_switch(key: str, data: bytes) -> DeletionSwitch:
     """The switch that `key` holds. Raises DamagedRecordError, FormatVersionError."""
-    m = _opened(key, data, "deletion_switch").body.deletion_switch
+    m = unwrap_kind(key, data, "deletion_switch").body.deletion_switch
     return DeletionSwitch(m.on, m.at)
-
-
-def _opened(key: str, data: bytes, kind: str) -> UnwrappedRecord:
-    opened = unwrap(key, data)
-    if opened.kind != kind:
-        raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong here")
-    return opened
 
 
 def _node_message(node: LedgerNode) -> pb.LedgerNode:

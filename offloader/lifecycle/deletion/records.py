@@ -196,6 +196,11 @@ class PendingDeleteLedgerInfo:
         return self.state in (DeletionState.DELETED, DeletionState.KEPT, DeletionState.UNDONE)
 
     @property
+    def was_spared(self) -> bool:
+        """Whether an operator wanted it to stay: it is marked again only by its name."""
+        return self.state is DeletionState.UNDONE or self.answer is DeletionAnswer.DROPPED
+
+    @property
     def is_in_flight(self) -> bool:
         """Whether the second phase is still to come, or is on its way."""
         return self.state in (DeletionState.MARKED, DeletionState.DELETING)

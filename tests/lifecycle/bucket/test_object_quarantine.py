@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from itertools import count
 
-from offloader.lifecycle.bucket.quarantine import ObjectMarkOutcome, ObjectQuarantine
+from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
 from offloader.lifecycle.deletion.decisions import undone
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import object_record_name
 from offloader.lifecycle.deletion.timing import DeletionBounds
@@ -17,7 +18,7 @@ from tests.archive.support import TOPIC, Archive
 from .support import HOUR, StoreClock, a_uuid, archive, header, scanner
 from .test_bucket_side import DATA, INDEX, RECORD, U, strays
 
-MARKED, PENDING = ObjectMarkOutcome.MARKED, ObjectMarkOutcome.PENDING
+MARKED, PENDING = MarkOutcome.MARKED, MarkOutcome.PENDING
 
 
 def quarantine(
@@ -42,7 +43,7 @@ def test_all_that_is_certain_is_marked_once_and_nothing_else():
     scan = scanner(made.store, clock).scan()
     before = {key: stat for key, stat in made.store.list() if not key.startswith("_deletion/")}
     assert Counter(m.outcome for m in quarantine(made, clock, dry=True).mark(scan).marks) == {
-        ObjectMarkOutcome.WOULD_BE_MARKED: 6
+        MarkOutcome.WOULD_BE_MARKED: 6
     }
     first = quarantine(made, clock).mark(scan)
     assert Counter(mark.outcome for mark in first.marks) == {MARKED: 6}
@@ -62,8 +63,8 @@ def test_what_is_named_is_marked_with_all_of_its_segment_and_what_cannot_go_says
         DATA: MARKED,
         INDEX: MARKED,
         RECORD: MARKED,
-        suspect: ObjectMarkOutcome.NOT_DELETABLE,
-        "notes": ObjectMarkOutcome.NOT_DELETABLE,
+        suspect: MarkOutcome.NOT_DELETABLE,
+        "notes": MarkOutcome.NOT_DELETABLE,
     }
     assert "a process that was paused" in marks[suspect].why
     assert "foreign" in marks["notes"].why
@@ -86,7 +87,7 @@ def test_what_somebody_has_undone_is_marked_again_only_by_its_name():
     marking.mark(scan)
     marking.queue.change(object_record_name(DATA), lambda record: undone(record, clock.now))
     again = {mark.id: mark.outcome for mark in marking.mark(scan).marks}
-    assert again[DATA] is ObjectMarkOutcome.SPARED
+    assert again[DATA] is MarkOutcome.SPARED
     assert {mark.id: mark.outcome for mark in marking.mark(scan, {DATA}).marks}[DATA] is MARKED
 
 

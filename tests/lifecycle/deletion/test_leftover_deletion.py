@@ -17,7 +17,7 @@ from offloader.lifecycle.deletion.leftover_guard import MOST_OPERATIONS, Leftove
 from offloader.lifecycle.deletion.leftover_quarantine import LeftoverQuarantine
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide
 from offloader.lifecycle.deletion.leftover_undo import recreate_leftover
-from offloader.lifecycle.deletion.quarantine import MarkOutcome
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType, leftover_record_name
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService

@@ -13,7 +13,8 @@ from offloader.bookkeeper.model import LedgerState
 from offloader.errors import OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.lifecycle.deletion.decisions import undone
 from offloader.lifecycle.deletion.machine import DeletionTurn, turn
-from offloader.lifecycle.deletion.quarantine import MarkOutcome, Quarantine
+from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,

@@ -8,7 +8,7 @@ import pytest
 
 from offloader.bookkeeper.nodes import AclEntry
 from offloader.errors import FatalError, OutcomeUnknownError
-from offloader.lifecycle.deletion.quarantine import MarkOutcome
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.undo import DEFAULT_GC_WAIT_MS, LedgerUndo
 
 from .cluster import OrphanCluster

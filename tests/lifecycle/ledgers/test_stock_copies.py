@@ -12,7 +12,8 @@ import pytest
 from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.errors import StoreUnavailableError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
-from offloader.lifecycle.deletion.quarantine import MarkOutcome, Quarantine
+from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionProof, DeletionState, LedgerType, ledger_record_name
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService

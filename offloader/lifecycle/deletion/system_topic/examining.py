@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.demand import DeleteLedgerPayload, DemandAnswered, answer_demand
-from offloader.lifecycle.deletion.quarantine import Mark, MarkOutcome, Quarantine
+from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.quarantine import Mark, Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionAnswer, LedgerComponent, LedgerType
 from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.errors import DamagedRecordError
 from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState, SavedCursor
-from offloader.metadata.envelope import UnwrappedRecord, unwrap, wrap
+from offloader.metadata.envelope import unwrap_kind, wrap
 from offloader.metadata.value_codec import (
     damage_of,
     deltas,
@@ -44,7 +43,7 @@ def encode_removal(token: str, record: CursorRemoval) -> bytes:
 
 def decode_removal(key: str, data: bytes) -> CursorRemoval:
     """The record that `key` holds. Raises DamagedRecordError, FormatVersionError."""
-    m = _opened(key, data, "cursor_removal").body.cursor_removal
+    m = unwrap_kind(key, data, "cursor_removal").body.cursor_removal
     with damage_of(key):
         return CursorRemoval(
             topic=read_topic(m.topic),
@@ -84,7 +83,7 @@ def encode_saved(token: str, saved: SavedCursor) -> bytes:
 
 def decode_saved(key: str, data: bytes) -> SavedCursor:
     """The saved state that `key` holds. Raises DamagedRecordError, FormatVersionError."""
-    m = _opened(key, data, "saved_cursor").body.saved_cursor
+    m = unwrap_kind(key, data, "saved_cursor").body.saved_cursor
     with damage_of(key):
         look = SubscriptionLook(
             created=m.created,
@@ -108,10 +107,3 @@ def _ranges(numbers: Sequence[int]) -> Iterator[AcknowledgedRange]:
         if (a, b) > (c, d):
             raise ValueError(f"no range goes from {a}:{b} back to {c}:{d}")
         yield AcknowledgedRange((a, b), (c, d))
-
-
-def _opened(key: str, data: bytes, kind: str) -> UnwrappedRecord:
-    opened = unwrap(key, data)
-    if opened.kind != kind:
-        raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong here")
-    return opened
