@@ -11,7 +11,7 @@ import pytest
 
 from offloader.cli.orphans.bookie_window import ask_window
 from offloader.lifecycle.deletion.queue import DeletionQueue
-from offloader.lifecycle.deletion.records import DeletionState, ledger_record_name
+from offloader.lifecycle.deletion.records import DeletionState, LedgerComponent, LedgerType, ledger_record_name
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from tests.cli.support import CONFIG
 from tests.lifecycle.deletion.cluster import DAY, JudgingScanner, OrphanCluster
@@ -178,6 +178,26 @@ def test_purge_tells_what_stands_against_it(line, orphans):
     orphans.refusals = (Refusal(RefusalKind.IN_TROUBLE, "b1:3181"),)
     said = found(line, "orphans", "purge", "--yes")
     assert "b1:3181" in said["refusals"][0]
+    assert {5, 6} <= orphans.ledger_ids()
+
+
+def test_a_purge_goes_on_with_the_other_side_where_one_refuses(line, orphans):
+    line.config = LEDGERS + "lifecycle: {bookkeeperIsNotShared: true, limits: {percent: 100, aRound: 1}}\n"
+    marked(line)
+    for number in range(3):
+        record = replace(
+            queue(line).read(ledger_record_name(5)).record,
+            ledger_id=-1,
+            ledger_type=LedgerType.OBJECT,
+            ledger_component=LedgerComponent.ARCHIVE,
+            object_key=f"gone/{number}",
+        )
+        queue(line).write(record, None)
+    orphans.network.now += DAY + 1
+    orphans.refusals = (Refusal(RefusalKind.IN_TROUBLE, "b1:3181"),)
+    said = found(line, "orphans", "purge", "--yes")
+    assert [one["answer"] for one in said["ended"]] == ["already gone"] * 3
+    assert len(said["refusals"]) == 1
     assert {5, 6} <= orphans.ledger_ids()
 
 

@@ -118,12 +118,12 @@ def _unreachable(session: CommandSession, stock: str | None) -> dict[LedgerType,
 
 
 def _rounds(service: LedgerDeletionService, switch: DeletionSwitch, due: int) -> None:
-    """Until all that was due was looked at."""
+    """Until all that was due was looked at; a side that refuses keeps no other from going on."""
     done = 0
     while done < due:
-        this = service.round(switch)
+        this = service.round(switch, goes_on=done > 0)
         done += this.looked_at
-        if this.refusals or not this.looked_at or not this.left:
+        if not this.looked_at or not this.left:
             return
         say(f"purge: {done} of {due}", err=True)
 
@@ -144,7 +144,6 @@ def _lines(heard: _Heard) -> list[str]:
 def _summary(due: int, heard: _Heard, *, yes: bool) -> str:
     if not yes:
         return f"{due} are due; nothing is deleted without --yes"
-    if heard.refusals:
-        return "nothing more is deleted: see above"
     deleted = sum(one.answer is DeletionAnswer.DELETED for one in heard.ends)
-    return f"{deleted} of {due} that were due are deleted"
+    said = f"{deleted} of {due} that were due are deleted"
+    return f"{said}; something stands against the others: see above" if heard.refusals else said

@@ -7,6 +7,7 @@ how far it was: a try is recorded before it is made."""
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -63,18 +64,19 @@ class DeletionRules:
 
 @dataclass
 class _Found:
-    """What a pass over the queue has found. `due`: those whose turn it is, no more than a round takes."""
+    """What a pass over the queue has found. `due`: those whose turn it is, of each type no more than a round takes: a
+    side that refuses for months keeps no other from its turn. `more`: how many more there are of each."""
 
     pending: PendingDeletions = field(default_factory=PendingDeletions)
-    due: list[StoredDeletion] = field(default_factory=list)
-    more: int = 0
+    due: dict[LedgerType, list[StoredDeletion]] = field(default_factory=dict)
+    more: Counter[LedgerType] = field(default_factory=Counter)
     removed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionRound:
-    """`looked_at`: records that were taken up. `left`: those that were due, too, and wait for the next round.
-    `refusals`: why nothing was deleted on some side."""
+    """`looked_at`: records that were taken up. `left`: those that were due, too, and wait for the next round; neither
+    counts those of a side that refused. `refusals`: why nothing was deleted on some side."""
 
     looked_at: int = 0
     left: int = 0
@@ -102,24 +104,36 @@ class LedgerDeletionService:
         self._announce = announce
         self._remembered = RememberedDeletions(rules.timing)
         self._wrote = True  # at its start it does not know
+        self._refused: dict[LedgerType, list[str]] = {}
 
-    def round(self, switch: DeletionSwitch | None = None) -> DeletionRound:
-        """`switch`: in the place of the one in the queue. Raises OffloadError: what was done is recorded, the rest is
-        done later; OvertakenError: nothing may follow."""
+    def round(self, switch: DeletionSwitch | None = None, *, goes_on: bool = False) -> DeletionRound:
+        """`switch`: in the place of the one in the queue. `goes_on`: right after a round that left something: sides
+        that refused are not asked again. Raises OffloadError: what was done is recorded, the rest is done later;
+        OvertakenError: nothing may follow."""
         switch = switch or self._queue.switch()
         found = self._pass(switch)
         if self._rules.stopping():
             return DeletionRound()
         self._watcher.pending(found.pending, on=switch is not None and switch.on)
-        refusals: list[str] = []
+        if not goes_on:
+            self._refused.clear()
         if switch is not None and switch.on:
-            for kind, side in self._sides.items():
-                due = [one for one in found.due if one.record.ledger_type is kind]
-                if due and not self._rules.stopping():
-                    refusals += self._second_phase(side, due, found.pending.in_flight(kind), switch)
-        self._watcher.refused(tuple(refusals))
+            self._every_side(found, switch)
+        refusals = tuple(why for each in self._refused.values() for why in each)
+        self._watcher.refused(refusals)
         self._tidy()
-        return DeletionRound(len(found.due), found.more, tuple(refusals))
+        taken = [kind for kind in found.due if kind not in self._refused]
+        return DeletionRound(
+            sum(len(found.due[kind]) for kind in taken), sum(found.more[kind] for kind in taken), refusals
+        )
+
+    def _every_side(self, found: _Found, switch: DeletionSwitch) -> None:
+        for kind, side in self._sides.items():
+            due = found.due.get(kind)
+            if due and kind not in self._refused and not self._rules.stopping():
+                refusals = self._second_phase(side, due, found.pending.in_flight(kind), switch)
+                if refusals:
+                    self._refused[kind] = refusals
 
     def _pass(self, switch: DeletionSwitch | None) -> _Found:
         found, now = _Found(), self._now_ms()
@@ -148,19 +162,22 @@ class LedgerDeletionService:
                     self._take(found, one)
                 case DeletionTurn.NOTHING:
                     self._remembered.note(one)
-        self._cut(found)
+        for kind in found.due:
+            self._cut(found, kind)
         return found
 
     def _take(self, found: _Found, one: StoredDeletion) -> None:
         """Those that have waited longest come first, whatever their names."""
-        found.due.append(one)
-        if len(found.due) >= 2 * self._rules.bounds.a_round:
-            self._cut(found)
+        kind = one.record.ledger_type
+        found.due.setdefault(kind, []).append(one)
+        if len(found.due[kind]) >= 2 * self._rules.bounds.a_round:
+            self._cut(found, kind)
 
-    def _cut(self, found: _Found) -> None:
-        found.due.sort(key=lambda one: max(one.record.marked_at, one.record.next_at))
-        found.more += len(found.due[self._rules.bounds.a_round :])
-        del found.due[self._rules.bounds.a_round :]
+    def _cut(self, found: _Found, kind: LedgerType) -> None:
+        due = found.due[kind]
+        due.sort(key=lambda one: max(one.record.marked_at, one.record.next_at))
+        found.more[kind] += len(due[self._rules.bounds.a_round :])
+        del due[self._rules.bounds.a_round :]
 
     def _second_phase(
         self, side: DeletionSide, due: Sequence[StoredDeletion], pending: int, switch: DeletionSwitch

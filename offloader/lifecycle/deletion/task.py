@@ -34,11 +34,15 @@ class DeletionTask:
             self.queue, self.sides, self.rules, self.watcher, self.now_ms, self.announce
         )
 
+        self._goes_on = False
+
     def run(self) -> float:
         switch = self.queue.set_switch(on=self.on, now=self.now_ms())
+        goes_on, self._goes_on = self._goes_on, False
         try:
-            done = self._service.round(switch)
+            done = self._service.round(switch, goes_on=goes_on)
         finally:
             for side in self.sides.values():
                 side.end()
-        return SOON if done.left and not done.refusals else self.interval
+        self._goes_on = done.left > 0
+        return SOON if self._goes_on else self.interval
