@@ -605,7 +605,7 @@ def a_deletion(data: bytes) -> None:
     record = decode_deletion("key", data)
     timing, switch = DeletionTiming(), DeletionSwitch(True, 1)
     turn(record, 2, timing, switch)
-    for look in (FailedLook("no answer"), UnreferencedLedger(record.node, record.evidence, 2**50)):
+    for look in (FailedLook("no answer"), UnreferencedLedger(record.node, record.evidence, 2**50, 2**50)):
         ruled = rule(record, look, 3, timing, switch).record
         assert decode_deletion("key", encode_deletion("token", ruled)) == ruled
     ledger_shown(record, timing)

@@ -15,7 +15,7 @@ from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.configured import bounds_of
-from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.marking import MarkOutcome, moved_clock
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.metadata.root import read_root
 
@@ -79,7 +79,9 @@ def mark_objects(session: CommandSession, scan: ObjectScan, ids: Collection[str]
     """Mark objects and uploads of a scan, by default all that are certain."""
     queue = DeletionQueue(session.store, read_root(session.store).cluster, session.dependencies.new_token)
     bounds = bounds_of(session.config.lifecycle)
-    phase = ObjectQuarantine(queue, bounds, session.dependencies.clock_ms, "command", dry=not yes)
+    ours = session.dependencies.clock_ms
+    clock = moved_clock(ours, bucket_scanner(session).now()) if yes else ours
+    phase = ObjectQuarantine(queue, bounds, clock, "command", dry=not yes)
     found = phase.mark(scan, ids)
     orphans = {each.id: each for each in scan.orphans}
     return MarkedPart(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import click
 
@@ -77,7 +78,7 @@ def purge(session: CommandSession, *, yes: bool, stock: str | None) -> int:
     """
     queue, by_config, now_ms = queue_of_root(session), timing(session), session.dependencies.clock_ms
     stored = queue.switch()
-    switch = DeletionSwitch(on=True, at=0 if stored is None else stored.at)
+    switch = DeletionSwitch(on=True, at=0) if stored is None else replace(stored, on=True)
     every = _due(queue, now_ms(), by_config, switch)
     why = {kind: text for kind, text in _unreachable(session, stock).items() if every[kind]}
     due = every.total() - sum(every[kind] for kind in why)

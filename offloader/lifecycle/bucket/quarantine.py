@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
-from offloader.lifecycle.deletion.machine import marked
-from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.timing import DeletionBounds
@@ -35,7 +34,7 @@ class ObjectMarks:
 
 @dataclass(frozen=True, slots=True)
 class ObjectQuarantine:
-    """`by`: who asks, as the records have it. Nothing is written where `dry`."""
+    """`now_ms`: by the store's clock. `by`: who asks, as the records have it. Nothing is written where `dry`."""
 
     queue: DeletionQueue
     bounds: DeletionBounds
@@ -53,7 +52,8 @@ class ObjectQuarantine:
         refusals = scan.refusals or self._too_many(chosen, scan)
         if refusals:
             return ObjectMarks(others, refusals)
-        return ObjectMarks((*(self._mark(each, by_name=named is not None) for each in chosen), *others))
+        stamp = MarkStamp(self.now_ms, self.queue.switch())
+        return ObjectMarks((*(self._mark(each, stamp, by_name=named is not None) for each in chosen), *others))
 
     def _too_many(self, chosen: Sequence[BucketOrphan], scan: ObjectScan) -> tuple[str, ...]:
         """Ours against ours, the stock offloader's against its own."""
@@ -70,7 +70,7 @@ class ObjectQuarantine:
         whys = (self.bounds.refusal(len(names), things[kind], "objects") for kind, names in asked.items() if names)
         return tuple(why for why in whys if why)
 
-    def _mark(self, orphan: BucketOrphan, *, by_name: bool) -> ObjectMark:
+    def _mark(self, orphan: BucketOrphan, stamp: MarkStamp, *, by_name: bool) -> ObjectMark:
         candidate = orphan.record(self.by)
         former = self.queue.read(candidate.name)
         told = ObjectMark(orphan.id, MarkOutcome.MARKED, size=orphan.size)
@@ -79,7 +79,7 @@ class ObjectQuarantine:
         if former is not None and not by_name and former.record.was_spared:
             why = f"it was {former.record.answer or former.record.state} before: name it to mark it again"
             return replace(told, outcome=MarkOutcome.SPARED, why=why)
-        record = marked(candidate, former.record if former else None, self.now_ms())
+        record = stamp.marked(candidate, former.record if former else None)
         if record is None:
             why = "the record would lack what a deletion needs"
             return replace(told, outcome=MarkOutcome.NOT_DELETABLE, why=why)

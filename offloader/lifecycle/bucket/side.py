@@ -165,7 +165,7 @@ def _second_look(found: BucketOrphan | str | None, now_ms: int, refusals: Sequen
     if found.modified_ms is None:
         return UnprovenLedger("the store does not say when it was written")
     if found.ruling.verdict is OrphanVerdict.CERTAIN and not found.ruling.kept:
-        return UnreferencedLedger(found.node, found.evidence, now_ms - found.modified_ms)
+        return UnreferencedLedger(found.node, found.evidence, now_ms - found.modified_ms, now_ms)
     why = found.ruling.evidence[-1].rstrip(".")
     if refusals:
         return FailedLook(refusals[0])

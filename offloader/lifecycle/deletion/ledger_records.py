@@ -104,6 +104,7 @@ def unreferenced(
         node=node,
         evidence=evidence,
         age=now_ms - node.ctime,
+        seen_at=now_ms,
         is_open=verdict.ledger.state is not LedgerState.CLOSED,
         holds_data=verdict.kept,
     )

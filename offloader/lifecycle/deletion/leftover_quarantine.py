@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from offloader.lifecycle.deletion.bookkeeper_side import round_path
 from offloader.lifecycle.deletion.leftover_records import leftover_candidate
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide, LeftoverToLookAt
-from offloader.lifecycle.deletion.machine import FailedLook, GoneLedger, marked
-from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.look_round import zookeeper_clock
+from offloader.lifecycle.deletion.machine import FailedLook, GoneLedger
+from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import LedgerType, leftover_record_name
 from offloader.lifecycle.deletion.timing import DeletionBounds
@@ -43,8 +45,10 @@ class LeftoverQuarantine:
         refusals = tuple(map(refusal_told, scan.refusals)) or self._too_many(scan, names)
         if refusals:
             return (), refusals
-        found = {one.name: one for one in scan.leftovers}
-        return tuple(self._mark(name, found.get(name), scan) for name in sorted(set(names))), ()
+        found, tree = {one.name: one for one in scan.leftovers}, self.side.tree
+        clock = self.now_ms if self.dry else zookeeper_clock(tree.nodes, round_path(tree), self.now_ms)
+        stamp = MarkStamp(clock, self.queue.switch())
+        return tuple(self._mark(name, found.get(name), scan, stamp) for name in sorted(set(names))), ()
 
     def _too_many(self, scan: LedgerScan, names: Collection[str]) -> tuple[str, ...]:
         pending = {
@@ -57,7 +61,9 @@ class LeftoverQuarantine:
         why = self.bounds.refusal(len(pending | set(names)), scan.ledgers)
         return (why,) if why else ()
 
-    def _mark(self, name: str, leftover: LeftoverManagedLedger | None, scan: LedgerScan) -> LeftoverMark:
+    def _mark(
+        self, name: str, leftover: LeftoverManagedLedger | None, scan: LedgerScan, stamp: MarkStamp
+    ) -> LeftoverMark:
         if leftover is None:
             return LeftoverMark(name, MarkOutcome.NOT_DELETABLE, "there is no left-over managed ledger of this name")
         former = self.queue.read(leftover_record_name(name))
@@ -69,7 +75,7 @@ class LeftoverQuarantine:
             outcome = MarkOutcome.CHANGED if isinstance(seen, FailedLook | GoneLedger) else MarkOutcome.NOT_DELETABLE
             return LeftoverMark(name, outcome, why, leftover)
         candidate = leftover_candidate(leftover, seen.case.node, seen.evidence, self.by)
-        record = marked(candidate, former.record if former else None, self.now_ms())
+        record = stamp.marked(candidate, former.record if former else None)
         if record is None:
             return LeftoverMark(name, MarkOutcome.NOT_DELETABLE, "its record would not be whole", leftover)
         if self.dry:

@@ -126,7 +126,8 @@ class LeftoverSide:
         if not isinstance(seen, LeftoverToLookAt):
             return seen
         self._cases[record.name] = seen.case
-        return UnreferencedLedger(seen.case.node, seen.evidence, this_round.now_ms - _newest(seen.case.node))
+        now = this_round.now_ms
+        return UnreferencedLedger(seen.case.node, seen.evidence, now - _newest(seen.case.node), now)
 
     def _not_left_over(self, path: str) -> SecondLook:
         try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from offloader.bookkeeper.nodes import CheckNode, Nodes
 from offloader.errors import MetadataUnavailableError, NodeRefusal, OperationRefusedError, VersionConflictError
+from offloader.lifecycle.deletion.marking import moved_clock
 
 LOST_RACES = 20
 
@@ -35,6 +37,12 @@ def begin_look(nodes: Nodes, path: str) -> LookRound:
         if found is not None and found.version == written:
             return LookRound(found.modified_ms, CheckNode(path, found.version))
     raise MetadataUnavailableError(f"{path}: other processes change it all the time")
+
+
+def zookeeper_clock(nodes: Nodes, path: str, ours: Callable[[], int]) -> Callable[[], int]:
+    """Ours, put to ZooKeeper's time. It begins a look: what another process has decided to delete waits for its next
+    try. Raises as `begin_look`."""
+    return moved_clock(ours, begin_look(nodes, path).now_ms)
 
 
 def _create(nodes: Nodes, path: str) -> None:

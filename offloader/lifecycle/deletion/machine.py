@@ -22,13 +22,15 @@ from offloader.lifecycle.deletion.timing import DeletionTiming
 
 @dataclass(frozen=True, slots=True)
 class UnreferencedLedger:
-    """It is there, and the evidence says that nothing refers to it. `age` in ms, by ZooKeeper's clock.
+    """It is there, and the evidence says that nothing refers to it. `age` in ms, and `seen_at`, when that was: by the
+    clock of what it is in, ZooKeeper's or the store's, as the record's `marked_at`.
 
     `holds_data`: it has entries that no list has and no trim explains."""
 
     node: LedgerNode
     evidence: DeletionEvidence
     age: int
+    seen_at: int
     is_open: bool = False
     holds_data: bool = False
 
@@ -96,12 +98,16 @@ class DeletionRuling:
 
 
 def marked(
-    candidate: PendingDeleteLedgerInfo, former: PendingDeleteLedgerInfo | None, now: int
+    candidate: PendingDeleteLedgerInfo,
+    former: PendingDeleteLedgerInfo | None,
+    now: int,
+    switch: DeletionSwitch | None = None,
 ) -> PendingDeleteLedgerInfo | None:
-    """First phase: the record of a candidate, with all its evidence. None: it is pending already, or not valid."""
+    """First phase: the record of a candidate, with all its evidence. None: it is pending already, or not valid. `now`:
+    by the clock of what it is in. `switch`: as it is set now."""
     if not candidate.is_valid or (former is not None and not former.has_ended):
         return None
-    return _anew(candidate, candidate.node, candidate.evidence, now)
+    return _anew(candidate, candidate.node, candidate.evidence, now, switch)
 
 
 def turn(
@@ -114,7 +120,8 @@ def turn(
         return DeletionTurn.NOTHING
     if not record.is_valid or _began_before(record, switch):
         return DeletionTurn.LOOK
-    return DeletionTurn.LOOK if now >= due_at(record, timing) else DeletionTurn.NOTHING
+    due = due_at(record, timing)  # one that no clock which is right can have written: a look has the right time
+    return DeletionTurn.LOOK if now >= due or due > now + timing.longest else DeletionTurn.NOTHING
 
 
 def rule(
@@ -125,7 +132,7 @@ def rule(
         return DeletionRuling(kept(record, DeletionAnswer.INVALID, "the record lacks what a deletion needs", now))
     match look:
         case GoneLedger():
-            return DeletionRuling(_gone(record, now))
+            return DeletionRuling(gone(record, now, by_us=record.in_doubt))
         case FailedLook(why):
             counted = replace(record, tries=min(record.tries, timing.max_tries) + 1)  # whatever a record says
             return DeletionRuling(_again(counted, why, now, timing))
@@ -139,7 +146,7 @@ def rule(
 
 def closed(record: PendingDeleteLedgerInfo, node: LedgerNode) -> DeletionRuling:
     """What follows once the ledger is closed: its node is another one now."""
-    return DeletionRuling(replace(record, node=node, closing=False), DeletionStep.DELETE)
+    return DeletionRuling(replace(record, node=node, closing=False, in_doubt=True), DeletionStep.DELETE)
 
 
 def closed_and_looked_at(
@@ -171,11 +178,11 @@ def tried(
     refused is followed by a look: an earlier one may have been done."""
     match outcome:
         case DeletionTry.DONE:
-            return _ended(record, DeletionState.DELETED, DeletionAnswer.DELETED, "", now)
-        case DeletionTry.GONE:
-            return _gone(record, now) if record.tries > 1 else _already_gone(record, now)
+            return gone(record, now, by_us=True)
+        case DeletionTry.GONE:  # it was there at the look, which outdated all tries before it
+            return gone(record, now, by_us=False)
         case DeletionTry.REFUSED:
-            return replace(record, next_at=now + timing.wait_after(record.tries), reason=why)
+            return replace(record, next_at=now + timing.wait_after(record.tries), reason=why, in_doubt=False)
         case DeletionTry.UNKNOWN:
             return replace(record, reason=why)
 
@@ -196,10 +203,11 @@ def _rule_unreferenced(
     if look.is_open:  # where our closing came only so far, the next try goes on with it
         record = replace(record, node=look.node)
     changed = look.node != record.node or not look.evidence.is_same(record.evidence)
-    if changed or _began_before(record, switch):
-        return DeletionRuling(_anew(record, look.node, look.evidence, now))
-    if look.age < timing.effective_delay:
-        return DeletionRuling(replace(record, next_at=now + timing.effective_delay - look.age))
+    if changed or _began_before(record, switch) or record.marked_at > look.seen_at:
+        return DeletionRuling(_anew(record, look.node, look.evidence, look.seen_at, switch))
+    waits = timing.effective_delay - min(look.age, look.seen_at - record.marked_at)
+    if waits > 0:  # whatever our own clock says
+        return DeletionRuling(replace(record, next_at=now + waits))
     if record.tries >= timing.max_tries:
         return DeletionRuling(_again(record, record.reason or "its last try was cut short", now, timing))
     return _begin_try(record, look, now, timing)
@@ -216,18 +224,19 @@ def _begin_try(
         tries=tries,
         next_at=now + timing.wait_after(tries),
         closing=look.is_open,
+        in_doubt=not look.is_open,
     )
     return DeletionRuling(begun, DeletionStep.CLOSE if look.is_open else DeletionStep.DELETE)
 
 
 def due_at(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> int:
-    """When a record that is in flight is looked at next, at the earliest."""
-    return max(record.marked_at + timing.effective_delay, record.next_at)
+    """When a record that is in flight is looked at next, at the earliest. What a look has set is by our own clock."""
+    return record.next_at or record.marked_at + timing.effective_delay
 
 
 def _began_before(record: PendingDeleteLedgerInfo, switch: DeletionSwitch) -> bool:
     """Deletion was switched off since: evidence and delay begin anew."""
-    return record.marked_at < switch.at
+    return record.switch != switch.number
 
 
 def _changed_by_our_closing(record: PendingDeleteLedgerInfo, look: UnreferencedLedger) -> bool:
@@ -244,7 +253,11 @@ def _difference(recorded: LedgerNode, there: LedgerNode) -> str:
 
 
 def _anew(
-    record: PendingDeleteLedgerInfo, node: LedgerNode, evidence: DeletionEvidence, now: int
+    record: PendingDeleteLedgerInfo,
+    node: LedgerNode,
+    evidence: DeletionEvidence,
+    now: int,
+    switch: DeletionSwitch | None,
 ) -> PendingDeleteLedgerInfo:
     return replace(
         record,
@@ -258,6 +271,8 @@ def _anew(
         answer=None,
         reason="",
         ended_at=0,
+        in_doubt=False,
+        switch=0 if switch is None else switch.number,
     )
 
 
@@ -268,15 +283,10 @@ def _again(record: PendingDeleteLedgerInfo, why: str, now: int, timing: Deletion
     return replace(record, next_at=now + timing.wait_after(record.tries), reason=why)
 
 
-def _gone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
-    """By our own try, if one was on its way: its answer was lost, or we were."""
-    if record.state is DeletionState.DELETING and not record.closing:
-        return _ended(record, DeletionState.DELETED, DeletionAnswer.DELETED, "", now)
-    return _already_gone(record, now)
-
-
-def _already_gone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
-    return _ended(record, DeletionState.DELETED, DeletionAnswer.ALREADY_GONE, "", now)
+def gone(record: PendingDeleteLedgerInfo, now: int, *, by_us: bool) -> PendingDeleteLedgerInfo:
+    """It is not there. `by_us`: we have deleted it, or may have: an answer was lost, or we were."""
+    answer = DeletionAnswer.DELETED if by_us else DeletionAnswer.ALREADY_GONE
+    return _ended(record, DeletionState.DELETED, answer, "", now)
 
 
 def kept(record: PendingDeleteLedgerInfo, answer: DeletionAnswer, why: str, now: int) -> PendingDeleteLedgerInfo:

@@ -1,8 +1,13 @@
-"""What came of marking one thing, on whichever side it is. Pure."""
+"""What is written on what is marked, and what came of it, on whichever side it is. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
+
+from offloader.lifecycle.deletion.machine import marked
+from offloader.lifecycle.deletion.records import DeletionSwitch, PendingDeleteLedgerInfo
 
 
 class MarkOutcome(StrEnum):
@@ -14,3 +19,24 @@ class MarkOutcome(StrEnum):
     SPARED = "spared"  # an operator has undone or dropped it before: only by its name
     NOT_DELETABLE = "not deletable"
     CHANGED = "changed meanwhile"
+
+
+@dataclass(frozen=True, slots=True)
+class MarkStamp:
+    """What the first phase writes on each record. `now_ms`: by the clock of what the things are in, so that it does not
+    matter whose clock is wrong. `switch`: as it was set before."""
+
+    now_ms: Callable[[], int]
+    switch: DeletionSwitch | None
+
+    def marked(
+        self, candidate: PendingDeleteLedgerInfo, former: PendingDeleteLedgerInfo | None
+    ) -> PendingDeleteLedgerInfo | None:
+        """The record to be written. None: it would lack what a deletion needs."""
+        return marked(candidate, former, self.now_ms(), self.switch)
+
+
+def moved_clock(ours: Callable[[], int], theirs: int) -> Callable[[], int]:
+    """Our clock, put to what another one says now: for as long as it takes to mark everything."""
+    ahead = theirs - ours()
+    return lambda: ours() + ahead

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerToLookAt
+from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerToLookAt, round_path
 from offloader.lifecycle.deletion.guard import Unguarded
 from offloader.lifecycle.deletion.ledger_records import candidate_of, evidence_of
-from offloader.lifecycle.deletion.machine import GoneLedger, UnprovenLedger, marked
-from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.look_round import zookeeper_clock
+from offloader.lifecycle.deletion.machine import GoneLedger, UnprovenLedger
+from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
     LedgerType,
@@ -62,7 +63,12 @@ class Quarantine:
             refusals = self._too_many(chosen, scan.ledgers)
         if refusals:
             return Marks(others, refusals)
-        return Marks((*(self._mark(one, scan, by_number=named is not None) for one in chosen), *others))
+        if not chosen:
+            return Marks(others)
+        tree = self.side.tree
+        clock = self.now_ms if self.dry else zookeeper_clock(tree.nodes, round_path(tree), self.now_ms)
+        stamp = MarkStamp(clock, self.queue.switch())
+        return Marks((*(self._mark(one, scan, stamp, by_number=named is not None) for one in chosen), *others))
 
     def _too_many(self, chosen: Sequence[LedgerVerdict], ledgers: int) -> tuple[str, ...]:
         pending = {
@@ -76,7 +82,7 @@ class Quarantine:
         why = self.bounds.refusal(len(together), ledgers)
         return (why,) if why else ()
 
-    def _mark(self, verdict: LedgerVerdict, scan: LedgerScan, *, by_number: bool) -> Mark:
+    def _mark(self, verdict: LedgerVerdict, scan: LedgerScan, stamp: MarkStamp, *, by_number: bool) -> Mark:
         ledger = verdict.ledger.ledger
         former = self.queue.read(ledger_record_name(ledger))
         if former is not None and not former.record.has_ended:
@@ -94,9 +100,8 @@ class Quarantine:
         if evidence is None or isinstance(unguarded, Unguarded):
             why = unguarded.why if isinstance(unguarded, Unguarded) else "nothing proves it that can be checked"
             return Mark(ledger, MarkOutcome.NOT_DELETABLE, why, verdict)
-        record = marked(
-            candidate_of(verdict, seen.node, evidence, self.by), former.record if former else None, self.now_ms()
-        )
+        candidate = candidate_of(verdict, seen.node, evidence, self.by)
+        record = stamp.marked(candidate, former.record if former else None)
         if record is None:
             return Mark(ledger, MarkOutcome.NOT_DELETABLE, "the record would lack what a deletion needs", verdict)
         return self._write(record, former, verdict)

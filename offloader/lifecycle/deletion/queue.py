@@ -8,7 +8,7 @@ application's journal removes anything."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from offloader.ahead import map_ahead, unawaited_pool
@@ -148,7 +148,7 @@ class DeletionQueue:
             if switch.on == on:
                 return switch
             slot = 0 if newest is None else newest[0] + 1
-            switch = DeletionSwitch(on, now)
+            switch = DeletionSwitch(on, now, slot + 1)
             log = self._switches()
             if log.append(slot, encode_switch(self._new_token(), switch)) is None:
                 self._check_owner()
@@ -164,7 +164,7 @@ class DeletionQueue:
                 return None
             key = log.key(slots[-1])
             try:
-                return slots[-1], decode_switch(key, read_record(self._store, key))
+                return slots[-1], replace(decode_switch(key, read_record(self._store, key)), number=slots[-1] + 1)
             except ObjectNotFoundError:  # a later one is there
                 continue
 

@@ -43,6 +43,8 @@ def encode_deletion(token: str, info: PendingDeleteLedgerInfo) -> bytes:
         ended_at=info.ended_at,
         object_key=info.object_key,
         upload=info.upload,
+        in_doubt=info.in_doubt,
+        switch=info.switch,
     )
     message.MergeFromString(info.unknown_fields)
     return wrap(token, pb.Body(deletion=message))
@@ -73,6 +75,8 @@ def decode_deletion(key: str, data: bytes) -> PendingDeleteLedgerInfo:
             offload_context=_read_context(m.offload_context) if m.HasField("offload_context") else None,
             object_key=m.object_key,
             upload=m.upload,
+            in_doubt=m.in_doubt,
+            switch=m.switch,
             unknown_fields=unknown_fields(m),
         )
 

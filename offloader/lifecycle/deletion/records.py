@@ -148,7 +148,11 @@ class DeletionOffloadContext:
 
 @dataclass(frozen=True, slots=True)
 class PendingDeleteLedgerInfo:
-    """One deletion. Times are ms. `marked_by`: who asked: a scan, a command, the system topic."""
+    """One deletion. Times are ms, by our clock; but `marked_at` by the clock of what it is in, ZooKeeper's or the
+    store's. `marked_by`: who asked: a scan, a command, the system topic.
+
+    `in_doubt`: a try was begun, and nobody knows what came of it. `switch`: the number of the one that was set when it
+    was marked."""
 
     ledger_id: int
     ledger_type: LedgerType
@@ -170,6 +174,8 @@ class PendingDeleteLedgerInfo:
     offload_context: DeletionOffloadContext | None = None
     object_key: str = ""
     upload: str = ""
+    in_doubt: bool = False
+    switch: int = 0
     unknown_fields: bytes = b""
 
     @property
@@ -247,7 +253,9 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeletionSwitch:
-    """Whether deletion was switched on, and when. Off with records pending: they stay."""
+    """Whether deletion was switched on, and when. Off with records pending: they stay. `number`: how often it was set,
+    which no clock can make wrong; 0: never."""
 
     on: bool
     at: int
+    number: int = 0

@@ -18,6 +18,7 @@ class _Waiting(NamedTuple):
     slot: int
     kind: LedgerType
     state: DeletionState
+    since: int
     until: float
 
 
@@ -38,10 +39,11 @@ class RememberedDeletions:
     def waits(self, name: str, slot: int, now: int) -> tuple[LedgerType, DeletionState] | None:
         """Type and state of a record that need not be read again at that time."""
         known = self._waiting.get(name)
-        return (known.kind, known.state) if known and known.slot == slot and now < known.until else None
+        waits = known and known.slot == slot and known.since <= now < known.until
+        return (known.kind, known.state) if known and waits else None
 
-    def note(self, stored: StoredDeletion) -> None:
-        """A record of which nothing is to be done now."""
+    def note(self, stored: StoredDeletion, now: int) -> None:
+        """A record of which nothing is to be done now. A clock that goes back afterwards has it read again."""
         record = stored.record
         until: float = math.inf  # somebody must decide
         if record.has_ended:
@@ -49,7 +51,7 @@ class RememberedDeletions:
         elif record.is_in_flight and self._switch is not None and self._switch.on:
             until = due_at(record, self.timing)
         if len(self._waiting) < MOST or record.name in self._waiting:
-            self._waiting[record.name] = _Waiting(stored.slot, record.ledger_type, record.state, until)
+            self._waiting[record.name] = _Waiting(stored.slot, record.ledger_type, record.state, now, until)
 
     def forget(self, name: str) -> None:
         """It was removed, or is dealt with."""

@@ -161,7 +161,7 @@ class LedgerDeletionService:
                 case DeletionTurn.LOOK if one.record.ledger_type in self._sides:
                     self._take(found, one)
                 case DeletionTurn.NOTHING:
-                    self._remembered.note(one)
+                    self._remembered.note(one, now)
         for kind in found.due:
             self._cut(found, kind)
         return found

@@ -33,6 +33,11 @@ class DeletionTiming:
         """Between the two phases: more than the floor whatever is set, at least twice the longest compaction."""
         return max(self.delay, 2 * self.longest_compaction, self.floor + 1)
 
+    @property
+    def longest(self) -> int:
+        """Nothing waits longer, by clocks that differ by less than an hour."""
+        return max(self.effective_delay, self.longest_wait, self.reconsume_later) + HOUR_MS
+
     def wait_after(self, tries: int) -> int:
         """Before the next try: twice as long each time."""
         return min(self.reconsume_later << min(max(tries - 1, 0), 60), max(self.longest_wait, self.reconsume_later))

@@ -65,6 +65,8 @@ records = st.builds(
     st.none() | contexts,
     text,
     text,
+    st.booleans(),
+    i64,
 )
 looks = st.one_of(
     st.builds(GoneLedger),
@@ -76,6 +78,7 @@ looks = st.one_of(
         st.just(NODE) | st.just(replace(NODE, version=4)) | nodes,
         st.just(EVIDENCE) | evidences,
         st.integers(0, 9 * DAY_MS),
+        st.integers(NOW, NOW + 9 * DAY_MS) | i64,
         st.booleans(),
         st.booleans(),
     ),

@@ -61,13 +61,14 @@ class Ledgers:
     in_use: set[int] = field(default_factory=set)
     deleted: Counter[int] = field(default_factory=Counter)
     dies_after: int = -1
+    now: int = NOW
 
     def look(self, ledger: int) -> SecondLook:
         if ledger in self.in_use:
             return ReferencedLedger("its list")
         if ledger not in self.nodes:
             return GoneLedger()
-        return UnreferencedLedger(self.nodes[ledger], EVIDENCE, 9 * DAY_MS, is_open=ledger in self.open)
+        return UnreferencedLedger(self.nodes[ledger], EVIDENCE, 9 * DAY_MS, self.now, is_open=ledger in self.open)
 
     def close(self, ledger: int) -> LedgerNode:
         with_end = replace(self.nodes[ledger], data=b"closed", version=self.nodes[ledger].version + 1)
@@ -99,6 +100,7 @@ def stored(queue: DeletionQueue) -> list[StoredDeletion]:
 
 def run(queue: DeletionQueue, ledgers: Ledgers, now: int) -> None:
     """One round of a service."""
+    ledgers.now = now
     for it in stored(queue):
         match turn(it.record, now, TIMING, SWITCH):
             case DeletionTurn.REMOVE:

@@ -41,7 +41,7 @@ from .support import EVIDENCE, NODE, NOW, candidate, looks, records
 TIMING = DeletionTiming()
 ON = DeletionSwitch(True, NOW - DAY_MS)
 LATER = NOW + DAY_MS
-SAME = UnreferencedLedger(NODE, EVIDENCE, age=9 * DAY_MS)
+SAME = UnreferencedLedger(NODE, EVIDENCE, age=9 * DAY_MS, seen_at=LATER)
 ABSENT = DeletionEvidence(DeletionProof.REFEREE_ABSENT, EVIDENCE.referee)
 
 
@@ -87,8 +87,31 @@ def test_nothing_happens_before_the_delay_is_over():
     assert turn(candidate(), LATER, TIMING, ON) is DeletionTurn.LOOK
 
 
-def test_a_clock_that_goes_back_makes_nothing_due():
-    assert turn(candidate(), NOW - 9 * DAY_MS, TIMING, ON) is DeletionTurn.NOTHING
+def test_by_a_clock_that_went_back_a_look_decides_and_nothing_goes():
+    """Ours, or that of whoever wrote the record: the look has ZooKeeper's."""
+    assert turn(candidate(), NOW - HOUR_MS, TIMING, ON) is DeletionTurn.NOTHING
+    then = NOW - 9 * DAY_MS
+    assert turn(candidate(), then, TIMING, ON) is DeletionTurn.LOOK
+    waits = rule(candidate(), replace(SAME, seen_at=NOW + HOUR_MS), then, TIMING, ON)
+    assert waits == DeletionRuling(candidate(next_at=then + 23 * HOUR_MS))
+    assert turn(waits.record, then, TIMING, ON) is DeletionTurn.NOTHING
+    assert turn(waits.record, waits.record.next_at, TIMING, ON) is DeletionTurn.LOOK
+
+
+def test_what_our_clock_calls_due_waits_by_the_clock_that_it_was_marked_by():
+    ruling = rule(candidate(), replace(SAME, seen_at=NOW + HOUR_MS), NOW + 900 * DAY_MS, TIMING, ON)
+    assert ruling == DeletionRuling(candidate(next_at=NOW + 900 * DAY_MS + 23 * HOUR_MS))
+
+
+def test_what_was_marked_later_than_now_is_marked_anew():
+    """ZooKeeper's clock was ahead, and is right again: else it would wait for years."""
+    ahead = candidate(marked_at=LATER + 3650 * DAY_MS)
+    assert turn(ahead, LATER, TIMING, ON) is DeletionTurn.LOOK
+    assert ruled(SAME, ahead) == DeletionRuling(candidate(marked_at=LATER))
+
+
+def test_what_waits_until_our_clock_was_ahead_is_looked_at_when_it_is_right_again():
+    assert turn(candidate(next_at=LATER + 3650 * DAY_MS), LATER, TIMING, ON) is DeletionTurn.LOOK
 
 
 # Second phase
@@ -116,8 +139,24 @@ def test_already_gone_is_success():
     assert ends(GoneLedger()) == (DeletionState.DELETED, DeletionAnswer.ALREADY_GONE)
 
 
-def test_gone_after_a_try_of_ours_is_our_deletion():
-    assert ends(GoneLedger(), begun()) == (DeletionState.DELETED, DeletionAnswer.DELETED)
+def test_gone_after_a_try_of_which_nobody_knows_what_came_is_our_deletion():
+    lost = tried(begun(), DeletionTry.UNKNOWN, "no answer", LATER, TIMING)
+    for record in (begun(), lost, replace(lost, state=DeletionState.MARKED)):
+        assert ends(GoneLedger(), record) == (DeletionState.DELETED, DeletionAnswer.DELETED)
+
+
+def test_gone_after_a_try_that_was_refused_is_somebody_else_s_deletion():
+    refused = tried(begun(), DeletionTry.REFUSED, "the list has changed", LATER, TIMING)
+    assert ends(GoneLedger(), refused) == (DeletionState.DELETED, DeletionAnswer.ALREADY_GONE)
+
+
+@pytest.mark.parametrize("former", [DeletionTry.REFUSED, DeletionTry.UNKNOWN])
+def test_gone_between_look_and_try_is_somebody_else_s_deletion_whatever_was_tried_before(former: DeletionTry):
+    """The look has outdated every try before it, and saw it there."""
+    second = ruled(SAME, tried(begun(), former, "no", LATER, TIMING)).record
+    assert second.tries == 2
+    ended = tried(second, DeletionTry.GONE, "", LATER, TIMING)
+    assert (ended.state, ended.answer) == (DeletionState.DELETED, DeletionAnswer.ALREADY_GONE)
 
 
 @pytest.mark.parametrize(
@@ -267,12 +306,12 @@ def test_switched_off_records_stay(switch: DeletionSwitch | None):
 
 
 def test_switched_on_again_evidence_and_delay_begin_anew():
-    again = DeletionSwitch(True, LATER)
+    again = DeletionSwitch(True, LATER, ON.number + 2)
     newer = replace(EVIDENCE, referee_version=30)
     for record in (candidate(), begun()):
         assert turn(record, LATER, TIMING, again) is DeletionTurn.LOOK
         ruling = rule(record, replace(SAME, evidence=newer), LATER, TIMING, again)
-        assert ruling == DeletionRuling(candidate(evidence=newer, marked_at=LATER))
+        assert ruling == DeletionRuling(candidate(evidence=newer, marked_at=LATER, switch=again.number))
         assert turn(ruling.record, LATER + DAY_MS - 1, TIMING, again) is DeletionTurn.NOTHING
 
 
@@ -295,7 +334,8 @@ def test_only_what_is_the_same_as_recorded_is_ever_deleted(record: PendingDelete
         assert look.evidence.is_complete
         assert not look.holds_data
         assert look.age >= TIMING.effective_delay
-        assert record.marked_at >= ON.at
+        assert look.seen_at - record.marked_at >= TIMING.effective_delay
+        assert record.switch == ON.number
         assert ruling.record.state is DeletionState.DELETING
         assert record.tries < ruling.record.tries <= TIMING.max_tries
         assert ruling.step is (DeletionStep.CLOSE if look.is_open else DeletionStep.DELETE)
@@ -311,7 +351,7 @@ def test_who_it_is_about_never_changes(record: PendingDeleteLedgerInfo, look: Se
 def test_each_marked_one_ends_or_waits_for_its_new_delay(steps: list[tuple[SecondLook, DeletionTry]]):
     record, now = candidate(), LATER
     for look, outcome in steps:
-        due = max(record.marked_at + TIMING.effective_delay, record.next_at)
+        due = record.next_at or record.marked_at + TIMING.effective_delay
         assert turn(record, due, TIMING, ON) is DeletionTurn.LOOK
         assert turn(record, due - 1, TIMING, ON) is DeletionTurn.NOTHING
         now = max(now, due)

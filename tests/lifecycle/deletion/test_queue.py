@@ -215,9 +215,9 @@ def test_the_switch_is_written_only_where_it_is_news():
     assert q.switch() is None
     assert q.set_switch(on=False, now=1) == DeletionSwitch(False, 1)
     assert keys(store) == []
-    assert q.set_switch(on=True, now=2) == q.set_switch(on=True, now=3) == q.switch() == DeletionSwitch(True, 2)
-    assert q.set_switch(on=False, now=4) == DeletionSwitch(False, 4)
-    assert q.set_switch(on=True, now=5) == q.switch() == DeletionSwitch(True, 5)
+    assert q.set_switch(on=True, now=2) == q.set_switch(on=True, now=3) == q.switch() == DeletionSwitch(True, 2, 1)
+    assert q.set_switch(on=False, now=4) == DeletionSwitch(False, 4, 2)
+    assert q.set_switch(on=True, now=5) == q.switch() == DeletionSwitch(True, 5, 3)
     assert len(keys(store)) == 1
     assert list(q.records()) == []
 

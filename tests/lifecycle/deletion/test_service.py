@@ -12,7 +12,7 @@ import pytest
 from offloader.bookkeeper.model import LedgerState
 from offloader.errors import OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.lifecycle.deletion.decisions import undone
-from offloader.lifecycle.deletion.machine import DeletionTurn, turn
+from offloader.lifecycle.deletion.machine import DeletionTry, DeletionTurn, turn
 from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
@@ -77,10 +77,14 @@ class Setting:
     def queue_over(self, store, check_owner=lambda: None) -> DeletionQueue:
         return DeletionQueue(store, "main", lambda: f"t{next(self.numbers)}", check_owner)
 
-    def service(self, side=None, queue=None, told=None, **more) -> LedgerDeletionService:
+    def by(self, seconds: float):
+        """A clock that is ahead by so much."""
+        return lambda: self.cluster.now_ms + int(1000 * seconds)
+
+    def service(self, side=None, queue=None, told=None, now_ms=None, **more) -> LedgerDeletionService:
         rules = DeletionRules(self.timing, self.bounds, parallelism=more.pop("parallelism", 2), owner=True, **more)
         sides = {LedgerType.LEDGER: side or self.cluster.side()}
-        return LedgerDeletionService(queue or self.queue, sides, rules, told or self.told, lambda: self.cluster.now_ms)
+        return LedgerDeletionService(queue or self.queue, sides, rules, told or self.told, now_ms or self.by(0))
 
     def mark(self, *named: int, side=None, dry=False):
         side = side or self.cluster.side()
@@ -219,21 +223,64 @@ def test_other_facts_than_the_record_s_begin_the_delay_anew(setting):
     assert setting.end_of(5) == DELETED
 
 
-def test_a_young_ledger_waits_by_zookeeper_s_clock(setting):
-    """Ours says a day: the machine's clock was moved."""
-    setting.passed_by(6)
-    setting.cluster.ledger(5, "t", 0)
-    setting.mark()
-    ours = setting.cluster.now_ms + 25 * 3_600_000
-    service = LedgerDeletionService(
-        setting.queue,
-        {LedgerType.LEDGER: setting.cluster.side()},
-        DeletionRules(setting.timing, WIDE),
-        setting.told,
-        lambda: ours,
-    )
-    service.round()
+# Clocks
+
+
+YEARS = 10 * 365 * DAY
+
+
+@pytest.mark.parametrize("marks", [-YEARS, -DAY - 1, 0, DAY, YEARS])
+@pytest.mark.parametrize("deletes", [-YEARS, -DAY, 0, DAY + 1, YEARS])
+def test_the_quarantine_is_as_long_as_it_is_whoever_s_clock_is_wrong(marks, deletes):
+    """That of the command that marks, or that of the application: ZooKeeper's counts."""
+    setting = Setting()
+    setting.passed_by(5)
+    side = setting.cluster.side()
+    setting.queue.set_switch(on=True, now=setting.by(deletes)())
+    quarantine = Quarantine(setting.queue, side, setting.bounds, setting.by(marks), "test")
+    assert [one.outcome for one in quarantine.mark(side.scanner.scan()).marks] == [MarkOutcome.MARKED]
+    service = setting.service(now_ms=setting.by(deletes))
+    for _ in range(23):
+        setting.later(3600)
+        service.round()
     assert setting.cluster.ledger_ids() == {5, 1000}
+    assert setting.queue.read(ledger_record_name(5)).slot <= 1
+    setting.later(3601)
+    service.round()
+    assert setting.end_of(5) == DELETED
+
+
+@pytest.mark.parametrize("seconds", [-YEARS, -DAY, DAY, YEARS])
+def test_a_clock_of_the_application_that_jumps_delays_nothing_for_long(setting, seconds):
+    setting.passed_by(5, 6)
+    setting.mark()
+    wrong, right = setting.by(seconds), setting.by(0)
+    clocks = [right]
+    service = setting.service(now_ms=lambda: clocks[-1]())
+    side = setting.cluster.side()
+    side.delete = lambda _: (DeletionTry.REFUSED, "refused")
+    refusing = setting.service(side, now_ms=lambda: clocks[-1]())
+    for clocks[-1] in (right, wrong, right):
+        setting.later(3600)
+        service.round()
+    setting.later()
+    for clocks[-1] in (wrong, right):
+        refusing.round()
+    assert setting.cluster.ledger_ids() == {5, 6, 1000}
+    for _ in range(2):
+        setting.later()
+        service.round()
+    assert {setting.end_of(5), setting.end_of(6)} == {DELETED}
+
+
+def test_a_switch_that_was_set_by_a_clock_that_was_ahead_delays_nothing():
+    setting = Setting()
+    setting.queue.set_switch(on=True, now=setting.by(YEARS)())
+    setting.passed_by(5)
+    setting.mark()
+    setting.later()
+    setting.service().round()
+    assert setting.end_of(5) == DELETED
 
 
 # Refusals

@@ -241,7 +241,7 @@ def _plain(evidence: DeletionEvidence) -> DeletionEvidence:
 
 
 def _unreferenced(evidence: DeletionEvidence) -> UnreferencedLedger:
-    return UnreferencedLedger(NODE, evidence, age=NOW)
+    return UnreferencedLedger(NODE, evidence, age=NOW, seen_at=NOW)
 
 
 NODE = LedgerNode(b"", 0, 0)
