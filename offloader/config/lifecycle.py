@@ -92,7 +92,8 @@ class Lifecycle(Section):
     limits: PendingLimits = PendingLimits()
     system_topic: SystemTopicUse = Field(
         "off",
-        description="PIP-186's system topic. `publish`: a ledger is sent there when its second phase begins. "
+        description="PIP-186's system topic. `publish`: a ledger is sent there when its second phase begins, "
+        "which needs `topicTwoPhaseDeletionEnabled`. "
         "`accept`: what others send there is looked at, as a candidate. `both`, or `off`.",
     )
     visit_unloaded: bool = Field(
@@ -114,6 +115,10 @@ class Lifecycle(Section):
 
 def unreachable(section: Lifecycle, *, has_bookies: bool) -> Iterator[ConfigProblem]:
     """What is switched on and cannot be done."""
+    if section.system_topic in ("publish", "both") and not section.topic_two_phase_deletion_enabled:
+        yield ConfigProblem(
+            ("lifecycle", "systemTopic"), "what is deleted is sent there: set topicTwoPhaseDeletionEnabled, too"
+        )
     if has_bookies:
         return
     for name, on, what in (

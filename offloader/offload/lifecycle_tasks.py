@@ -36,7 +36,7 @@ from offloader.metrics import Metrics
 from offloader.offload import settings as derived
 from offloader.offload.cursor_removals import cursor_removals
 from offloader.offload.deletion_told import DeletionTold
-from offloader.offload.system_topic import system_topic
+from offloader.offload.system_topic import SystemTopicCounts, system_topic
 from offloader.offload.unloaded_visits import unloaded_topics
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
@@ -65,7 +65,7 @@ def lifecycle_tasks(parts: LifecycleParts, stopping: Callable[[], bool], stack: 
     `stopping`: whether to end soon. `stack`: gets what must be closed when none of them runs any more. Raises
     ConfigError."""
     queue = DeletionQueue(parts.store, parts.cluster, _new_uuid, parts.journal.check_from_beside)
-    topic = system_topic(parts.config, parts.store, parts.cluster, parts.metrics, stack)
+    topic = system_topic(parts.config, parts.store, parts.cluster, SystemTopicCounts(parts.metrics), stack)
     found = (
         _door(parts, queue, topic, stack),
         _deletion(parts, queue, _announce(parts, topic, stack), stopping),
@@ -116,7 +116,6 @@ def _deletion(
         timing_of(section),
         bounds_of(section),
         section.two_phase_deletion_ledger_deletion_parallelism,
-        owner=True,
         stopping=stopping,
     )
     interval = section.deletion_interval_ms / 1000

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from offloader.config import Config
 from offloader.errors import OutcomeUnknownError
 from offloader.lifecycle.deletion.records import LedgerType
-from offloader.lifecycle.deletion.system_topic.events import NotAnnounced
+from offloader.lifecycle.deletion.system_topic.events import NotAnnounced, SystemTopicEvents
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
 from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening
 from offloader.lifecycle.deletion.system_topic.pulsar_channel import check_library
@@ -48,7 +48,7 @@ class SystemTopicCounts:
 
 
 def system_topic(
-    config: Config, store: ObjectStore, cluster: str, metrics: Metrics, stack: ExitStack
+    config: Config, store: ObjectStore, cluster: str, events: SystemTopicEvents, stack: ExitStack
 ) -> SystemTopicOpening | None:
     """None where `lifecycle.systemTopic` is off. Raises ConfigError where the package is not installed."""
     section = config.lifecycle
@@ -57,7 +57,7 @@ def system_topic(
     check_library()
     settings = derived.pulsar(config)
     rest = stack.enter_context(closing(RestClient(settings)))
-    events, partitions = SystemTopicCounts(metrics), section.two_phase_deletion_ledger_deletion_parallelism
+    partitions = section.two_phase_deletion_ledger_deletion_parallelism
     return SystemTopicOpening(settings, rest, _mark(store, cluster), events, partitions)
 
 

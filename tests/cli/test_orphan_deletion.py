@@ -6,15 +6,27 @@ import json
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 
 import pytest
 
 from offloader.cli.orphans.bookie_window import ask_window
+from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
+from offloader.lifecycle.deletion.machine import DeletionTry
 from offloader.lifecycle.deletion.queue import DeletionQueue
-from offloader.lifecycle.deletion.records import DeletionState, LedgerComponent, LedgerType, ledger_record_name
+from offloader.lifecycle.deletion.records import (
+    DeletionAnswer,
+    DeletionState,
+    LedgerComponent,
+    LedgerType,
+    ledger_record_name,
+)
+from offloader.lifecycle.deletion.system_topic.messages import read_message
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from tests.cli.support import CONFIG
 from tests.lifecycle.deletion.cluster import DAY, JudgingScanner, OrphanCluster
+from tests.lifecycle.system_topic.memory import MemoryTopics
+from tests.lifecycle.system_topic.support import publisher
 
 LEDGERS = CONFIG.replace("pulsar: {", 'pulsar: {metadataServiceUri: "zk://unused:2181/ledgers", ')
 LIMITS = "lifecycle: {bookkeeperIsNotShared: true, limits: {percent: 100}}\n"
@@ -137,8 +149,16 @@ def test_a_damaged_record_is_a_finding(line):
     assert [json.loads(text)["state"] for text in result.stdout.splitlines()] == ["damaged", "marked"]
 
 
-def test_nothing_was_offloaded_and_nothing_marked(line):
-    assert "nothing was offloaded" in line.error("orphans", "list")
+def test_in_a_bucket_that_has_nothing_nothing_is_marked(line):
+    """A monitor tells that from a failure."""
+    for command in (["list"], ["in-flight"], ["purge"], ["purge", "--yes"]):
+        assert "nothing is marked" in line.ok("orphans", *command)
+    assert line.json_lines("orphans", "list") == []
+    said = line.json("orphans", "in-flight")
+    assert (said["on"], said["damaged"], {one["inFlight"] for one in said["types"]}) == (None, 0, {0})
+    said = line.json("orphans", "purge", "--yes")
+    assert (said["due"], said["later"], said["nextDue"], said["ended"], said["removed"]) == (0, 0, None, [], 0)
+    assert list(line.archive.store.list("")) == []
 
 
 def test_in_flight_counts_by_type(line, orphans):
@@ -157,7 +177,10 @@ def test_in_flight_counts_by_type(line, orphans):
 def test_purge_deletes_what_is_due_and_never_before(line, orphans):
     marked(line)
     early = line.json("orphans", "purge", "--yes")
-    assert (early["due"], early["ended"]) == (0, [])
+    assert (early["due"], early["ended"], early["later"]) == (0, [], 2)
+    (goes_at,) = {one["goesAt"] for one in line.json_lines("orphans", "list")}
+    assert early["nextDue"] == goes_at
+    assert early["message"] == f"nothing is due; 2 more wait, the first until {goes_at}"
     orphans.network.now += DAY + 1
     assert line.json("orphans", "purge")["message"] == "2 are due; nothing is deleted without --yes"
     assert {5, 6} <= orphans.ledger_ids()
@@ -211,6 +234,54 @@ def test_purge_after_a_switch_off_begins_anew(line, orphans):
     assert len(purged(line, orphans)["ended"]) == 2
 
 
+def test_records_that_ended_go_after_their_time_also_where_only_purges_run(line, orphans):
+    """And what later versions cover goes at once."""
+    line.config = LEDGERS + LIMITS.replace("lifecycle: {", "lifecycle: {recordRetention: 3d, ")
+    marked(line)
+    assert len(purged(line, orphans)["ended"]) == 2
+    assert len(list(line.archive.store.list("_deletion/"))) == 4
+    orphans.network.now += 2 * DAY
+    assert line.json("orphans", "purge", "--yes")["removed"] == 0
+    orphans.network.now += DAY + 1
+    assert line.json("orphans", "purge")["removed"] == 0
+    assert len(line.json_lines("orphans", "list")) == 2
+    assert line.json("orphans", "purge", "--yes")["removed"] == 2
+    assert list(line.archive.store.list("_deletion/")) == []
+
+
+def test_a_purge_removes_more_than_a_round_does(line, orphans, monkeypatch):
+    monkeypatch.setattr("offloader.lifecycle.deletion.service.REMOVALS", 1)
+    monkeypatch.setattr("offloader.cli.orphans.purge.REMOVALS", 1)
+    marked(line)
+    purged(line, orphans)
+    orphans.network.now += 31 * DAY
+    assert line.json("orphans", "purge", "--yes")["removed"] == 2
+
+
+@pytest.mark.parametrize("use", ["publish", "accept"])
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_purge_sends_what_it_deletes_to_the_system_topic_where_the_configuration_says_so(
+    line, orphans, monkeypatch, use, foreign
+):
+    topics = MemoryTopics()
+    if foreign:
+        topics.consumers["patched-broker"] = {}
+    monkeypatch.setattr(
+        "offloader.cli.orphans.announcing.system_topic",
+        lambda _config, _store, _cluster, events, _stack: SimpleNamespace(publisher=lambda: publisher(topics, events)),
+    )
+    line.config = LEDGERS + LIMITS.replace(
+        "lifecycle: {", f"lifecycle: {{systemTopic: {use}, topicTwoPhaseDeletionEnabled: true, "
+    )
+    marked(line)
+    said = purged(line, orphans)
+    assert len(said["ended"]) == 2
+    sent = use == "publish" and not foreign
+    assert sorted(read_message(one.data).ledger_id for one in topics.left()) == ([5, 6] if sent else [])
+    assert said["sent"] == ({"LEDGER": 2} if sent else {})
+    assert said["notSent"] == ({"foreign consumer": 2} if use == "publish" and foreign else {})
+
+
 # undo, retry, drop
 
 
@@ -252,9 +323,116 @@ def test_undo_tells_copies_that_are_gone(line, orphans):
     assert "no copy any more" in said["message"]
 
 
-def test_undo_of_what_is_not_marked(line):
+def test_undo_of_what_is_not_marked_names_what_was_typed(line):
     line.root()
-    assert "is not marked" in line.error("orphans", "undo", "5")
+    for typed, named in (("5", "ledger 5"), ("abc", "abc"), (ledger_record_name(5), ledger_record_name(5))):
+        said = line.error("orphans", "undo", typed)
+        assert said == f"{named} is not marked, or its record has been removed since"
+        assert line.error("orphans", "retry", typed) == said
+
+
+def test_an_undone_one_is_named_as_it_was_typed(line):
+    marked(line, 5)
+    assert line.json("orphans", "undo", "5")["message"] == "ledger 5 is not marked any more"
+
+
+def tried(line, orphans, outcome: DeletionTry, monkeypatch) -> None:
+    """One try, of which that came."""
+    marked(line, 5)
+    orphans.network.now += DAY + 1
+    with monkeypatch.context() as patched:
+        patched.setattr(BookKeeperSide, "delete", lambda _self, _record: (outcome, "no answer"))
+        line.run("orphans", "purge", "--yes")
+    assert state(line, 5) is DeletionState.DELETING
+
+
+@pytest.mark.parametrize("outcome", [DeletionTry.REFUSED, DeletionTry.UNKNOWN])
+@pytest.mark.parametrize("switched", [None, True, False])
+def test_between_two_tries_an_undo_costs_nothing_also_switched_off(line, orphans, monkeypatch, outcome, switched):
+    if switched is not None:
+        queue(line).set_switch(on=True, now=1)
+    tried(line, orphans, outcome, monkeypatch)
+    if switched is False:
+        queue(line).set_switch(on=False, now=2)
+    said = line.json("orphans", "undo", "5")
+    assert (said["deletion"]["state"], said["copies"]) == ("undone", None)
+    purged(line, orphans)
+    assert 5 in orphans.ledger_ids()
+
+
+def test_after_an_undo_what_was_on_its_way_deletes_nothing(line, orphans, monkeypatch):
+    """A process was paused between its record and its transaction."""
+    marked(line, 5)
+    orphans.network.now += DAY + 1
+    delete, sent = BookKeeperSide.delete, []
+
+    def late(side, record):
+        if not sent:
+            sent.append(record)
+            said = line.json("orphans", "undo", "5")
+            assert said["deletion"]["state"] == "undone"
+        return delete(side, record)
+
+    monkeypatch.setattr(BookKeeperSide, "delete", late)
+    found(line, "orphans", "purge", "--yes")
+    assert sent
+    assert 5 in orphans.ledger_ids()
+    assert state(line, 5) is DeletionState.UNDONE
+
+
+def test_an_undo_of_what_a_lost_try_has_deleted_is_the_second_chance(line, orphans, monkeypatch):
+    delete = BookKeeperSide.delete
+
+    def lost(side, record):
+        delete(side, record)
+        return DeletionTry.UNKNOWN, "no answer"
+
+    marked(line, 5)
+    orphans.network.now += DAY + 1
+    with monkeypatch.context() as patched:
+        patched.setattr(BookKeeperSide, "delete", lost)
+        line.run("orphans", "purge", "--yes")
+    assert (state(line, 5), 5 in orphans.ledger_ids()) == (DeletionState.DELETING, False)
+    said = line.json("orphans", "undo", "5")
+    assert said["message"] == "ledger 5 is there again, with every copy of its 0 entries"
+    assert 5 in orphans.ledger_ids()
+    assert state(line, 5) is DeletionState.UNDONE
+
+
+def test_an_object_in_doubt_is_left_until_no_request_can_be_on_its_way(line, orphans):
+    marked(line, 5)
+    key = "gone/1"
+    line.archive.store.put(key, b"?")
+    record = replace(
+        queue(line).read(ledger_record_name(5)).record,
+        ledger_id=-1,
+        ledger_type=LedgerType.OBJECT,
+        ledger_component=LedgerComponent.ARCHIVE,
+        object_key=key,
+        state=DeletionState.DELETING,
+        in_doubt=True,
+        next_at=orphans.now_ms + 600_000,
+    )
+    queue(line).write(record, None)
+    assert "may be on its way; undo it after" in line.error("orphans", "undo", key)
+    orphans.network.now += 601
+    assert line.json("orphans", "undo", key)["deletion"]["state"] == "undone"
+
+
+def test_an_object_in_doubt_that_is_gone_was_deleted(line, orphans):
+    marked(line, 5)
+    record = replace(
+        queue(line).read(ledger_record_name(5)).record,
+        ledger_id=-1,
+        ledger_type=LedgerType.OBJECT,
+        ledger_component=LedgerComponent.ARCHIVE,
+        object_key="gone/1",
+        state=DeletionState.DELETING,
+        in_doubt=True,
+    )
+    queue(line).write(record, None)
+    assert "gone/1 was deleted from the bucket" in line.error("orphans", "undo", "gone/1")
+    assert queue(line).read(record.name).record.answer is DeletionAnswer.DELETED
 
 
 def given_up(line, orphans) -> None:
@@ -273,7 +451,12 @@ def given_up(line, orphans) -> None:
 
 def test_what_was_given_up_is_tried_again(line, orphans):
     given_up(line, orphans)
-    said = line.json("orphans", "retry", "--all")
+    for asked in (["--all"], ["7"]):
+        said = line.json("orphans", "retry", *asked)
+        assert said["message"] == "1 deletions would be tried again; nothing is without --yes"
+        assert [(one["id"], one["state"]) for one in said["deletions"]] == [(7, "marked")]
+        assert state(line, 7) is DeletionState.GIVEN_UP
+    said = line.json("orphans", "retry", "--all", "--yes")
     assert [one["id"] for one in said["deletions"]] == [7]
     assert purged(line, orphans)["ended"][0]["answer"] == "deleted"
 

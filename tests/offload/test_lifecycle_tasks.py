@@ -123,7 +123,15 @@ def test_the_door_comes_before_the_mirror(monkeypatch):
 def test_the_lacking_package_is_told_at_the_start(monkeypatch):
     monkeypatch.setitem(sys.modules, "pulsar", None)
     with pytest.raises(ConfigError, match="pulsar-client"):
-        lifecycle_tasks(parts(MemoryStore(), BASE + "lifecycle: {systemTopic: publish}"), RUNS, ExitStack())
+        lifecycle_tasks(parts(MemoryStore(), BASE + "lifecycle: {systemTopic: accept}"), RUNS, ExitStack())
+
+
+@pytest.mark.parametrize("use", ["publish", "both"])
+def test_a_mirror_of_deletions_that_are_switched_off_is_refused_in_one_line(use):
+    text = BASE + f"lifecycle: {{systemTopic: {use}"
+    with pytest.raises(ConfigError, match=r"lifecycle\.systemTopic: .*topicTwoPhaseDeletionEnabled, too \(line \d+\)$"):
+        Config.parse(text + "}", {})
+    Config.parse(text + ", topicTwoPhaseDeletionEnabled: true}", {})
 
 
 def test_what_the_topics_tell_is_counted():
@@ -185,7 +193,7 @@ def task_of(setting: Setting, *, on: bool = True, opened: list[str] | None = Non
             stack.callback(opened.append, "closed")
         return side or setting.cluster.side()
 
-    rules = DeletionRules(setting.timing, more.pop("bounds", WIDE), owner=True)
+    rules = DeletionRules(setting.timing, more.pop("bounds", WIDE))
     metrics = more.pop("metrics", None) or Metrics()
     sides = {LedgerType.LEDGER: OpenedForALook(open_side)}
     told = DeletionTold(metrics)

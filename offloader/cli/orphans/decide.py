@@ -12,16 +12,17 @@ from offloader.cli.orphans import orphans
 from offloader.cli.orphans.bookie_window import window_of
 from offloader.cli.orphans.deletion_parts import (
     BOOKIE_SECONDS,
-    parse_record_name,
+    NamedDeletion,
+    parse_deletion,
     queue_of_root,
     shown,
-    side_of,
     timing,
 )
+from offloader.cli.orphans.quarantine import YES
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
 from offloader.errors import FatalError
-from offloader.lifecycle.deletion.decisions import dropped, recreated, retried, undone
+from offloader.lifecycle.deletion.decisions import dropped, recreated, retried, taken_back, undone
 from offloader.lifecycle.deletion.leftover_undo import recreate_leftover
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
@@ -30,19 +31,22 @@ from offloader.lifecycle.deletion.records import (
     LedgerType,
     PendingDeleteLedgerInfo,
 )
+from offloader.lifecycle.deletion.still_there import still_in_bucket, still_in_zookeeper
 from offloader.lifecycle.deletion.undo import LedgerUndo, UndoneLedger
 
 Change = Callable[[PendingDeleteLedgerInfo, int], PendingDeleteLedgerInfo]
-_NAMES = click.argument("names", metavar="[ID]...", nargs=-1, callback=parsed(parse_record_name))
+_NAMES = click.argument("names", metavar="[ID]...", nargs=-1, callback=parsed(parse_deletion))
 _ALL = click.option("--all", "all_given_up", is_flag=True, help="All that were given up.")
 _EVERY = 10_000  # copies between two lines of progress
 
 
 @orphans.command()
-@click.argument("name", metavar="ID", callback=parsed(parse_record_name))
+@click.argument("named", metavar="ID", callback=parsed(parse_deletion))
 @command()
-def undo(session: CommandSession, name: str) -> int:
-    """Take a deletion back. As long as the ledger is marked, or was given up, that costs nothing.
+def undo(session: CommandSession, named: NamedDeletion) -> int:
+    """Take a deletion back. As long as the ledger is there, that costs nothing: while it is marked, between two tries,
+    when it was given up. Where nobody knows what came of a try, the ledger is looked at first, in a way that whatever
+    is still on its way deletes nothing; an object of the bucket is left alone until the request must have ended.
 
     A ledger that was deleted is created again from its saved metadata, if it was closed, and every entry is read from
     every bookie. That is a second chance and no promise: each bookie drops what it has when it next collects garbage,
@@ -54,28 +58,42 @@ def undo(session: CommandSession, name: str) -> int:
     itself says its window, else it is Pulsar's default.
     """
     queue = queue_of_root(session)
-    stored = queue.read(name)
+    stored = queue.read(named.record)
+    if stored is not None and not stored.record.has_ended:
+        stored = queue.change(named.record, lambda it: _taken_back(session, it))
+        if stored is not None and stored.record.state is DeletionState.UNDONE:
+            _say_undone(session, stored, None)
+            return OK
     if stored is None:
-        raise FatalError(f"{name} is not marked, or its record has been removed since")
-    now = session.dependencies.clock_ms
-    if stored.record.state in (DeletionState.MARKED, DeletionState.GIVEN_UP):
-        changed = queue.change(name, lambda it: undone(it, now()))
-        _say_undone(session, changed, None)
-        return OK
-    if stored.record.state is DeletionState.DELETING:
-        raise FatalError(f"{name} is being deleted: look at `orphans list` again in some minutes")
+        raise FatalError(named.not_marked)
     if stored.record.ledger_type is LedgerType.MANAGED_LEDGER:
         return _recreate_leftover(session, queue, stored.record)
     found = _recreate(session, queue, stored)
     return OK if found.whole else FINDINGS
 
 
+def _taken_back(session: CommandSession, record: PendingDeleteLedgerInfo) -> PendingDeleteLedgerInfo:
+    """As it is after that, if nobody changes it meanwhile. What somebody else has ended stays as it is."""
+    now = session.dependencies.clock_ms()
+    if record.has_ended or not record.in_doubt:
+        return record if record.has_ended else undone(record, now)
+    if record.ledger_type in (LedgerType.LEDGER, LedgerType.MANAGED_LEDGER):
+        return taken_back(record, there=still_in_zookeeper(record, _tree(session)), now=now)
+    return taken_back(record, there=still_in_bucket(record, session.store, now), now=now)
+
+
+def _tree(session: CommandSession) -> MetadataTree:
+    tree, _ = session.bookkeeper(BOOKIE_SECONDS)
+    if not isinstance(tree, MetadataTree):
+        raise FatalError("the metadata service is no ZooKeeper: nothing can be deleted, or undone, there")
+    return tree
+
+
 def _recreate_leftover(session: CommandSession, queue: DeletionQueue, record: PendingDeleteLedgerInfo) -> int:
     """Its ledgers are not looked at: `orphans scan` tells which of them are missing."""
     now = session.dependencies.clock_ms
     recreated(record, now())  # raises where it was not we who deleted it
-    with side_of(session) as side:
-        recreate_leftover(side.tree, record)
+    recreate_leftover(_tree(session), record)
     _say_undone(session, queue.change(record.name, lambda it: recreated(it, now())), None)
     return OK
 
@@ -83,11 +101,9 @@ def _recreate_leftover(session: CommandSession, queue: DeletionQueue, record: Pe
 def _recreate(session: CommandSession, queue: DeletionQueue, stored: StoredDeletion) -> UndoneLedger:
     record, now = stored.record, session.dependencies.clock_ms
     if record.ledger_type is not LedgerType.LEDGER:
-        raise FatalError(f"{record.name} was deleted from the bucket: only a bucket with versioning has it still")
+        raise FatalError(f"{record.thing} was deleted from the bucket: only a bucket with versioning has it still")
     recreated(record, now())  # raises where it was not we who deleted it
-    tree, bookies = session.bookkeeper(BOOKIE_SECONDS)
-    if not isinstance(tree, MetadataTree):
-        raise FatalError("the metadata service is no ZooKeeper: the ledger cannot be created again")
+    tree, (_, bookies) = _tree(session), session.bookkeeper(BOOKIE_SECONDS)
     way_back = LedgerUndo(tree, bookies, window_of(tree), BOOKIE_SECONDS)
     metadata = way_back.recreate(record)
     changed = queue.change(record.name, lambda it: recreated(it, now()))
@@ -132,9 +148,9 @@ def _say_undone(session: CommandSession, changed: StoredDeletion | None, found: 
 
 
 def _not_marked(record: PendingDeleteLedgerInfo) -> str:
-    if record.answer is DeletionAnswer.DELETED:
+    if record.answer is DeletionAnswer.DELETED:  # and created again
         return f"{record.thing} is there again; `orphans scan` tells whether ledgers of it are missing"
-    return f"{record.name} is not marked any more"
+    return f"{record.thing} is not marked any more" + (f"; {record.reason}" if record.reason else "")
 
 
 def _copy_lines(found: UndoneLedger) -> Sequence[str]:
@@ -159,41 +175,57 @@ def _told(ledger: int, found: UndoneLedger) -> str:
 @orphans.command()
 @_NAMES
 @_ALL
+@YES
 @command()
-def retry(session: CommandSession, names: tuple[str, ...], *, all_given_up: bool) -> int:
-    """Try deletions again that were given up: they are looked at in the next round.
+def retry(session: CommandSession, names: tuple[NamedDeletion, ...], *, all_given_up: bool, yes: bool) -> int:
+    """Try deletions again that were given up: they are due at once, looked at in the next round, and deleted if the
+    evidence is still the same.
 
     \b
-    JSON: {message, deletions}; as of `orphans list`.
+    JSON: {message, deletions}; as of `orphans list`, and without --yes as they would be.
     """
-    return _decide(session, names, retried, "tried again", all_given_up=all_given_up)
+    return _decide(session, names, retried, "tried again", all_given_up=all_given_up, yes=yes)
 
 
 @orphans.command()
 @_NAMES
 @_ALL
 @command()
-def drop(session: CommandSession, names: tuple[str, ...], *, all_given_up: bool) -> int:
+def drop(session: CommandSession, names: tuple[NamedDeletion, ...], *, all_given_up: bool) -> int:
     """Drop deletions that were given up: what they are about stays, and is marked again only by its ID.
 
     \b
     JSON: {message, deletions}; as of `orphans list`.
     """
-    return _decide(session, names, dropped, "dropped", all_given_up=all_given_up)
+    return _decide(session, names, dropped, "dropped", all_given_up=all_given_up, yes=True)
 
 
-def _decide(session: CommandSession, names: tuple[str, ...], change: Change, word: str, *, all_given_up: bool) -> int:
+def _decide(
+    session: CommandSession,
+    names: tuple[NamedDeletion, ...],
+    change: Change,
+    word: str,
+    *,
+    all_given_up: bool,
+    yes: bool,
+) -> int:
     if bool(names) == all_given_up:
         raise FatalError("say which: IDs, or --all")
     queue, now = queue_of_root(session), session.dependencies.clock_ms
-    changed = []
+
+    def decided(record: PendingDeleteLedgerInfo) -> PendingDeleteLedgerInfo:
+        return _changed(record, change, now(), skip=all_given_up)
+
+    records = []
     for name in _given_up(queue) if all_given_up else names:
-        written = queue.change(name, lambda it: _changed(it, change, now(), skip=all_given_up))
-        if written is None:
-            raise FatalError(f"{name} is not marked, or its record has been removed since")
-        changed.append(written.record)
+        stored = queue.change(name.record, decided) if yes else queue.read(name.record)
+        if stored is None:
+            raise FatalError(name.not_marked)
+        records.append(stored.record if yes else decided(stored.record))
+    would = "are" if yes else "would be"
     session.output.message(
-        f"{len(changed)} deletions are {word}", deletions=[shown(one, timing(session)) for one in changed]
+        f"{len(records)} deletions {would} {word}" + ("" if yes else "; nothing is without --yes"),
+        deletions=[shown(one, timing(session)) for one in records],
     )
     return OK
 
@@ -203,9 +235,9 @@ def _changed(record: PendingDeleteLedgerInfo, change: Change, now: int, *, skip:
     return record if skip and record.state is not DeletionState.GIVEN_UP else change(record, now)
 
 
-def _given_up(queue: DeletionQueue) -> list[str]:
+def _given_up(queue: DeletionQueue) -> list[NamedDeletion]:
     return [
-        one.record.name
+        NamedDeletion(one.record.thing, one.record.name)
         for one in queue.records()
         if isinstance(one, StoredDeletion) and one.record.state is DeletionState.GIVEN_UP
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from offloader.bookkeeper.metadata import MetadataTree
@@ -38,6 +39,15 @@ _RECORD = re.compile(r"[A-Z_]{1,20}-([0-9]{20}(-[0-9a-f-]{1,36})?|[0-9a-f]{40})(
 def queue_of_root(session: CommandSession) -> DeletionQueue:
     """The deletions of the cluster that the bucket says it is of."""
     return _queue(session, read_root(session.store).cluster)
+
+
+def queue_if_any(session: CommandSession) -> DeletionQueue | None:
+    """The same; None where nothing was ever written below the root: then nothing is marked there."""
+    store = session.store
+    try:
+        return _queue(session, read_root(store).cluster)
+    except ConfigError:
+        return None
 
 
 def queue_of_cluster(session: CommandSession, *, create: bool) -> DeletionQueue:
@@ -89,17 +99,30 @@ def timing(session: CommandSession) -> DeletionTiming:
     return timing_of(session.config.lifecycle)
 
 
-def parse_record_name(text: str) -> str:
+@dataclass(frozen=True, slots=True)
+class NamedDeletion:
+    """What was typed, and the name of its record."""
+
+    typed: str
+    record: str
+
+    @property
+    def not_marked(self) -> str:
+        """For people."""
+        what = f"ledger {self.typed}" if self.typed.isdigit() else self.typed
+        return f"{what} is not marked, or its record has been removed since"
+
+
+def parse_deletion(text: str) -> NamedDeletion:
     """What an ID names: a ledger in BookKeeper by its number, an object by its key, an upload by its handle, a
-    left-over managed ledger by its name, anything
-    by its record's name. Raises ValueError."""
+    left-over managed ledger by its name, anything by its record's name. Raises ValueError."""
     if text.isascii() and text.isdigit():
         if len(text) < 20:
-            return ledger_record_name(int(text))
+            return NamedDeletion(text, ledger_record_name(int(text)))
         raise ValueError(f"{text!r} is no ledger's number")
     if is_pending_acks(text):
-        return leftover_record_name(text)
-    return text if _RECORD.fullmatch(text) else object_record_name(text)
+        return NamedDeletion(text, leftover_record_name(text))
+    return NamedDeletion(text, text if _RECORD.fullmatch(text) else object_record_name(text))
 
 
 def moment(ms: int) -> str | None:

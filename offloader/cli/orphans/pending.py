@@ -6,7 +6,7 @@ import click
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
-from offloader.cli.orphans.deletion_parts import STATES, queue_of_root, shown, timing
+from offloader.cli.orphans.deletion_parts import STATES, queue_if_any, shown, timing
 from offloader.lifecycle.deletion.queue import DamagedDeletion
 from offloader.lifecycle.deletion.records import DeletionState, LedgerType
 from offloader.lifecycle.deletion.watcher import PendingDeletions
@@ -30,7 +30,8 @@ def list_command(session: CommandSession, *, states: tuple[str, ...]) -> int:
     by_config, damaged, number = timing(session), 0, 0
     rows = []
     fields: dict[str, object]
-    for one in queue_of_root(session).records():
+    queue = queue_if_any(session)
+    for one in () if queue is None else queue.records():
         if isinstance(one, DamagedDeletion):
             damaged += 1
             fields = {"id": None, "record": one.name, "state": "damaged", "reason": one.why}
@@ -51,16 +52,17 @@ def list_command(session: CommandSession, *, states: tuple[str, ...]) -> int:
 @orphans.command("in-flight")
 @command()
 def in_flight(session: CommandSession) -> int:
-    """Estimate what is still to be deleted, by type: PIP-186's in-flight deletions.
+    """Estimate what is still to be deleted, by type: PIP-186's in-flight deletions. What came to an end counts as
+    acknowledged, an undone one too, until its record is removed.
 
     \b
     JSON: {message, types, damaged, on}; types are [{type, marked, deleting, inFlight, begun, acknowledged, deleted,
     gaveUp}]: begun are those whose second phase began, acknowledged those that came to an end, as long as their records
     are kept; on: whether deletion is switched on, null where it never was.
     """
-    queue, pending = queue_of_root(session), PendingDeletions()
+    queue, pending = queue_if_any(session), PendingDeletions()
     begun = dict.fromkeys(LedgerType, 0)
-    for one in queue.records():
+    for one in () if queue is None else queue.records():
         if isinstance(one, DamagedDeletion):
             pending.damaged += 1
         else:
@@ -68,9 +70,9 @@ def in_flight(session: CommandSession) -> int:
             begun[one.record.ledger_type] += one.record.tries > 0
     types = [{"type": str(kind), **_numbers(pending, kind), "begun": begun[kind]} for kind in LedgerType]
     total = sum(pending.in_flight(kind) for kind in LedgerType)
-    switch = queue.switch()
+    switch = None if queue is None else queue.switch()
     session.output.message(
-        f"{total} deletions are in flight",
+        f"{total} deletions are in flight" if pending.counts or pending.damaged else "nothing is marked",
         [" ".join(f"{key}={value}" for key, value in one.items()) for one in types],
         types=types,
         damaged=pending.damaged,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import click
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
-from offloader.cli.orphans.deletion_parts import queue_of_root, shown, sides_of, timing
+from offloader.cli.orphans.announcing import Announced, announcing
+from offloader.cli.orphans.deletion_parts import moment, queue_if_any, shown, sides_of, timing
 from offloader.cli.orphans.quarantine import YES
 from offloader.cli.orphans.scanning import has_ledgers
 from offloader.cli.output import say
-from offloader.lifecycle.deletion.configured import bounds_of
-from offloader.lifecycle.deletion.machine import DeletionTurn, turn
+from offloader.lifecycle.deletion.configured import bounds_of, timing_of
+from offloader.lifecycle.deletion.machine import DeletionTurn, due_at, turn
 from offloader.lifecycle.deletion.queue import DamagedDeletion, DeletionQueue
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,
@@ -22,7 +25,7 @@ from offloader.lifecycle.deletion.records import (
     LedgerType,
     PendingDeleteLedgerInfo,
 )
-from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
+from offloader.lifecycle.deletion.service import REMOVALS, DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.deletion.watcher import PendingDeletions
 
@@ -59,53 +62,121 @@ class _Heard:
         self.given_up.append(record)
 
 
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """What is in flight. `due`: by type; `later`: how many wait for their time, the first of them until `first`."""
+
+    due: Counter[LedgerType]
+    later: int = 0
+    first: int = 0
+
+
 @orphans.command()
 @YES
 @click.option("--stock", metavar="URL", help="The bucket of Pulsar's own offloader: what is marked there waits for it.")
 @command()
 def purge(session: CommandSession, *, yes: bool, stock: str | None) -> int:
     """Run the second phase now, for what is due: look again, close what is open, delete under guard. Never before the
-    quarantine is over. Ledgers need pulsar.metadataServiceUri; without it they wait, and objects go.
+    quarantine is over. Ledgers need pulsar.metadataServiceUri; without it they wait, and objects go. Records that have
+    ended are removed after lifecycle.recordRetention.
 
     Safe beside the running application: of two who change a record one does, and of two who look, the later one alone
-    deletes. Where deletion was switched off, what was marked before begins anew. Exit code 2 where something stands
-    against deletion, or a deletion failed or was given up.
+    deletes. Where deletion was switched off, what was marked before begins anew. With lifecycle.systemTopic publish or
+    both, what is deleted is sent to PIP-186's system topic. Exit code 2 where something stands against deletion, or a
+    deletion failed or was given up.
 
     \b
-    JSON: {message, due, waiting, ended, failed, gaveUp, damaged, refusals}; waiting are [{type, due, why}], of what
-    cannot be reached as it is called; ended and gaveUp as of `orphans list`, failed and
-    damaged are [{record, why}].
+    JSON: {message, due, later, nextDue, waiting, ended, failed, gaveUp, damaged, refusals, removed, sent, notSent};
+    later: how many are marked and not due yet, the first at nextDue; waiting are [{type, due, why}], of what cannot be
+    reached as it is called; ended and gaveUp as of `orphans list`, failed and damaged are [{record, why}]; removed:
+    records; sent: {type: number} to the system topic; notSent: {why: number}.
     """
-    queue, by_config, now_ms = queue_of_root(session), timing(session), session.dependencies.clock_ms
-    stored = queue.switch()
-    switch = DeletionSwitch(on=True, at=0) if stored is None else replace(stored, on=True)
-    every = _due(queue, now_ms(), by_config, switch)
-    why = {kind: text for kind, text in _unreachable(session, stock).items() if every[kind]}
-    due = every.total() - sum(every[kind] for kind in why)
-    heard = _Heard()
-    if yes and due:
-        section = session.config.lifecycle
-        parallelism = section.two_phase_deletion_ledger_deletion_parallelism
-        rules = DeletionRules(by_config, bounds_of(section), parallelism)
-        with sides_of(session, stock) as sides:
-            _rounds(LedgerDeletionService(queue, sides, rules, heard, now_ms), switch, due)
-    session.output.message(
-        _summary(due, heard, yes=yes),
-        [*(f"{every[kind]} that are due wait: {text}" for kind, text in why.items()), *heard.refusals, *_lines(heard)],
-        due=due,
-        waiting=[{"type": str(kind), "due": every[kind], "why": text} for kind, text in why.items()],
-        ended=[shown(one, by_config) for one in heard.ends],
-        failed=[{"record": name, "why": why} for name, why in heard.failures.items()],
-        gaveUp=[shown(one, by_config) for one in heard.given_up],
-        damaged=[{"record": name, "why": why} for name, why in heard.damages.items()],
-        refusals=list(heard.refusals),
-    )
+    queue, by_config = queue_if_any(session), timing(session)
+    heard, announced, removed = _Heard(), Announced(), 0
+    marked, why = _Marked(Counter()), dict[LedgerType, str]()
+    if queue is not None:
+        switch = _switch(queue)
+        marked = _marked(queue, session.dependencies.clock_ms(), by_config, switch)
+        why = {kind: text for kind, text in _unreachable(session, stock).items() if marked.due[kind]}
+        if yes:
+            due = marked.due.total() - sum(marked.due[kind] for kind in why)
+            with _service(session, stock, queue, heard, announced, due=due) as service:
+                removed = _rounds(service, switch, due)
+    _tell(session, marked, why, heard, announced, removed, yes=yes)
     return FINDINGS if heard.refusals or heard.failures or heard.given_up or heard.damages else OK
 
 
-def _due(queue: DeletionQueue, now: int, timing: DeletionTiming, switch: DeletionSwitch) -> Counter[LedgerType]:
-    records = (one.record for one in queue.records() if not isinstance(one, DamagedDeletion))
-    return Counter(one.ledger_type for one in records if turn(one, now, timing, switch) is DeletionTurn.LOOK)
+def _tell(
+    session: CommandSession,
+    marked: _Marked,
+    why: Mapping[LedgerType, str],
+    heard: _Heard,
+    announced: Announced,
+    removed: int,
+    *,
+    yes: bool,
+) -> None:
+    by_config = timing(session)
+    due = marked.due.total() - sum(marked.due[kind] for kind in why)
+    missing = announced.missing.total()
+    not_sent = [f"{missing} were not sent to the system topic: {', '.join(announced.missing)}"] if missing else []
+    waiting = [f"{marked.due[kind]} that are due wait: {text}" for kind, text in why.items()]
+    session.output.message(
+        _summary(due, marked, heard, yes=yes),
+        [*waiting, *heard.refusals, *_lines(heard), *not_sent],
+        due=due,
+        later=marked.later,
+        nextDue=moment(marked.first),
+        waiting=[{"type": str(kind), "due": marked.due[kind], "why": text} for kind, text in why.items()],
+        ended=[shown(one, by_config) for one in heard.ends],
+        failed=[{"record": name, "why": text} for name, text in heard.failures.items()],
+        gaveUp=[shown(one, by_config) for one in heard.given_up],
+        damaged=[{"record": name, "why": text} for name, text in heard.damages.items()],
+        refusals=list(heard.refusals),
+        removed=removed,
+        sent={str(kind): number for kind, number in announced.done.items()},
+        notSent={str(reason): number for reason, number in announced.missing.items()},
+    )
+
+
+def _switch(queue: DeletionQueue) -> DeletionSwitch:
+    """On, for this purge; what was marked before it was last set begins anew."""
+    stored = queue.switch()
+    return DeletionSwitch(on=True, at=0) if stored is None else replace(stored, on=True)
+
+
+def _marked(queue: DeletionQueue, now: int, timing: DeletionTiming, switch: DeletionSwitch) -> _Marked:
+    due, later = Counter[LedgerType](), []
+    for one in queue.records():
+        if isinstance(one, DamagedDeletion) or not one.record.is_in_flight:
+            continue
+        if turn(one.record, now, timing, switch) is DeletionTurn.LOOK:
+            due[one.record.ledger_type] += 1
+        else:
+            later.append(due_at(one.record, timing))
+    return _Marked(due, len(later), min(later, default=0))
+
+
+@contextmanager
+def _service(
+    session: CommandSession,
+    stock: str | None,
+    queue: DeletionQueue,
+    heard: _Heard,
+    announced: Announced,
+    *,
+    due: int,
+) -> Iterator[LedgerDeletionService]:
+    """Where nothing is due, nobody is reached."""
+    section = session.config.lifecycle
+    parallelism = section.two_phase_deletion_ledger_deletion_parallelism
+    rules = DeletionRules(timing_of(section), bounds_of(section), parallelism)
+    now_ms = session.dependencies.clock_ms
+    if not due:
+        yield LedgerDeletionService(queue, {}, rules, heard, now_ms)
+        return
+    with sides_of(session, stock) as sides, announcing(session, announced) as announce:
+        yield LedgerDeletionService(queue, sides, rules, heard, now_ms, announce)
 
 
 def _unreachable(session: CommandSession, stock: str | None) -> dict[LedgerType, str]:
@@ -118,14 +189,15 @@ def _unreachable(session: CommandSession, stock: str | None) -> dict[LedgerType,
     return found
 
 
-def _rounds(service: LedgerDeletionService, switch: DeletionSwitch, due: int) -> None:
-    """Until all that was due was looked at; a side that refuses keeps no other from going on."""
-    done = 0
-    while done < due:
+def _rounds(service: LedgerDeletionService, switch: DeletionSwitch, due: int) -> int:
+    """Until all that was due was looked at; a side that refuses keeps no other from going on. How many records were
+    removed."""
+    done = removed = 0
+    while True:
         this = service.round(switch, goes_on=done > 0)
-        done += this.looked_at
-        if not this.looked_at or not this.left:
-            return
+        done, removed = done + this.looked_at, removed + this.removed
+        if this.removed < REMOVALS and (done >= due or not this.looked_at or not this.left):
+            return removed
         say(f"purge: {done} of {due}", err=True)
 
 
@@ -142,9 +214,12 @@ def _lines(heard: _Heard) -> list[str]:
     return [*lines[:SHOWN], *more]
 
 
-def _summary(due: int, heard: _Heard, *, yes: bool) -> str:
+def _summary(due: int, marked: _Marked, heard: _Heard, *, yes: bool) -> str:
+    wait = f"; {marked.later} more wait, the first until {moment(marked.first)}" if marked.later else ""
+    if not due:
+        return f"nothing is due{wait}" if wait or marked.due else "nothing is marked"
     if not yes:
-        return f"{due} are due; nothing is deleted without --yes"
+        return f"{due} are due; nothing is deleted without --yes{wait}"
     deleted = sum(one.answer is DeletionAnswer.DELETED for one in heard.ends)
-    said = f"{deleted} of {due} that were due are deleted"
+    said = f"{deleted} of {due} that were due are deleted{wait}"
     return f"{said}; something stands against the others: see above" if heard.refusals else said

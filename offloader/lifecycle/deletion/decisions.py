@@ -5,15 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offloader.errors import FatalError
-from offloader.lifecycle.deletion.machine import kept
+from offloader.lifecycle.deletion.machine import gone, kept
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, PendingDeleteLedgerInfo
 
 
 def undone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
-    """Costs nothing while it is marked, or was given up. Raises FatalError for what is not to be undone like this."""
-    if record.state not in (DeletionState.MARKED, DeletionState.GIVEN_UP):
-        raise FatalError(f"{record.thing} is {record.state}: only what is marked or given up can be undone")
+    """Costs nothing as long as it is known to be there: while it is marked, after a try that was refused, when it was
+    given up. Raises FatalError for what has ended, and for what is in doubt: see `taken_back`."""
+    if record.has_ended:
+        raise FatalError(f"{record.thing} is {record.state}: nothing is left to undo")
+    if record.in_doubt:
+        raise FatalError(f"{record.thing} is {record.state}, and may be gone: it has to be looked at first")
     return replace(record, state=DeletionState.UNDONE, answer=None, reason="", ended_at=now)
+
+
+def taken_back(record: PendingDeleteLedgerInfo, *, there: bool | None, now: int) -> PendingDeleteLedgerInfo:
+    """Of a try nobody knows what came; `there`: whether a look that outdates it has found the thing, None: nobody can
+    look. What is gone ends as deleted by us."""
+    if there is False:
+        return gone(record, now, by_us=True)
+    taken = undone(replace(record, in_doubt=False), now)
+    return taken if there else replace(taken, reason="whether it had been deleted before is not known")
 
 
 def recreated(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:

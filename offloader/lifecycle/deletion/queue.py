@@ -2,8 +2,7 @@
 
 Each record has a folder, and each version of it is an object that is written if it is absent: of several who change a
 record, one does. The newest version counts; those before it are left over. A write stands if the version that it
-follows is still there and no later one is: so nobody revives what was removed meanwhile. Only the owner of the
-application's journal removes anything."""
+follows is still there and no later one is: so nobody revives what was removed meanwhile."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ class _Listed:
 
 class DeletionQueue:
     """`check_owner` is called after each write, and before anything is removed: it raises OvertakenError once another
-    process has the application's journal. Commands, which only mark, undo, retry and drop, need none."""
+    process has the application's journal. Commands need none."""
 
     def __init__(
         self,
@@ -118,10 +117,14 @@ class DeletionQueue:
         raise DamagedRecordError(f"{self._log(name).key(0)}: it changes all the time, also after {LOST_RACES} tries")
 
     def remove(self, stored: StoredDeletion) -> None:
-        """Remove a record that has ended; what somebody has made of it meanwhile stays."""
+        """Remove a record that has ended; what somebody has made of it meanwhile stays, also where another has removed
+        it first, and it was marked again."""
         self._check_owner()
         log = self._log(stored.record.name)
-        log.remove(slot for slot in log.slots() if slot < stored.slot)
+        slots = log.slots()
+        if stored.slot not in slots:
+            return
+        log.remove(slot for slot in slots if slot < stored.slot)
         log.remove([stored.slot])  # last: what it ended must not begin again when this is interrupted
 
     def tidy(self) -> int:

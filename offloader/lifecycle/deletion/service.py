@@ -52,13 +52,11 @@ Announce = Callable[[PendingDeleteLedgerInfo], object]
 
 @dataclass(frozen=True, slots=True)
 class DeletionRules:
-    """`parallelism`: deletions that are made at a time. `owner`: of the application's journal, who alone removes
-    records. `stopping`: whether to begin nothing more."""
+    """`parallelism`: deletions that are made at a time. `stopping`: whether to begin nothing more."""
 
     timing: DeletionTiming = field(default_factory=DeletionTiming)
     bounds: DeletionBounds = field(default_factory=DeletionBounds)
     parallelism: int = 4
-    owner: bool = False
     stopping: Callable[[], bool] = lambda: False
 
 
@@ -76,10 +74,12 @@ class _Found:
 @dataclass(frozen=True, slots=True)
 class DeletionRound:
     """`looked_at`: records that were taken up. `left`: those that were due, too, and wait for the next round; neither
-    counts those of a side that refused. `refusals`: why nothing was deleted on some side."""
+    counts those of a side that refused. `removed`: records that had ended long ago. `refusals`: why nothing was deleted
+    on some side."""
 
     looked_at: int = 0
     left: int = 0
+    removed: int = 0
     refusals: tuple[str, ...] = ()
 
 
@@ -123,9 +123,8 @@ class LedgerDeletionService:
         self._watcher.refused(refusals)
         self._tidy()
         taken = [kind for kind in found.due if kind not in self._refused]
-        return DeletionRound(
-            sum(len(found.due[kind]) for kind in taken), sum(found.more[kind] for kind in taken), refusals
-        )
+        looked_at, left = sum(len(found.due[kind]) for kind in taken), sum(found.more[kind] for kind in taken)
+        return DeletionRound(looked_at, left, found.removed, refusals)
 
     def _every_side(self, found: _Found, switch: DeletionSwitch) -> None:
         for kind, side in self._sides.items():
@@ -154,7 +153,7 @@ class LedgerDeletionService:
                 continue
             found.pending.count(one.record)
             match turn(one.record, now, self._rules.timing, switch):
-                case DeletionTurn.REMOVE if self._rules.owner and found.removed < REMOVALS:
+                case DeletionTurn.REMOVE if found.removed < REMOVALS:
                     self._queue.remove(one)
                     self._remembered.forget(one.record.name)
                     found.removed += 1
@@ -287,7 +286,7 @@ class LedgerDeletionService:
         return [one.result() for one in futures]
 
     def _tidy(self) -> None:
-        if self._rules.owner and self._wrote and not self._rules.stopping():
+        if self._wrote and not self._rules.stopping():
             self._queue.tidy()
             self._wrote = False
 

@@ -78,7 +78,7 @@ class Ground:
 
     def round(self, side=None):
         sides = {LedgerType.MANAGED_LEDGER: side or self.side()}
-        rules = DeletionRules(DeletionTiming(), self.bounds, 2, owner=True)
+        rules = DeletionRules(DeletionTiming(), self.bounds, 2)
         return LedgerDeletionService(self.queue, sides, rules, self.told, self.now_ms).round()
 
     def record(self, name: str):

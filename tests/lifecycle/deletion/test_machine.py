@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import FatalError
-from offloader.lifecycle.deletion.decisions import dropped, recreated, retried, undone
+from offloader.lifecycle.deletion.decisions import dropped, recreated, retried, taken_back, undone
 from offloader.lifecycle.deletion.machine import (
     DeletionRuling,
     DeletionStep,
@@ -267,14 +267,40 @@ def test_after_a_last_try_that_was_cut_short_one_look_and_no_try():
 
 
 @pytest.mark.parametrize("state", DeletionState)
-def test_undo_costs_nothing_while_marked_or_given_up_and_is_refused_else(state: DeletionState):
+def test_undo_costs_nothing_until_the_end(state: DeletionState):
     record = candidate(state=state)
-    if state in (DeletionState.MARKED, DeletionState.GIVEN_UP):
+    if not record.has_ended:
         assert undone(record, LATER).state is DeletionState.UNDONE
         assert turn(undone(record, LATER), LATER + 9 * DAY_MS, TIMING, ON) is DeletionTurn.NOTHING
     else:
         with pytest.raises(FatalError, match=f"is {state}"):
             undone(record, LATER)
+
+
+@pytest.mark.parametrize("state", [DeletionState.DELETING, DeletionState.GIVEN_UP, DeletionState.MARKED])
+def test_where_nobody_knows_what_came_of_a_try_a_look_comes_before_the_undo(state: DeletionState):
+    record = candidate(state=state, in_doubt=True, tries=1)
+    with pytest.raises(FatalError, match="looked at first"):
+        undone(record, LATER)
+    there = taken_back(record, there=True, now=LATER)
+    assert (there.state, there.in_doubt, there.reason) == (DeletionState.UNDONE, False, "")
+    away = taken_back(record, there=False, now=LATER)
+    assert (away.state, away.answer) == (DeletionState.DELETED, DeletionAnswer.DELETED)
+    assert recreated(away, LATER).state is DeletionState.UNDONE
+    unseen = taken_back(record, there=None, now=LATER)
+    assert (unseen.state, unseen.reason) == (
+        DeletionState.UNDONE,
+        "whether it had been deleted before is not known",
+    )
+
+
+def test_a_try_that_was_refused_leaves_no_doubt_and_each_new_one_does():
+    refused = tried(begun(), DeletionTry.REFUSED, "the list has changed", LATER, TIMING)
+    assert undone(refused, LATER).state is DeletionState.UNDONE
+    assert ruled(SAME, refused).record.in_doubt
+    closing = ruled(replace(SAME, is_open=True)).record
+    assert not closing.in_doubt
+    assert closed(closing, NODE).record.in_doubt
 
 
 def test_only_what_we_deleted_is_created_again():

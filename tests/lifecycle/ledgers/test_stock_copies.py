@@ -132,7 +132,7 @@ class Ground:
         return Quarantine(self.queue, side, WIDE, self.now_ms, "test").mark(scan, {self.ledger}).marks[0].outcome
 
     def round(self) -> None:
-        rules = DeletionRules(bounds=WIDE, owner=True)
+        rules = DeletionRules(bounds=WIDE)
         LedgerDeletionService(self.queue, {LedgerType.LEDGER: self.side()}, rules, Told(), self.now_ms).round()
 
     @property
