@@ -53,8 +53,8 @@ class Catalogs:
     several threads.
 
     Who may append: the application that the topic's last claim names; where that names nobody (`released`), whoever
-    appends a claim, or a record of a deletion. `take_over_claim` and a rebuild go past this rule. In the store, only
-    put-if-absent protects it: every process with its credentials is trusted."""
+    appends a claim, or a record of a deletion (retention: only who had it last). `take_over_claim` and a rebuild go
+    past this rule. In the store, only put-if-absent protects it: every process with its credentials is trusted."""
 
     def __init__(self, store: ObjectStore, application: str) -> None:
         self._store = store
