@@ -53,8 +53,8 @@ class Catalogs:
     several threads.
 
     Who may append: the application that the topic's last claim names; where that names nobody (`released`), whoever
-    appends a claim, or a record of a deletion. `take_over_claim` and a rebuild go past this rule. In the store, only
-    put-if-absent protects it: every process with its credentials is trusted."""
+    appends a claim, or a record of a deletion (retention: only who had it last). `take_over_claim` and a rebuild go
+    past this rule. In the store, only put-if-absent protects it: every process with its credentials is trusted."""
 
     def __init__(self, store: ObjectStore, application: str) -> None:
         self._store = store
@@ -142,6 +142,8 @@ class Catalogs:
                 break
             if isinstance(record, DeletionBegun):  # it says that somebody has looked at all that stands before it
                 raise RetryableError(f"{head.topic}: the catalog has changed since it was looked at")
+            if isinstance(record, Deleting):  # what has been written meanwhile may follow on it
+                record = _not_whole(record)
         if isinstance(record, Claim) and not record.application:
             self.unmark(head.topic)
         return head
@@ -220,12 +222,19 @@ class Catalogs:
     def keep_deleting(self, head: CatalogHead) -> None:
         """Have the objects of the records of the pending deletion beside the segments, where an interruption left them
         out. Before anything goes: a rebuild would else not know why."""
-        removed = head.removed
-        for record in (removed.pending, removed.begun):
+        for record in (head.removed.pending, head.removed.begun):
             if record is not None:
                 uuid = record_uuid(head.topic, record)
-                data = encode_catalog(uuid, record)
-                self._store.put(layout.record_key(head.topic, uuid), data, if_absent=True)
+                key = layout.record_key(head.topic, uuid)
+                if self._store.stat(key) is None:
+                    data = encode_catalog(uuid, self._as_recorded(head, record))
+                    self._store.put(key, data, if_absent=True)
+
+    def _as_recorded(self, head: CatalogHead, record: Deleting | DeletionBegun) -> Said:
+        """A head knows what has followed since: see `Removal.continued`."""
+        uuid, history = record_uuid(head.topic, record), History(self._store, head)
+        newest_first = history.read(range(head.next_slot - 1, -1, -1))
+        return next((w.record for w in newest_first if isinstance(w.record, Said) and w.token == uuid), record)
 
     def _left(self, topic: TopicName, own: str) -> str | None:
         """The key of any object of a topic but one."""
@@ -338,7 +347,7 @@ class Catalogs:
 
 def released(claim: Claim, at: int, reason: str) -> Claim:
     """The claim that ends a claim: nobody's, with everything else as it was."""
-    return replace(claim, application="", at=at, reason=reason)
+    return replace(claim, application="", at=at, reason=reason, released_by=claim.application)
 
 
 def linked(head: CatalogHead, record: Said) -> Said:
@@ -360,13 +369,17 @@ def _bytes(head: CatalogHead, uuid: str, record: Said) -> bytes:
     return encode_catalog(uuid, record, behind_deletions=head.removal is not None)
 
 
+def _not_whole(record: Deleting) -> Deleting:
+    return replace(record, ranges=tuple(replace(each, whole=False) for each in record.ranges))
+
+
 def _says(head: CatalogHead, record: DeletionRecord) -> bool:
     """Whether the catalog says this of deletions already."""
     removed = head.removed
     pending = removed.pending
     match record:
         case Deleting():
-            return pending is not None and replace(pending, number=record.number) == record
+            return pending is not None and _not_whole(replace(pending, number=record.number)) == _not_whole(record)
         case DeletionBegun():
             return pending is not None and pending.number == record.number and removed.begun is not None
         case TopicGone():

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TypeVar
 
 from offloader.errors import IntegrityError
 from offloader.model import Position, Segment
@@ -38,8 +39,8 @@ class DeletionReason(StrEnum):
 class SegmentRange:
     """Whole segments of one incarnation: from where its first record begins, or what went before ends, to `end`.
 
-    `late`: no message in it says a later publish time (None: nobody knows). `whole`: nothing of the incarnation is left
-    behind it, and nothing will follow."""
+    `late`: no message in it says a later publish time (None: nobody knows). `whole`: nothing of the incarnation was
+    left behind it, nor expected to follow. What follows all the same takes that back: see `Removal.continued`."""
 
     start: Position
     end: Position
@@ -153,6 +154,9 @@ class DeletedRange:
         return f"deleted by {self.policy} {when}"
 
 
+AnyRange = TypeVar("AnyRange", SegmentRange, DeletedRange)
+
+
 @dataclass(frozen=True, slots=True)
 class Removal:
     """What deletions have taken of a topic. `ranges`: what is deleted, in order. `pending`: what is being deleted, and
@@ -205,6 +209,7 @@ class Removal:
             case Deleted():
                 if self.pending is not None:
                     self._check_pending(record.number)
+                    record = replace(record, ranges=self.pending.ranges)  # what has followed since is known there
                 ranges = _joined((*self.ranges, *_as_deleted(record)))
                 following = max(self.following, record.number + 1)
                 return replace(self, ranges=ranges, pending=None, begun=None, following=following)
@@ -227,6 +232,16 @@ class Removal:
             tombstone.size,
         )
         return replace(self, ranges=_joined((*self.ranges, found)))
+
+    def continued(self, end: Position) -> Removal:
+        """Behind something kept that ends there: what was deleted of its incarnation before it is not whole (any more).
+        Else a topic made again under the name would join with that, over what is kept."""
+        pending = self.pending
+        if pending is not None and any(_ends_before(each, end) for each in pending.ranges):
+            pending = replace(pending, ranges=tuple(_continued(each, end) for each in pending.ranges))
+        if pending is self.pending and not any(_ends_before(each, end) for each in self.ranges):
+            return self
+        return replace(self, ranges=tuple(_continued(each, end) for each in self.ranges), pending=pending)
 
     def claimed(self, incarnation: int, at: int) -> Removal:
         """Behind a claim: a topic that somebody claims is there."""
@@ -286,7 +301,8 @@ def _joined(ranges: Iterable[DeletedRange]) -> tuple[DeletedRange, ...]:
     for each in sorted(ranges, key=lambda each: (each.start, each.end)):
         if found and each.end <= found[-1].end:
             last = found[-1]
-            found[-1] = each if each.start == last.start and each.end == last.end else last
+            whole = last.whole or (each.whole and each.end == last.end)
+            found[-1] = each if each.start == last.start and each.end == last.end else replace(last, whole=whole)
         elif found and _adjoin(found[-1], each):
             found[-1] = _sum(found[-1], each)
         else:
@@ -298,6 +314,15 @@ def _adjoin(before: DeletedRange, after: DeletedRange) -> bool:
     """Whether nothing that is kept lies between: what goes is an incarnation's beginning, up to an end."""
     one, other = before.end.incarnation, after.start.incarnation
     return one == other or (before.whole and one + 1 == other)
+
+
+def _ends_before(each: SegmentRange | DeletedRange, end: Position) -> bool:
+    """Whether it is said to be whole, and is not: something of its incarnation ends behind it."""
+    return each.whole and each.end.incarnation == end.incarnation and each.end < end
+
+
+def _continued(each: AnyRange, end: Position) -> AnyRange:
+    return replace(each, whole=False) if _ends_before(each, end) else each
 
 
 def _sum(before: DeletedRange, after: DeletedRange) -> DeletedRange:
@@ -319,9 +344,10 @@ def _sum(before: DeletedRange, after: DeletedRange) -> DeletedRange:
 
 
 def in_order(records: Iterable[DeletionRecord]) -> list[DeletionRecord]:
-    """What a rebuild has found, as a log can have it: by number, each deletion up to its last step. An undone one that
-    was also begun is undone, unless it was completed: of the two, one never got into its log, and this one keeps data.
-    """
+    """What a rebuild has found, as a log can have it: by number, each deletion up to its last step.
+
+    One that has begun is not undone. The object of its beginning is written behind its slot, so that was in a log, and
+    objects may be gone since. The object of an undo is written before its slot, which it may never have got."""
     found = list(records)
     steps: dict[int, dict[type, DeletionRecord]] = {}
     for each in found:
@@ -329,17 +355,8 @@ def in_order(records: Iterable[DeletionRecord]) -> list[DeletionRecord]:
             steps.setdefault(each.number, {})[type(each)] = each
     ordered: list[DeletionRecord] = []
     for _, of in sorted(steps.items()):
-        begun = () if DeletionUndone in of and Deleted not in of else (DeletionBegun,)
-        last = (DeletionUndone,) if DeletionUndone in of and Deleted not in of else (Deleted,)
-        kinds: tuple[type, ...] = (Deleting, *begun, *last) if Deleting in of else (Deleted,)
+        last = Deleted if DeletionBegun in of or Deleted in of else DeletionUndone
+        kinds: tuple[type, ...] = (Deleting, DeletionBegun, last) if Deleting in of else (Deleted,)
         ordered += [of[kind] for kind in kinds if kind in of]
     others = [each for each in found if isinstance(each, TopicGone | PulsarTrimmed)]
     return ordered + sorted(others, key=lambda each: each.at)
-
-
-def removal_of(records: Iterable[DeletionRecord]) -> Removal:
-    """What such records add up to."""
-    removal = NOTHING_REMOVED
-    for each in records:
-        removal = removal.after(each)
-    return removal

@@ -101,7 +101,8 @@ class OpenTopic(TopicState):
 class Claim:
     """Which application owns the topic, and of which incarnation (`created` then by Pulsar; None: unknown) the records
     after it are. `begin`: the first position that we keep. `former`: the uuid of the claim that this one replaces.
-    `token`: also on the subscription that keeps the topic (empty: not known)."""
+    `token`: also on the subscription that keeps the topic (empty: not known). `released_by`: where it is nobody's, who
+    had it last, and alone decides what goes of it (empty: see `beside.last_owner`)."""
 
     application: str
     incarnation: int
@@ -111,6 +112,7 @@ class Claim:
     reason: str = ""
     former: str = ""
     token: str = ""
+    released_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,12 +342,18 @@ class CatalogHead:
                     entries=self.entries + record.entries,
                     size=self.size + record.size,
                     last=Ending(record.uuid, record.end),
-                    removal=self.removed.buried(record) if isinstance(record, Tombstone) else self.removal,
+                    removal=self._removal_behind(record),
                 )
             case Loss():
                 self._check_continues(record.start, "a loss")
                 last = Ending(record_uuid(self.topic, record), record.end)
-                return replace(following, end=record.end, closed=_closed_from(record.end, self.closed), last=last)
+                return replace(
+                    following,
+                    end=record.end,
+                    closed=_closed_from(record.end, self.closed),
+                    last=last,
+                    removal=self._removal_behind(record),
+                )
             case LedgerClosed():
                 kept = (c for c in self.closed if (c.incarnation, c.ledger) != (record.incarnation, record.ledger))
                 return replace(following, closed=_closed_from(self.end, (*kept, record)))
@@ -358,6 +366,10 @@ class CatalogHead:
             case _:
                 return replace(following, removal=self._removal_after(record))
 
+    def _removal_behind(self, record: Segment | Loss) -> Removal | None:
+        removal = None if self.removal is None else self.removal.continued(record.end)
+        return (removal or NOTHING_REMOVED).buried(record) if isinstance(record, Tombstone) else removal
+
     def _removal_after(self, record: DeletionRecord) -> Removal:
         if self.claim is None:
             raise IntegrityError(f"{self.topic}: a {type(record).__name__} stands before any claim")
@@ -368,7 +380,8 @@ class CatalogHead:
         if isinstance(record, TopicGone) and (record.incarnation, record.at) < (self.claim.incarnation, self.claim.at):
             return self.removed  # the topic is back
         try:
-            return self.removed.after(record)
+            removal = self.removed.after(record)
+            return removal if last is None else removal.continued(last)
         except IntegrityError as error:
             raise IntegrityError(f"{self.topic}: {error}") from error
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from offloader.errors import ConfigError
+from offloader.metadata.beside import last_owner
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.journal_codec import EncodedTopic
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.listing import topics
+from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
@@ -45,7 +48,19 @@ def takeover(
         journal.record(inherited[topic].state for topic in wanted)
     for head in owned:
         catalogs.take_over_claim(head, old_application, now)
+    _inherit_released(store, catalogs, known.values(), old_application, new_application, now)
     return TakenOver(tuple(sorted({*wanted, *(c.topic for c in owned)})), failed)
+
+
+def _inherit_released(
+    store: ObjectStore, catalogs: Catalogs, known: Iterable[CatalogHead], old: str, new: str, now: int
+) -> None:
+    """What the old application had released is still nobody's: the new one decides from here on what goes of it."""
+    for head in known:
+        claim = head.claim
+        if claim is not None and not claim.application and last_owner(store, head) == old:
+            reason = f"taken over from {old}"
+            catalogs.append(head, replace(claim, at=now, reason=reason, released_by=new))
 
 
 def _end_journal(

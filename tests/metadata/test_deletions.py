@@ -27,7 +27,6 @@ from offloader.metadata.deletions import (
     buried,
     in_order,
     range_of,
-    removal_of,
 )
 from offloader.metadata.message_codec import message_of, read_value
 from offloader.model import Position, Segment
@@ -140,7 +139,43 @@ def test_the_fold_tells_of_each_position_what_was_recorded_last(seed):
             assert up_to is None or all(p <= up_to for p in gone)
     # A rebuild finds the same records in any order.
     shuffled = rng.sample(log, len(log))
-    assert removal_of(in_order(shuffled)) == removal
+    assert folded(in_order(shuffled)) == removal
+
+
+def folded(records: list[DeletionRecord]) -> Removal:
+    removal = NOTHING_REMOVED
+    for each in records:
+        removal = removal.after(each)
+    return removal
+
+
+def whole(incarnation: int, last: int) -> SegmentRange:
+    first = Position(incarnation, 10 * incarnation, 0)
+    return SegmentRange(first, first.at(last), 1, 1, 1, None, whole=True)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_what_follows_a_range_takes_back_that_it_is_whole(done):
+    removal = NOTHING_REMOVED.after(one := Deleting(0, (whole(0, 9),), DeletionReason.REQUEST, "", "", 0, 0))
+    ended = Deleted(0, one.ranges, one.reason, "", "", 0)
+    if done:
+        removal = removal.after(DeletionBegun(0, "", 0)).after(ended)
+    later = removal.continued(Position(0, 0, 19))
+    assert removal.continued(Position(0, 0, 9)) == removal == removal.continued(Position(1, 10, 0))
+    later = later if done else later.after(DeletionBegun(0, "", 0)).after(ended)
+    of_next = Deleted(1, (whole(1, 4),), DeletionReason.TIME, "", "", 1)
+    assert [(str(each.start), str(each.end)) for each in later.after(of_next).ranges] == [
+        ("0:0", "0:9"),
+        ("10:0", "10:4"),
+    ]
+    assert len((removal if done else removal.after(ended)).after(of_next).ranges) == 1
+
+
+def test_what_has_begun_was_not_undone_whatever_is_found_beside():
+    one = Deleting(0, (whole(0, 9),), DeletionReason.REQUEST, "", "", 0, 0)
+    found = [DeletionUndone(0, "me", "held", 5), DeletionBegun(0, "app", 9), one]
+    assert in_order(found) == [one, DeletionBegun(0, "app", 9)]
+    assert in_order([found[0], one]) == [one, found[0]]
 
 
 def test_only_one_deletion_is_under_way():

@@ -15,7 +15,7 @@ from offloader.archive.reading.stores import Stores
 from offloader.archive.selection import Selection
 from offloader.metadata import layout, requests
 from offloader.metadata.requests import Request, RequestKind, RequestOutcome
-from offloader.metadata.state import CatalogHead
+from offloader.metadata.state import CatalogHead, OpenTopic
 from offloader.model import TopicName
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.operations.verify.verify import verify
@@ -208,6 +208,81 @@ def test_the_archive_of_a_deleted_topic_goes_when_its_time_is_over():
         wait(sim, 0)
     assert (deleted(sim), data_objects(sim)) == (before, 0)
     assert head(sim).removed.ranges[0].whole
+    sim.close()
+
+
+def looks(sim: Simulation, count: int) -> None:
+    """So many looks; the other topic shows that it is our cluster."""
+    for _ in range(count):
+        sim.produce(OTHER, 1)
+        wait(sim, 0)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_no_start_takes_back_the_deletion_of_a_deleted_topic(asked):
+    """A start forgets what was looked at: that proves nothing."""
+    sim = started("" if asked else "deletedTopicRetentionTimeInMinutes: 60", grace_ms=24 * 60 * MINUTE)
+    sealed(sim, 2)
+    before = len(sim.context.catalogs.load(TOPIC).segments)
+    sim.cluster.delete(TOPIC)
+    if asked:
+        ask(sim, RequestKind.ARCHIVE_DELETE)
+    looks(sim, 12)
+    if asked:  # some of it was under way: now it is proven, and all of it goes
+        assert ask(sim, RequestKind.ARCHIVE_UNDELETE).ok
+        assert f"{before} segments" in ask(sim, RequestKind.ARCHIVE_DELETE).message
+    else:
+        wait(sim, 61 * MINUTE)
+    pending = head(sim).removed.pending
+    assert pending is not None
+    slots = head(sim).next_slot
+    for _ in range(6):
+        sim.kill()
+        looks(sim, 1)
+        sim.clock.now += 3 * 60 * MINUTE
+    assert (head(sim).removed.pending, head(sim).next_slot) == (pending, slots)
+    sim.clock.now += sim.grace_ms
+    looks(sim, 12)
+    assert (deleted(sim), data_objects(sim)) == (before, 0)
+    sim.close()
+
+
+def test_the_deletion_of_a_deleted_topic_is_taken_back_when_it_is_there_again():
+    sim = started("deletedTopicRetentionTimeInMinutes: 60")
+    sealed(sim, 2)
+    sim.cluster.delete(TOPIC)
+    looks(sim, 12)
+    wait(sim, 61 * MINUTE)
+    assert head(sim).removed.pending is not None
+    sim.kill()
+    sim.cluster.create(TOPIC)
+    sim.produce(TOPIC, 3)
+    wait(sim, 0)
+    sim.rounds(20)
+    wait(sim, sim.grace_ms)
+    looks(sim, 12)
+    assert head(sim).removed.gone is None, "another topic of that name is claimed"
+    sim.close()
+
+
+def test_a_topic_is_not_gone_as_long_as_a_segment_of_it_is_to_be_sealed():
+    sim = started("deletedTopicRetentionTimeInMinutes: 0")
+    sealed(sim, 2)
+    sim.produce(TOPIC, 5)
+    while not isinstance(sim.context.state(TOPIC), OpenTopic):
+        sim.rounds(1)
+    state = sim.context.state(TOPIC)
+    assert isinstance(state, OpenTopic)
+    sim.cluster.delete(TOPIC)
+    sim.clock.now += 10 * MINUTE
+    sim.retaining.look([sim.registry.topics[OTHER]])
+    for number in range(24):  # its seal fails, and is tried again
+        if number == 12:
+            assert head(sim).removal is None
+            sim.journal.record([state.closed()])
+        sim.clock.now += 10 * MINUTE
+        sim.retaining.visit_all()
+    assert head(sim).removed.gone is not None
     sim.close()
 
 

@@ -31,6 +31,7 @@ class NoExtent(Enum):
     JUNK = "no bytes of ours: nothing can be made of it"
     NEWER = "a newer version wrote it"
     NO_ENTRIES = "a record of no entries"
+    BURIED = "a tombstone stands beside it"
 
 
 Contents = ObjectSpan | NoExtent

@@ -10,6 +10,7 @@ from offloader.lifecycle.bucket.names import ObjectKind, PlacedKey, TopicNames
 from offloader.lifecycle.bucket.orphans import BucketOrphan
 from offloader.lifecycle.bucket.reading import folder_of, is_claimed, read_contents
 from offloader.lifecycle.bucket.verdicts import OF_SEGMENTS, Doubts, ruling
+from offloader.metadata.beside import is_buried
 from offloader.metadata.layout import data_key, index_key, parse_topic_key, record_key
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore, Stat
@@ -50,7 +51,11 @@ def judged(
 
 
 def _contents(store: ObjectStore, group: Sequence[UnnamedKey], *, alone: bool) -> Contents:
-    if group[0].place.kind not in OF_SEGMENTS:
+    place = group[0].place
+    if place.kind is ObjectKind.DELETED and place.parsed is not None:
+        buried = is_buried(store, place.parsed.topic, place.parsed.uuid)
+        return NoExtent.BURIED if buried else NoExtent.JUNK
+    if place.kind not in OF_SEGMENTS:
         return NoExtent.JUNK
     keys = {each.key for each in group}
     if alone:

@@ -84,6 +84,9 @@ def _by_kind(place: PlacedKey, contents: Contents, names: TopicNames | None) -> 
     if kind in _OF_FORMER_CATALOGS and names is not None and not all(span.uuid for span in names.spans):
         why = "The catalog in force has losses, and what is here may tell more of them. It stays."
         return BucketRuling(SUSPECT, (why,), kept=True)
+    if kind is ObjectKind.DELETED and contents is not NoExtent.BURIED:
+        why = "No tombstone stands beside it, which every deletion leaves: it may be the only copy. It stays."
+        return BucketRuling(SUSPECT, (why,), kept=True)
     if kind in _GO:
         return BucketRuling(CERTAIN, (_GO[kind],))
     if kind in OF_SEGMENTS and names is not None:

@@ -53,6 +53,20 @@ def holdings(
     return found
 
 
+def kept_behind(history: History, end: Position) -> Iterator[Segment]:
+    """The segments of an incarnation behind this position."""
+    slots = history.slots(
+        lambda row: (
+            row.segments > 0
+            and row.start is not None
+            and row.end is not None
+            and row.end > end
+            and row.start.incarnation <= end.incarnation
+        )
+    )
+    return SegmentsOf(history, [slot.number for slot in slots]).records()
+
+
 def _is_kept(row: ManifestRow, deleted: tuple[DeletedRange, ...]) -> bool:
     if row.start is None or row.end is None:
         return False

@@ -82,11 +82,13 @@ class ArchiveDeletion:
         log.info("deletion undone topic=%s number=%d: %s", head.topic, number, why)
         return head
 
+    def prove_right(self, topic: TopicName) -> None:
+        """Delete an object that is not there: a role that may not would leave a deletion begun for ever. Raises
+        AccessDeniedError."""
+        self.store.delete([data_key(topic, str(uuid5(NAMESPACE_OID, f"{topic} probe")))])
+
     def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
-        """What was looked at is as it was, or this is refused: from here on there is no way back. Raises
-        AccessDeniedError where we may not delete."""
-        # A role that may not delete would leave it begun for ever: an absent object tells before that.
-        self.store.delete([data_key(head.topic, str(uuid5(NAMESPACE_OID, f"{head.topic} probe")))])
+        """What was looked at is as it was, or this is refused: from here on there is no way back."""
         self.check()
         return self.append(head, DeletionBegun(pending.number, self.by, self.clock_ms()))
 
@@ -109,9 +111,15 @@ class ArchiveDeletion:
         """Something of the topic may be under way."""
         self.store.put(archive_deletion_key(self.cluster, topic), str(topic).encode())
 
-    def forget(self, topic: TopicName) -> None:
-        """Nothing of the topic is under way any more."""
+    def forget(self, topic: TopicName) -> CatalogHead:
+        """Nothing of the topic is under way any more. Whoever was paused says so late: what another process has
+        recorded meanwhile is noted again."""
+        self.check()
         self.store.delete([archive_deletion_key(self.cluster, topic)])
+        head = self.catalogs.head(topic)
+        if head.removed.pending is not None:
+            self.note(topic)
+        return head
 
     def _delete(self, topic: TopicName, pending: Deleting, segments: list[Segment]) -> int:
         """How many objects were not there."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import islice
 
 from offloader.errors import ClaimedByOtherError, IntegrityError, RetryableError
 from offloader.lifecycle.retention.chunked import LOOK_BACK, begins_before
-from offloader.lifecycle.retention.holdings import SegmentsOf, holdings
+from offloader.lifecycle.retention.holdings import SegmentsOf, holdings, kept_behind
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.plan import DueRange, Holding, all_of, due
 from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.metadata.beside import last_owner
 from offloader.metadata.deletions import Deleting, DeletionReason
 from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead
@@ -20,7 +22,14 @@ from offloader.ports.object_store import ObjectStore
 
 LOOKS = 5  # while a busy topic's catalog changes
 
-GoneSince = Callable[[CatalogHead], int | None]
+
+class GoneDoubt(Enum):
+    """Why nobody can say whether a topic is gone."""
+
+    NOT_KNOWN_YET = "it is recorded as gone, and since the start it was not looked for long enough"
+
+
+GoneSince = Callable[[CatalogHead], int | GoneDoubt | None]
 """Since when Pulsar has no such topic, as its catalog records it and as Pulsar says now; None: it has, or may have."""
 
 
@@ -86,16 +95,14 @@ class ArchiveRetention:
         is a note that something may be under way."""
         deletion = self.deletion
         head = deletion.catalogs.head(topic)
-        if self._others(head):
+        owner = last_owner(deletion.store, head)
+        if owner not in ("", deletion.by):
             return ""
         if noted and head.removed.pending is None:
-            deletion.forget(topic)
-            head = deletion.catalogs.head(topic)
-            if head.removed.pending is not None:  # another process has recorded one just now
-                deletion.note(topic)
+            head = deletion.forget(topic)
         pending = head.removed.pending
-        if pending is None:
-            return self.decide(head, "retention")
+        if pending is None:  # whose policy would it be, where nobody knows who had the topic?
+            return self.decide(head, "retention") if owner else ""
         if head.removed.begun is None:
             begun = self._look_again(head, pending)
             if not isinstance(begun, CatalogHead):
@@ -112,18 +119,24 @@ class ArchiveRetention:
         deletion = self.deletion
         deletion.catalogs.keep_deleting(head)
         for _ in range(LOOKS):
-            why = self._why_not(head, pending)
+            why, ready = self._why_not(head, pending), deletion.clock_ms() >= pending.not_before
+            if why is None:
+                return f"deletion {pending.number} waits: whether the topic is still gone is not known yet"
+            if ready and not why:
+                deletion.prove_right(head.topic)
+                why = self._why_not_readable(head, pending)
             if why:
                 deletion.undo(head, "retention", why)
                 return f"deletion {pending.number} is undone: {why}"
-            if deletion.clock_ms() < pending.not_before:
+            if not ready:
                 return ""
             try:
                 return deletion.begin(head, pending)
             except RetryableError:
                 head = deletion.catalogs.head(head.topic)
-                if head.removed.pending != pending:
-                    return ""  # somebody has changed their mind
+                now = head.removed.pending
+                if now is None or now.number != pending.number or head.removed.begun is not None:
+                    return ""  # somebody has changed their mind, or was faster
         return ""
 
     def decide(self, head: CatalogHead, by: str) -> str:
@@ -131,7 +144,8 @@ class ArchiveRetention:
         policy = self.policy_of(head.topic)
         if not policy.says_anything or head.claim is None:
             return ""
-        found = planned(self.deletion.store, head, policy, self.deletion.clock_ms(), self.gone_since(head))
+        gone = _known(self.gone_since(head))
+        found = planned(self.deletion.store, head, policy, self.deletion.clock_ms(), gone)
         return self._recorded(head, found.due, by) if found.due else ""
 
     def delete(self, topic: TopicName, by: str) -> str:
@@ -145,7 +159,7 @@ class ArchiveRetention:
                 f"{topic}: deletion {head.removed.pending.number} is under way; `offloader archive undelete {topic}` "
                 "takes it back, or wait until it is done"
             )
-        found = requested(self.deletion.store, head, self.gone_since(head), f"request of {by}")
+        found = requested(self.deletion.store, head, _known(self.gone_since(head)), f"request of {by}")
         if not found:
             raise IntegrityError(
                 f"{topic}: there is nothing to delete; the newest segment stays as long as the topic is offloaded: "
@@ -164,14 +178,11 @@ class ArchiveRetention:
 
     def _ours(self, topic: TopicName) -> CatalogHead:
         head = self.deletion.catalogs.head(topic)
-        if (other := self._others(head)) is not None:
-            raise ClaimedByOtherError(f"{topic} is claimed by {other}: ask that application")
+        owner = last_owner(self.deletion.store, head)
+        if owner not in ("", self.deletion.by):
+            did = "is claimed by" if head.claim is not None and head.claim.application else "was released by"
+            raise ClaimedByOtherError(f"{topic} {did} {owner}: ask that application, or `offloader takeover` it")
         return head
-
-    def _others(self, head: CatalogHead) -> str | None:
-        """Whose the topic is, where it is not ours and not nobody's."""
-        owner = "" if head.claim is None else head.claim.application
-        return owner if owner not in ("", self.deletion.by) else None
 
     def _recorded(self, head: CatalogHead, found: tuple[DueRange, ...], by: str) -> str:
         head = self.deletion.record(head, found, by, self.grace_ms)
@@ -181,14 +192,28 @@ class ArchiveRetention:
         segments, size = sum(len(each.due) for each in found), sum(each.bytes for each in found)
         return f"deletion {pending.number}: {segments} segments of {size} bytes go, not before {pending.not_before}"
 
-    def _why_not(self, head: CatalogHead, pending: Deleting) -> str:
-        """The second look: why what was to go does not; "": nothing is against it."""
+    def _why_not(self, head: CatalogHead, pending: Deleting) -> str | None:
+        """The second look: why what was to go does not; "": nothing is against it; None: that is not known yet."""
+        gone, recorded = self.gone_since(head), head.removed.gone
+        why = self._disproof(head, pending, _known(gone))
+        if not why or recorded is None or not isinstance(gone, GoneDoubt):
+            return why
+        return self._disproof(head, pending, recorded.at) or None
+
+    def _why_not_readable(self, head: CatalogHead, pending: Deleting) -> str:
+        """The same of messages: one that was sealed in the grace may begin in what goes. Only once it is time: this
+        reads up to 64 MiB."""
+        store = self.deletion.store
+        history = History(store, head)
+        split = any(begins_before(store, head.topic, kept_behind(history, each.end)) for each in pending.ranges)
+        return "a message begins in it that is kept" if split else ""
+
+    def _disproof(self, head: CatalogHead, pending: Deleting, gone: int | None) -> str:
         policy = self.policy_of(head.topic)
         if policy.hold:
             return f"held by {policy.hold}"
         by_policy = pending.reason is not DeletionReason.REQUEST
         history = History(self.deletion.store, head)
-        gone = self.gone_since(head)
         known = holdings(history, gone, head.removed.ranges, released_goes=not by_policy)
         now = self.deletion.clock_ms()
         for each in pending.ranges:
@@ -203,3 +228,7 @@ class ArchiveRetention:
         holding: Holding, policy: RetentionPolicy, now: int, head: CatalogHead, *, by_policy: bool
     ) -> DueRange | None:
         return due(holding, policy, now, head.removed.trimmed) if by_policy else all_of(holding, "")
+
+
+def _known(gone: int | GoneDoubt | None) -> int | None:
+    return None if isinstance(gone, GoneDoubt) else gone

@@ -11,7 +11,7 @@ from functools import partial
 from offloader.errors import OffloadError, OvertakenError
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import RetentionPolicy
-from offloader.lifecycle.retention.retention import ArchiveRetention
+from offloader.lifecycle.retention.retention import ArchiveRetention, GoneDoubt
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import PulsarTrimmed, TopicGone
 from offloader.metadata.requests import Request, RequestKind
@@ -134,8 +134,10 @@ class Retaining:
         if known is None or (known.incarnation, known.first) < (trimmed.incarnation, trimmed.first):
             append_record(self._catalogs, head, trimmed)
 
-    def gone_since(self, head: CatalogHead) -> int | None:
-        """As `GoneSince`. What looks prove that a topic is gone is recorded: its time counts from there."""
+    def gone_since(self, head: CatalogHead) -> int | GoneDoubt | None:
+        """As `GoneSince`. What looks prove that a topic is gone is recorded: its time counts from there. Looks are
+        forgotten at each start: that is no proof that it is back. As long as a segment of it is open, more may follow.
+        """
         if head.claim is None or head.topic in self._there:
             return None
         removed = head.removed
@@ -149,9 +151,10 @@ class Retaining:
         found = being(context.cluster, looks)
         if found is Being.SAME:
             looks.clear()
-        if found not in (Being.DELETED, Being.ANOTHER):
             return None
         gone = removed.gone
+        if found is Being.UNKNOWN or context.state(topic).open is not None:
+            return None if gone is None else GoneDoubt.NOT_KNOWN_YET
         if gone is None:
             gone = TopicGone(head.claim.incarnation, context.clock_ms())
             append_record(self._catalogs, head, gone)

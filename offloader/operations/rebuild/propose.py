@@ -3,18 +3,21 @@ doubt. Pure, but for the check of the objects of segments that nothing names."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offloader.archive.continuity import breaks
 from offloader.archive.findings import FindingKind
 from offloader.errors import FatalError
+from offloader.metadata.deletions import Deleted, Deleting, DeletionRecord, PulsarTrimmed, TopicGone
 from offloader.metadata.layout import generations_folder
 from offloader.metadata.state import REBUILT, Claim, LedgerClosed, Said, TopicCatalog
 from offloader.model import Loss, Position
 from offloader.operations.rebuild.chain import Chain, Hole, Sound, chain
 from offloader.operations.rebuild.remains import Given, Note, NoteKind, Remains, Span
 
+FIRST, LAST = Position(0, 0, 0), Position(2**63 - 1, 0, 0)
 VOUCHED = "catalog rebuild --ended"
 
 
@@ -57,8 +60,31 @@ def propose(remains: Remains, given: Given, sound: Sound) -> Proposal:
             records.append(made)
         ends = [c for c in closed.values() if c.incarnation == incarnation]
         records += [*recorded, *sorted((*mine, *ends), key=_place)]
-    records += remains.deletions
+    records = [*_with_deletions(records, remains.deletions)]
     return Proposal(remains, tuple(records), (*notes, *_doubts(remains, records)))
+
+
+def _with_deletions(records: Iterable[Said], deletions: Iterable[DeletionRecord]) -> Iterator[Said]:
+    """Each deletion as early as it can have been recorded: right behind the last segment that it names. What it says of
+    the end of an incarnation is true there, and what stands behind it takes that back."""
+    left = deque(deletions)
+    for record in records:
+        yield record
+        if isinstance(record, Span):
+            while left and _named_by(left[0]) <= record.end:
+                yield left.popleft()
+    yield from left
+
+
+def _named_by(record: DeletionRecord) -> Position:
+    """The last position that a record of a deletion needs before it."""
+    match record:
+        case Deleting() | Deleted():
+            return max((each.end for each in record.ranges), default=FIRST)
+        case TopicGone() | PulsarTrimmed():
+            return LAST
+        case _:
+            return FIRST
 
 
 def _place(record: Span | LedgerClosed) -> tuple[int, int, bool, bool]:

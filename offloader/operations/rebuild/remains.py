@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 
-from offloader.metadata.deletions import DeletionRecord, Tombstone, in_order, range_of, removal_of
+from offloader.metadata.deletions import Deleted, Deleting, DeletionBegun, DeletionRecord, Tombstone, in_order
 from offloader.metadata.generations import Slots
 from offloader.metadata.layout import record_key
 from offloader.metadata.state import Claim, LedgerClosed, Said, TopicCatalog, record_uuid
@@ -84,7 +84,10 @@ class Remains:
         """Whether a segment's objects may be absent, because it was deleted."""
         if isinstance(span, Tombstone):
             return True
-        return range_of(removal_of(self.deletions).absent, span.end) is not None
+        deletions = self.deletions
+        begun = {each.number for each in deletions if isinstance(each, DeletionBegun | Deleted)}
+        of = (each for each in deletions if isinstance(each, Deleting | Deleted) and each.number in begun)
+        return any(each.start <= span.start and span.end <= each.end for record in of for each in record.ranges)
 
     def uuid(self, record: Said) -> str:
         """A record's uuid."""

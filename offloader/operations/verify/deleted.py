@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from offloader.archive.findings import Finding, FindingKind
-from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
+from offloader.errors import FormatVersionError, IntegrityError
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.catalog_codec import decode_of
-from offloader.metadata.deletions import Tombstone, range_of
+from offloader.metadata.deletions import range_of
 from offloader.metadata.layout import KeyKind, parse_topic_key
-from offloader.metadata.log import read_record
 from offloader.metadata.state import CatalogHead
 from offloader.model import Segment, TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog
@@ -55,12 +53,3 @@ def left_of_deleted(
         if parsed is not None and objects and (parsed.topic, parsed.uuid) in gone and store.stat(key) is not None:
             message = "its segment is recorded as deleted; it can be deleted"
             yield Finding(FindingKind.LEFT_OVER, key, message, parsed.topic)
-
-
-def is_buried(store: ObjectStore, topic: TopicName, key: str, uuid: str) -> bool:
-    """Whether a tombstone stands in place of the copy of a segment's record."""
-    try:
-        record = decode_of(topic, key, read_record(store, key))[1]
-    except (IntegrityError, FormatVersionError, ObjectNotFoundError):
-        return False
-    return isinstance(record, Tombstone) and record.uuid == uuid

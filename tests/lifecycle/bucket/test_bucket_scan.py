@@ -70,6 +70,18 @@ def test_what_is_left_over_of_a_deleted_segment_is_certain_and_its_tombstone_is_
     assert scan.orphans[0].evidence.proof is DeletionProof.PASSED_BY
 
 
+def test_without_a_tombstone_beside_it_nothing_is_left_over_of_a_deletion():
+    made, clock = archive()
+    first = made.catalog.segments[0]
+    delete(made, 1)
+    made.store.put(layout.data_key(TOPIC, first.uuid), b"whose record says that it is there")
+    made.store.put(layout.record_key(TOPIC, first.uuid), encode_catalog(first.uuid, first))
+    clock.now += 3 * HOUR
+    [found] = scanner(made.store, clock).scan().candidates
+    assert (found.kind, found.verdict) == ("deleted-object", SUSPECT)
+    assert "it may be the only copy" in found.evidence[-1]
+
+
 def test_what_deletion_keeps_in_the_bucket_is_ours():
     made, clock = archive()
     cluster = "memory"

@@ -1,0 +1,37 @@
+"""What the objects of records tell that stand beside a topic's segments, where the catalog's head does not."""
+
+from __future__ import annotations
+
+from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
+from offloader.metadata.catalog_codec import decode_of
+from offloader.metadata.deletions import Tombstone
+from offloader.metadata.layout import record_key
+from offloader.metadata.log import read_record
+from offloader.metadata.state import CatalogHead, Claim, Record
+from offloader.model import TopicName
+from offloader.ports.object_store import ObjectStore
+
+
+def is_buried(store: ObjectStore, topic: TopicName, uuid: str) -> bool:
+    """Whether a tombstone stands in place of the copy of a segment's record."""
+    record = _read(store, topic, uuid)
+    return isinstance(record, Tombstone) and record.uuid == uuid
+
+
+def last_owner(store: ObjectStore, head: CatalogHead) -> str:
+    """The application that has the topic, or had it last; "": nothing tells. Where an older version released it, the
+    claim's object is read that it had. Raises what the store raises."""
+    claim = head.claim
+    if claim is None or claim.application or claim.released_by:
+        return "" if claim is None else claim.application or claim.released_by
+    former = _read(store, head.topic, claim.former) if claim.former else None
+    return former.application if isinstance(former, Claim) else ""
+
+
+def _read(store: ObjectStore, topic: TopicName, uuid: str) -> Record | None:
+    """None: it is not there, or cannot be read."""
+    key = record_key(topic, uuid)
+    try:
+        return decode_of(topic, key, read_record(store, key))[1]
+    except (IntegrityError, FormatVersionError, ObjectNotFoundError):
+        return None
