@@ -55,10 +55,13 @@ def test_plan_run_and_the_second_run(line: Line, cluster: Idle) -> None:
     assert cluster.size(topic) == 0
 
 
-def test_without_yes_nothing_is_loaded(line: Line, cluster: Idle) -> None:
-    cluster.written("t", 100)
+def test_without_yes_nothing_is_loaded_and_what_is_due_is_shown(line: Line, cluster: Idle) -> None:
+    topic = cluster.written("t", 100)
+    cluster.written("kept", 100, shut=False)
     cluster.tick(61)
-    assert line.error(*COMMAND, "run").startswith("1 topics would be loaded, and what retention does not keep")
+    due, summary = told(line, "run", code=0)
+    assert (due["topic"], due["dueNow"], summary["due"]) == (str(topic), True, 1)
+    assert "1 topics would be loaded, and 100 bytes that retention does not keep" in line.ok(*COMMAND, "run")
     assert cluster.trimmed == []
 
 

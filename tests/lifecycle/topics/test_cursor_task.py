@@ -167,3 +167,23 @@ def test_a_record_that_has_ended_long_ago_is_forgotten(world):
     task(world, None).run()
     assert list(world.removals.all()) == []
     assert world.removals.read(TOPIC, SUB) is None
+
+
+def test_what_is_forgotten_only_in_part_does_not_begin_again(world):
+    """The store takes some objects of those that are to go, and then fails: the end of a record goes last."""
+    world.mark()
+    world.undo()
+    world.pass_time(TIMING.kept + 1)
+    (ended,) = world.removals.all()
+    delete, calls = world.store.delete, []
+
+    def cut_short(keys):
+        calls.append(list(keys))
+        delete(calls[-1])
+        if len(calls) == 2:
+            raise BrokerUnavailableError("cut off")
+
+    world.store.delete = cut_short
+    with pytest.raises(BrokerUnavailableError):
+        world.removals.remove(ended)
+    assert states(world) == {SUB: RemovalState.UNDONE}

@@ -14,6 +14,7 @@ from offloader.errors import DamagedRecordError, FatalError, OffloadError, Overt
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
 from offloader.lifecycle.topics.cursors.listing import last_activity
+from offloader.lifecycle.topics.cursors.machine import is_forgotten
 from offloader.lifecycle.topics.cursors.removals import DamagedRemoval, StoredRemoval
 from offloader.lifecycle.topics.cursors.service import CursorRemover
 from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
@@ -85,7 +86,7 @@ class CursorRemovalTask:
         return after != record
 
     def _forget(self, stored: StoredRemoval) -> None:
-        if self.remover.clock_ms() > stored.record.ended_at + self.remover.timing.kept:
+        if is_forgotten(stored.record, self.remover.clock_ms(), self.remover.timing):
             self.remover.removals.remove(stored)
 
     def _mark(self, after_ms: int, room: int) -> None:
@@ -152,4 +153,4 @@ class CursorRemovalTask:
 def _is_older(cursor: StoredCursor, before_ms: int) -> bool:
     """By all that is stored. One that says nothing of its use is left alone."""
     active = last_activity(cursor)
-    return active is not None and 0 < active < before_ms
+    return active is not None and active < before_ms
