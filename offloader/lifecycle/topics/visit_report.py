@@ -6,19 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver
+from offloader.lifecycle.topics.passed_over import OF_NO_INTEREST, PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitEnd, VisitOutcome
 from offloader.lifecycle.topics.why_not import time_told, why_not
 
-_NOT_TOLD = {WhyPassedOver.LOADED, WhyPassedOver.KEPT_FOR_EVER, WhyPassedOver.SYSTEM, WhyPassedOver.SHADOW}
 _DONE = {VisitEnd.TRIMMED, VisitEnd.LOADED, VisitEnd.GONE}
 
 
 def tells(found: UnloadedTopic | PassedOver) -> bool:
     """Whether an operator wants to see it: all others are only counted."""
     if isinstance(found, PassedOver):
-        return found.why not in _NOT_TOLD
+        return found.why not in OF_NO_INTEREST
     return bool(found.reasons or found.held or found.doubt)
 
 
