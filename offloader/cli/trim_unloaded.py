@@ -59,9 +59,9 @@ def plan(session: CommandSession, namespaces: tuple[str, ...]) -> int:
 
     \b
     JSON: one object a line, for each topic that has something to tell: {topic, retention, bytes, overdueBytes,
-    reasons, due, dueNow, held, openLedger, why}, where held is [{cursor, role, bytes, certain}], or
-    {topic, passedOver, detail}. The last line: {message, topics, due, waiting, overdueBytes, dueBytes, heldBytes,
-    passedOver}.
+    reasons, due, dueNow, held, openLedger, why, do}, where held is [{cursor, role, bytes, certain}], or
+    {topic, passedOver, detail, do}; do: what would change it. The last line: {message, topics, due, waiting,
+    overdueBytes, dueBytes, heldBytes, passedOver}.
     """
     tally = PlanTally()
     now = session.dependencies.clock_ms()

@@ -70,7 +70,7 @@ def test_nothing_to_do_is_no_finding(line: Line, cluster: Idle) -> None:
     assert line.ok(*COMMAND, "plan") == (
         "1 topics: 0 due for a visit (0 bytes overdue), 0 later, cursors hold 0 bytes back, 1 loaded\n"
     )
-    assert line.ok(*COMMAND, "run") == "0 visits: 0 bytes freed of 0 that retention did not keep\n"
+    assert line.ok(*COMMAND, "run") == "0 visits: 0 bytes freed of 0 bytes that retention did not keep\n"
 
 
 def test_only_the_namespaces_that_are_named_are_looked_at(line: Line, cluster: Idle) -> None:
