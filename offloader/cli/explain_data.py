@@ -55,6 +55,13 @@ class Explained(StrEnum):
     BOOKIE = "bookie"
 
 
+_WHY = {
+    Explained.TOPIC: "why its data are still there",
+    Explained.LEDGER: "why it is still there, or not",
+    Explained.BOOKIE: "why the data of deleted ledgers are still there",
+}
+
+
 @click.command("explain")
 @click.argument("what", metavar="TOPIC|LEDGER|BOOKIE")
 @click.option(
@@ -91,7 +98,7 @@ def explain_command(
     elif _kind(stored, what, kind) is Explained.LEDGER:
         _print(session, Explained.LEDGER, what, _of_ledger(session, stored, _number(what)))
     else:
-        for topic in partitions_of(stored, _topic(what)):
+        for topic in _partitions(session, stored, _topic(what)):
             _print(session, Explained.TOPIC, str(topic), _of_topic(session, stored, topic, offline=offline))
 
 
@@ -116,9 +123,22 @@ def _kind(stored: StoredTopics, what: str, kind: str | None) -> Explained:
     raise FatalError(f"{what!r} is no ledger's number and no bookie's id; a topic is written tenant/namespace/topic")
 
 
+def _partitions(session: CommandSession, stored: StoredTopics, topic: TopicName) -> list[TopicName]:
+    """Raises TopicNotFoundError; it says so where the archive has the topic all the same."""
+    try:
+        return partitions_of(stored, topic)
+    except TopicNotFoundError as error:
+        archived = _asked([], "", lambda: _archived(session, topic))
+        if archived is None:
+            raise
+        raise TopicNotFoundError(
+            f"{error}; the archive has it up to {archived[0]}:{archived[1]}: `offloader topics segments {topic}`"
+        ) from error
+
+
 def _print(session: CommandSession, kind: Explained, name: str, found: Explanation) -> None:
     lines = [*found.because, *(f"To do: {one}" for one in found.do), *(f"Not known: {one}" for one in found.unknown)]
-    message = f"{kind} {name}: why it is still there"
+    message = f"{kind} {name}: {_WHY[kind]}"
     session.output.lines(
         [message, *(f"  {line}" for line in lines)],
         {

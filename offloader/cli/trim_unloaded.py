@@ -14,7 +14,7 @@ from offloader.cli.parsing import parsed
 from offloader.cli.progress_bar import step_progress
 from offloader.cli.topics import topics
 from offloader.errors import FatalError
-from offloader.lifecycle.explaining.words import size_text
+from offloader.lifecycle.explaining.words import counted, size_text
 from offloader.lifecycle.topics.passed_over import PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitOutcome
@@ -94,7 +94,7 @@ def run(session: CommandSession, namespaces: tuple[str, ...], *, yes: bool) -> i
     parts = _parts(session)
     planned = _planned(session, parts, namespaces)
     due = [one for one in planned if isinstance(one, UnloadedTopic) and one.due(now)]
-    if due and not yes:
+    if not yes:
         return _would_visit(session, due, now)
     tally = VisitTally()
     for outcome in _visited(parts, due):
@@ -110,10 +110,12 @@ def _would_visit(session: CommandSession, due: list[UnloadedTopic], now: int) ->
     for one in due:
         tally.take(one, now)
         session.output.line(plan_text(one, now), plan_fields(one, now))
-    message = (
-        f"{len(due)} topics would be loaded, and {size_text(tally.due_bytes)} that retention does not keep would go "
-        "for ever; none is without --yes"
-    )
+    message = "no visit is due"
+    if due:
+        message = (
+            f"{counted(len(due), 'topic')} would be loaded, and {size_text(tally.due_bytes)} that retention does not "
+            "keep would go for ever; none is without --yes"
+        )
     session.output.line(message, {"message": message, **tally.fields()})
     return OK
 
@@ -126,7 +128,12 @@ def _planned(
         say(f"there is no ledger list in {session.config.pulsar.metadata_service_uri}", err=True)
     with step_progress("namespaces", len(names), Console(stderr=True)) as advance:
         for name in names:
-            yield from parts.planner.plan(name, basis)
+            found = 0
+            for one in parts.planner.plan(name, basis):
+                found += 1
+                yield one
+            if not found and names == list(namespaces):
+                say(f"{name}: no topic has a ledger list there", err=True)
             advance(1)
 
 

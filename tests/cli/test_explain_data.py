@@ -280,7 +280,7 @@ def test_the_bookies_registration_says_where_its_http_server_is(line, bookie, wo
     [
         (("what",), "is no ledger's number and no bookie's id; a topic is written"),
         (("b9:3181",), "there is no bookie b9:3181; there are b1:3181, b2:3181, b3:3181"),
-        (("public/default/none",), "has no managed ledger"),
+        (("public/default/none",), "there is no topic persistent://public/default/none: it has no managed ledger in"),
         (("public/default",), "public/default is a namespace: name one of its topics, public/default/TOPIC;"),
         (("non-persistent://public/default/t",), "only persistent topics"),
         (("x", "--as", "ledger"), "'x' is no ledger's number"),
@@ -300,7 +300,7 @@ def test_a_number_that_is_also_a_bookies_id_must_be_told_apart(line, world):
 
 def test_people_get_sentences(line):
     text = line.ok("explain", str(TOPIC))
-    assert text.splitlines()[0] == f"topic {TOPIC}: why it is still there"
+    assert text.splitlines()[0] == f"topic {TOPIC}: why its data are still there"
     assert "  To do: If nobody needs slow any more: `offloader topics cursors remove" in text
 
 
@@ -442,3 +442,19 @@ def plan_of(line):
     result = line.run("topics", "trim-unloaded", "plan", "public/default", "--output", "json")
     assert result.exit_code in (0, 2), result.output
     return json.loads(result.stdout.splitlines()[0])
+
+
+def test_a_topic_that_only_the_archive_has_is_told_as_such(line):
+    gone = TopicName.parse("public/default/gone")
+    line.archive = archive = Archive(line.archive.store, gone)
+    line.root()
+    archive.claim(1, 0)
+    archive.add([Stored(1, number, b"x") for number in range(10)])
+    told = line.error("explain", str(gone))
+    assert told.startswith(f"there is no topic {gone}: it has no managed ledger in ")
+    assert told.endswith(f"; the archive has it up to 1:9: `offloader topics segments {gone}`")
+
+
+def test_a_name_that_a_shell_would_take_apart_is_quoted_in_what_to_do(line, world):
+    world.cursor("old job", CursorState((1, 2)))
+    assert said(explained(line, str(TOPIC)), f"`offloader topics cursors remove {TOPIC} 'old job'`")

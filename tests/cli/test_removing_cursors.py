@@ -62,6 +62,7 @@ def test_remove_says_marks_and_removes_and_undo_brings_back(line, world):
     assert told["state"] == "removed"
     assert told["undo"]
     assert world.facts() is None
+    assert (told["next"], told["ended"]) == ("--yes brings it back", "2023-11-15T22:13:20.001Z")
     assert one(line, "undo", str(TOPIC), SUB, "--yes")["state"] == "undone"
     assert world.facts() == before
 
@@ -82,7 +83,7 @@ def test_a_name_that_partitions_share_is_removed_in_each_that_has_it(line, world
     world.brokers.flush()
     result = line.run("topics", "cursors", "remove", "public/default/p", "s", "--yes")
     assert result.exit_code == 1
-    assert "p-partition-0: s is marked (it held back" in result.stdout
+    assert "p-partition-0: s is marked on 2023-11-14T22:13:20.000Z by offloader topics" in result.stdout
     assert "p-partition-1: s is not removed: 1 of its consumers" in result.stderr
     assert "p-partition-2" not in result.output
     assert "undone" in line.ok("topics", "cursors", "undo", "public/default/p", "s", "--yes")
@@ -106,13 +107,13 @@ def test_a_purge_removes_all_that_is_due_and_nothing_else(line, world):
     for name in ("old0", "old1"):
         line.ok("topics", "cursors", "remove", str(TOPIC), name, "--yes")
     assert purged(line, "--yes") == {
-        "message": "0 of 0 that were due are removed, 0 kept, 0 failed; 2 wait",
-        "due": 0, "removed": 0, "kept": 0, "failed": 0, "waiting": 2,
+        "message": "nothing is due; 2 waiting, the first until 2023-11-15T22:13:20.000Z",
+        "due": 0, "removed": 0, "kept": 0, "failed": 0, "waiting": 2, "firstDue": "2023-11-15T22:13:20.000Z",
     }  # fmt: skip
     line.clock.now += TIMING.effective_delay
     line.ok("topics", "cursors", "remove", str(TOPIC), "old2", "--yes")
     world.topic.cursors["old1"].consumers = 1
-    assert purged(line)["message"] == "2 are due; 1 wait; nothing is removed without --yes"
+    assert purged(line)["message"].startswith("2 removals due; nothing is removed without --yes; 1 waiting")
     assert {"old0", "old1", "old2"} < world.topic.cursors.keys()
     done = purged(line, "--yes")
     assert (done["due"], done["removed"], done["kept"], done["waiting"]) == (2, 1, 1, 1)

@@ -32,16 +32,19 @@ class RemovalTeller:
         runs = section.topic_two_phase_deletion_enabled or section.remove_cursors_after_ms is not None
         return cls(session, removal_timing(section), runs)
 
-    def tell(self, record: CursorRemoval, says: tuple[str, ...] = ()) -> None:
-        """`says`: what an undo would not bring back as it was."""
+    def tell(self, record: CursorRemoval, says: tuple[str, ...] = (), comes: str = "") -> None:
+        """`says`: what an undo would not bring back as it was. `comes`: what the next step is, where not the usual."""
         due = time_text(due_at(record, self.timing)) if record.is_in_flight else None
-        comes = self._next(record, due)
-        message = f"{record.topic}: {record.subscription} is {record.state} (it held back {size_text(record.held)})"
+        ended = time_text(record.ended_at) if record.has_ended else None
+        comes = comes or self._next(record, due)
+        when = f"since {ended}" if ended else f"on {time_text(record.marked_at)} by {record.marked_by}"
+        stands = record.state if ended or record.state is RemovalState.MARKED else f"{record.state}, marked"
+        message = f"{record.topic}: {record.subscription} is {stands} {when}; it held back {size_text(record.held)}"
         fields = {
             "message": "; ".join(filter(None, (message, record.reason, comes))),
             "topic": str(record.topic), "subscription": record.subscription, "state": str(record.state),
             "bytes": record.held, "marked": time_text(record.marked_at), "by": record.marked_by, "due": due,
-            "next": comes, "reason": record.reason, "undo": says,
+            "ended": ended, "next": comes, "reason": record.reason, "undo": says,
         }  # fmt: skip
         self.session.output.lines([str(fields["message"]), *(f"  an undo: {one}" for one in says)], fields)
 
@@ -55,7 +58,7 @@ class RemovalTeller:
         )
         fields = {
             "message": message, "topic": str(topic), "subscription": name, "state": "none", "bytes": plan.held,
-            "marked": None, "by": None, "due": None, "next": "", "reason": plan.objection, "undo": says,
+            "marked": None, "by": None, "due": None, "ended": None, "next": "", "reason": plan.objection, "undo": says,
         }  # fmt: skip
         self.session.output.lines([message, *(f"  an undo: {one}" for one in says)], fields)
 

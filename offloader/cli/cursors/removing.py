@@ -14,8 +14,10 @@ from offloader.cli.cursors.listing import TIMEOUT, names_of, partitions_of, stor
 from offloader.cli.cursors.removal_told import RemovalTeller
 from offloader.cli.output import say
 from offloader.cli.parsing import TOPIC
+from offloader.cli.topics import time_text
 from offloader.errors import ConfigError, FatalError, OffloadError
-from offloader.lifecycle.topics.cursors.machine import is_due, is_forgotten
+from offloader.lifecycle.explaining.words import counted
+from offloader.lifecycle.topics.cursors.machine import due_at, is_due, is_forgotten
 from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals, DamagedRemoval, StoredRemoval
 from offloader.lifecycle.topics.cursors.service import CursorRemover
@@ -41,9 +43,9 @@ def remove(session: CommandSession, topic: TopicName, subscription: str, *, yes:
     subscription.
 
     \b
-    JSON: one object a line, for each topic: {message, topic, subscription, state, bytes, marked, by, due, next, reason,
-    undo}; state is none where it is not marked; next says who does what; undo says what an undo would not bring back
-    as it was.
+    JSON: one object a line, for each topic: {message, topic, subscription, state, bytes, marked, by, due, ended, next,
+    reason, undo}; state is none where it is not marked; next says who does what; undo says what an undo would not bring
+    back as it was.
     """
     remover = _remover(session, _removals(session, create=yes), timeout)
     teller = RemovalTeller.of(session)
@@ -63,11 +65,12 @@ def purge(session: CommandSession, *, yes: bool, timeout: int) -> int:
 
     \b
     JSON: one object a line, for each that is due: as of `topics cursors remove`. The last line: {message, due, removed,
-    kept, failed, waiting}.
+    kept, failed, waiting, firstDue}.
     """
     found, teller = _recorded(session), RemovalTeller.of(session)
     now, states, damaged = session.dependencies.clock_ms(), Counter[str](), 0
     due: list[StoredRemoval] = []
+    later: list[int] = []
     for one in () if found is None else found.all():
         if isinstance(one, DamagedRemoval):
             damaged += _damage(one)
@@ -75,12 +78,13 @@ def purge(session: CommandSession, *, yes: bool, timeout: int) -> int:
             due.append(one)
         elif one.record.is_in_flight:
             states["waiting"] += 1
+            later.append(due_at(one.record, teller.timing))
         elif yes and found is not None and is_forgotten(one.record, now, teller.timing):
             found.remove(one)
     remover = _remover(session, found, timeout) if found is not None and due and yes else None
     for one in due:
         states[_purged(teller, remover, one)] += 1
-    session.output.line(*_summary(len(due), states, yes=yes))
+    session.output.line(*_summary(len(due), states, min(later, default=None), yes=yes))
     return ERROR if damaged else FINDINGS if states["failed"] else OK
 
 
@@ -129,7 +133,7 @@ def list_removals(session: CommandSession) -> int:
             states[str(one.record.state)] += 1
             teller.tell(one.record)
     told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-    message = f"{states.total()} removals are recorded: {told}" if told else "no subscription was ever marked"
+    message = f"{counted(states.total(), 'removal')} recorded: {told}" if told else "no subscription was ever marked"
     session.output.line(message, {"message": message, "removals": states})
     return FINDINGS if states["damaged"] else OK
 
@@ -190,12 +194,17 @@ def _purged(teller: RemovalTeller, remover: CursorRemover | None, stored: Stored
     return str(record.state) if record.state in (RemovalState.REMOVED, RemovalState.KEPT) else "failed"
 
 
-def _summary(due: int, states: Counter[str], *, yes: bool) -> tuple[str, dict[str, object]]:
+def _summary(due: int, states: Counter[str], first: int | None, *, yes: bool) -> tuple[str, dict[str, object]]:
+    """`first`: when the first of those that wait is due."""
     removed, kept, failed, waiting = (states[one] for one in ("removed", "kept", "failed", "waiting"))
-    done = f"{removed} of {due} that were due are removed, {kept} kept, {failed} failed" if yes else f"{due} are due"
-    message = f"{done}; {waiting} wait" + ("" if yes or not due else "; nothing is removed without --yes")
+    until = None if first is None else time_text(first)
+    done = f"{counted(due, 'removal')} due" if due else "nothing is due"
+    if due:
+        done += f": {removed} removed, {kept} kept, {failed} failed" if yes else "; nothing is removed without --yes"
+    message = done + (f"; {waiting} waiting, the first until {until}" if waiting else "")
     return message, {
         "message": message, "due": due, "removed": removed, "kept": kept, "failed": failed, "waiting": waiting,
+        "firstDue": until,
     }  # fmt: skip
 
 
@@ -204,7 +213,10 @@ def _undo(teller: RemovalTeller, remover: CursorRemover, stored: StoredRemoval, 
         teller.tell(remover.undo(stored))
         return
     record = stored.record
-    teller.tell(record, remover.undo_plan(record).says if not record.is_in_flight else ())
+    if record.is_in_flight:
+        teller.tell(record, comes="--yes takes the mark back")
+    else:
+        teller.tell(record, remover.undo_plan(record).says, "--yes brings it back")
 
 
 def _each(remover: CursorRemover, topic: TopicName, subscription: str, act: Callable[[TopicName], None]) -> int:

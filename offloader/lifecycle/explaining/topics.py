@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from offloader.lifecycle.explaining.words import Explanation, counted, moment_text, size_text, span_text
 from offloader.lifecycle.topics.broker_retention import BrokerRetention
@@ -176,8 +177,8 @@ def _advice(facts: TopicFacts) -> Iterator[str]:
     for one in by_bytes_held(list(facts.subscriptions)) if facts.found is None else ():
         if one.kind is SubscriptionKind.USER and one.held and one.held.alone and not one.consumers:
             yield (
-                f"If nobody needs {one.subscription} any more: `offloader topics cursors remove {facts.stored.topic} "
-                f"{one.subscription}`; that frees {size_text(one.held.alone)}."
+                f"If nobody needs {one.subscription} any more: `offloader topics cursors remove "
+                f"{quote(str(facts.stored.topic))} {quote(one.subscription)}`; that frees {size_text(one.held.alone)}."
             )
     if facts.archived is None and any(one.kind is SubscriptionKind.PIN for one in facts.subscriptions):
         yield f"`offloader topics offload-status {facts.stored.topic}` says how our own offload of it stands."

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from offloader.lifecycle.explaining.words import size_text
+from offloader.lifecycle.explaining.words import counted, size_text
 from offloader.lifecycle.topics.passed_over import OF_NO_INTEREST, PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitEnd, VisitOutcome
@@ -98,10 +98,11 @@ class PlanTally:
             self.waiting += 1
 
     def text(self) -> str:
-        over = "".join(f", {number} {why}" for why, number in sorted(self.passed_over.items()))
+        over = ", ".join(f"{why} {number}" for why, number in sorted(self.passed_over.items()))
         return (
-            f"{self.topics} topics: {self.due} due for a visit ({size_text(self.due_bytes)} overdue), {self.waiting} "
-            f"later, cursors hold {size_text(self.held)} back{over}"
+            f"{counted(self.topics, 'topic')}: {self.due} due for a visit ({size_text(self.due_bytes)} overdue), "
+            f"{self.waiting} later, cursors hold {size_text(self.held)} back"
+            + (f"; passed over: {over}" if over else "")
         )
 
     def fields(self) -> dict[str, Any]:
@@ -132,9 +133,11 @@ class VisitTally:
         self.freed += outcome.freed
 
     def text(self) -> str:
+        if not self.visits:
+            return "no visit was due"
         failed = f", {self.failed} did not go as they should" if self.failed else ""
         freed, overdue = size_text(self.freed), size_text(self.overdue)
-        return f"{self.visits} visits{failed}: {freed} freed of {overdue} that retention did not keep"
+        return f"{counted(self.visits, 'visit')}{failed}: {freed} freed of {overdue} that retention did not keep"
 
     def fields(self) -> dict[str, Any]:
         return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from datetime import UTC, datetime
+from shlex import quote
 from typing import NamedTuple
 
 from offloader.lifecycle.explaining.words import size_text
@@ -112,7 +113,8 @@ def _of_holder(topic: UnloadedTopic, role: CursorRole, cursor: str) -> str:
         case CursorRole.DEDUPLICATION:
             return "Have a client connect to it: its broker then renews what deduplication knows, and moves on."
         case CursorRole.SUBSCRIPTION:
-            return f"If nobody needs {cursor} any more: `offloader topics cursors remove {topic.topic} {cursor}`."
+            remove = f"`offloader topics cursors remove {quote(str(topic.topic))} {quote(cursor)}`"
+            return f"If nobody needs {cursor} any more: {remove}."
 
 
 _REMEDIES: Mapping[WhyPassedOver, str] = {
