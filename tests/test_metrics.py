@@ -66,6 +66,10 @@ def everything(metrics: Metrics) -> None:
     metrics.deletion_gave_up("LEDGER")
     metrics.deletions_pending([("LEDGER", "marked", 3)], 1)
     metrics.deletions_refused(1)
+    metrics.visited("trimmed", 300)
+    metrics.unloaded_topics(2, {"due": 70}, {"a node of it is damaged": 1})
+    metrics.cursor_removal("removed")
+    metrics.cursor_removals_pending({"marked": 3}, 3)
     metrics.store_request("put", 0.01, "unknown")
     metrics.topics([lag("a", 5, 2000, 9, 4000)])
     metrics.round(0.5)
@@ -105,6 +109,14 @@ def test_every_event_reaches_its_series():
     assert value(metrics, "offloader_store_requests_total", verb="put", outcome="unknown") == 1
     assert value(metrics, "offloader_store_seconds_count", verb="put") == 1
     assert value(metrics, "brk_ledgeroffloader_write_storage_error_total") == 1
+    assert value(metrics, "offloader_visits_total", end="trimmed") == 1
+    assert value(metrics, "offloader_visits_freed_bytes_total") == 300
+    assert value(metrics, "offloader_visits_due_topics") == 2
+    assert value(metrics, "offloader_visits_not_freed_bytes", reason="due") == 70
+    assert value(metrics, "offloader_visits_passed_over_topics", reason="a node of it is damaged") == 1
+    assert value(metrics, "offloader_cursor_removals_total", outcome="removed") == 1
+    assert value(metrics, "offloader_cursor_removals_pending", state="marked") == 3
+    assert value(metrics, "offloader_cursor_removals_in_flight") == 3
     assert value(metrics, "offloader_topics", state="assigned") == 2
     assert value(metrics, "offloader_lane_topics", lane="slow") == 1
     assert value(metrics, "offloader_round_seconds_sum") == value(metrics, "offloader_longest_round_seconds") == 0.5

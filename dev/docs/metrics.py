@@ -41,6 +41,10 @@ the number of series bounded.
 * `offloader_pinned_bytes` that grows while `offloader_lag_bytes` does not: acknowledgements do not arrive.
 * any increase of `offloader_pin_moved_total` or `offloader_losses_total`: data may be missing from the archive.
 * any increase of `offloader_failures_total{kind="integrity"}`: bytes or records are not what they must be.
+* any increase of `offloader_deletion_gave_up_total` or `offloader_cursor_removals_total{outcome="gave up"}`: an operator
+  has to decide.
+* `offloader_visits_not_freed_bytes{reason="due"}` or `"in vain"` that lasts for days: visits do not keep up, or free
+  nothing.
 """
 
 

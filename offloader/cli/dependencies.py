@@ -70,7 +70,10 @@ def _bookkeeper(config: Config, timeout: float) -> tuple[MetadataTree, Bookies]:
 
     found = settings.bookkeeper(config)
     if found is None:
-        raise ConfigError("pulsar.metadataServiceUri: needed to reach bookies; write zk://host:2181/ledgers")
+        raise ConfigError(
+            "pulsar.metadataServiceUri: needed: ledgers, topics' ledger lists, subscriptions and bookies are found in "
+            "ZooKeeper; write zk://host:2181/ledgers"
+        )
     bookies = replace(found.bookies, request_timeout=max(found.bookies.request_timeout, timeout))
     return clients(replace(found, bookies=bookies))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
 import click
 
+from offloader.bookkeeper.api import ManagedCursor
 from offloader.bookkeeper.bookie_http import parse_http_url
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.cli.command import CommandSession, command
@@ -27,12 +28,17 @@ from offloader.lifecycle.deletion.configured import close_scanner
 from offloader.lifecycle.explaining.bookie_facts import PATHS, bookie_facts
 from offloader.lifecycle.explaining.bookies import explain_bookie
 from offloader.lifecycle.explaining.ledgers import LedgerFacts, explain_ledger
-from offloader.lifecycle.explaining.topics import EffectiveRetention, TopicFacts, explain_topic
+from offloader.lifecycle.explaining.topics import TopicFacts, explain_topic
 from offloader.lifecycle.explaining.words import Explanation
-from offloader.lifecycle.ledgers.evidence import LedgerVerdict
+from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.topics.broker_retention import BrokerRetention, default_retention
 from offloader.lifecycle.topics.cursors.listing import listed
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.stored import StoredTopic
+from offloader.lifecycle.topics.node_reader import TopicNodeReader
+from offloader.lifecycle.topics.passed_over import PassedOver
+from offloader.lifecycle.topics.unloaded import UnloadedTopic
+from offloader.lifecycle.topics.visit_plan import VisitPlanner
 from offloader.model import Place, TopicName
 
 T = TypeVar("T")
@@ -47,6 +53,13 @@ class Explained(StrEnum):
     TOPIC = "topic"
     LEDGER = "ledger"
     BOOKIE = "bookie"
+
+
+_WHY = {
+    Explained.TOPIC: "why its data are still there",
+    Explained.LEDGER: "why it is still there, or not",
+    Explained.BOOKIE: "why the data of deleted ledgers are still there",
+}
 
 
 @click.command("explain")
@@ -85,7 +98,7 @@ def explain_command(
     elif _kind(stored, what, kind) is Explained.LEDGER:
         _print(session, Explained.LEDGER, what, _of_ledger(session, stored, _number(what)))
     else:
-        for topic in partitions_of(stored, _topic(what)):
+        for topic in _partitions(session, stored, _topic(what)):
             _print(session, Explained.TOPIC, str(topic), _of_topic(session, stored, topic, offline=offline))
 
 
@@ -93,6 +106,11 @@ def _kind(stored: StoredTopics, what: str, kind: str | None) -> Explained:
     """What it is by its form. Raises FatalError where that says two things, or nothing."""
     if kind is not None:
         return Explained(kind)
+    if "://" not in what and what.count("/") == 1 and all(what.split("/")):
+        raise FatalError(
+            f"{what} is a namespace: name one of its topics, {what}/TOPIC; of all of them `offloader topics cursors "
+            f"{what}` and `offloader topics trim-unloaded plan {what}` tell"
+        )
     if "://" in what or "/" in what:
         return Explained.TOPIC
     is_bookie = what in stored.tree.bookies()
@@ -105,9 +123,22 @@ def _kind(stored: StoredTopics, what: str, kind: str | None) -> Explained:
     raise FatalError(f"{what!r} is no ledger's number and no bookie's id; a topic is written tenant/namespace/topic")
 
 
+def _partitions(session: CommandSession, stored: StoredTopics, topic: TopicName) -> list[TopicName]:
+    """Raises TopicNotFoundError; it says so where the archive has the topic all the same."""
+    try:
+        return partitions_of(stored, topic)
+    except TopicNotFoundError as error:
+        archived = _asked([], "", lambda: _archived(session, topic))
+        if archived is None:
+            raise
+        raise TopicNotFoundError(
+            f"{error}; the archive has it up to {archived[0]}:{archived[1]}: `offloader topics segments {topic}`"
+        ) from error
+
+
 def _print(session: CommandSession, kind: Explained, name: str, found: Explanation) -> None:
     lines = [*found.because, *(f"To do: {one}" for one in found.do), *(f"Not known: {one}" for one in found.unknown)]
-    message = f"{kind} {name}: why it is still there"
+    message = f"{kind} {name}: {_WHY[kind]}"
     session.output.lines(
         [message, *(f"  {line}" for line in lines)],
         {
@@ -134,23 +165,23 @@ def _of_bookie(session: CommandSession, stored: StoredTopics, bookie: str, url: 
             except BookieUnavailableError as error:
                 failed[path] = str(error)
                 break  # it would not answer the others either
-    return explain_bookie(bookie_facts(bookie, url, answers, failed))
+    return explain_bookie(bookie_facts(bookie, url, answers, failed), registered=bookie in stored.tree.available())
 
 
 def _of_ledger(session: CommandSession, stored: StoredTopics, ledger: int) -> Explanation:
     unknown: list[str] = []
+    scan = _asked(unknown, "the scan", lambda: _scan(session, stored, ledger))
     try:
         metadata = stored.tree.read(ledger).metadata
     except LedgerNotFoundError:
-        return explain_ledger(LedgerFacts(ledger, None))
+        return explain_ledger(LedgerFacts(ledger, None, scan=scan, unknown=tuple(unknown)))
     owner = managed_ledger_of(metadata.custom)
     topic = _asked(unknown, "its owner's list", lambda: _owner(stored, owner)) if owner else None
-    verdict = _asked(unknown, "the scan", lambda: _verdict(session, stored, ledger))
     archived = None
     if topic is not None and metadata.closed:
         end = _asked(unknown, "the archive", lambda: _archived(session, topic.topic))
         archived = end is not None and end >= (ledger, metadata.last_entry)
-    return explain_ledger(LedgerFacts(ledger, metadata, owner, topic, verdict, archived, tuple(unknown)))
+    return explain_ledger(LedgerFacts(ledger, metadata, owner, topic, scan, archived, tuple(unknown)))
 
 
 def _owner(stored: StoredTopics, owner: str) -> StoredTopic | None:
@@ -160,14 +191,13 @@ def _owner(stored: StoredTopics, owner: str) -> StoredTopic | None:
         return None
 
 
-def _verdict(session: CommandSession, stored: StoredTopics, ledger: int) -> LedgerVerdict | None:
+def _scan(session: CommandSession, stored: StoredTopics, ledger: int) -> LedgerScan:
     make = session.dependencies.scanner
     scanner = make(session.config, stored.tree, stored.bookies, session.admin, session.dependencies.clock_ms)
     try:
-        verdicts = scanner.scan([ledger]).verdicts
+        return scanner.scan([ledger])
     finally:
         close_scanner(scanner)
-    return next((one for one in verdicts if one.ledger.ledger == ledger), None)
 
 
 def _of_topic(session: CommandSession, stored: StoredTopics, topic: TopicName, *, offline: bool) -> Explanation:
@@ -176,13 +206,17 @@ def _of_topic(session: CommandSession, stored: StoredTopics, topic: TopicName, *
     uses = None if offline else _asked(unknown, "which topics are loaded", session.subscriptions.uses)
     configuration = {} if offline else _asked(unknown, "the brokers' settings", session.admin.runtime_configuration)
     lag = (configuration or {}).get(DELETION_LAG, "")
-    retention = partial(_retention, session, topic, configuration or {})
+
+    def default() -> BrokerRetention | None:
+        return _asked(unknown, "what brokers keep", lambda: default_retention(configuration)) if configuration else None
+
+    stays = partial(_stays, session, stored, found, default)
     facts = TopicFacts(
         stored=found,
         subscriptions=listed(found, names_of(session, offline=offline), (uses or {}).get(topic)),
         now_ms=session.dependencies.clock_ms(),
         loaded=None if uses is None else topic in uses,
-        retention=None if offline else _asked(unknown, "its retention", retention),
+        found=None if offline else _asked(unknown, "what retention comes to", stays),
         archived=_asked(unknown, "the archive", lambda: _archived(session, topic)),
         deletion_lag_ms=int(lag) if lag.isdigit() else None,
         unknown=tuple(unknown),
@@ -190,23 +224,15 @@ def _of_topic(session: CommandSession, stored: StoredTopics, topic: TopicName, *
     return explain_topic(facts)
 
 
-def _retention(
-    session: CommandSession, topic: TopicName, configuration: Mapping[str, str]
-) -> EffectiveRetention | None:
-    """The topic's own, the namespace's, the brokers', the first that there is."""
-    own = session.subscriptions.topic_retention(topic)
-    if own is not None:
-        return EffectiveRetention(*own, level="the topic's own")
-    policy = session.admin.namespace_policies(topic.namespace).get("retention_policies")
-    if isinstance(policy, dict):
-        minutes, size = policy.get("retentionTimeInMinutes"), policy.get("retentionSizeInMB")
-        if isinstance(minutes, int) and isinstance(size, int):
-            return EffectiveRetention(minutes, size, level="the namespace's")
-    names = ("defaultRetentionTimeInMinutes", "defaultRetentionSizeInMB")
-    values = [configuration.get(name, "") for name in names]
-    if not all(re.fullmatch(r"-?[0-9]{1,9}", value) for value in values):
-        return None
-    return EffectiveRetention(int(values[0]), int(values[1]), level="the brokers'")
+def _stays(
+    session: CommandSession, stored: StoredTopics, found: StoredTopic, default: Callable[[], BrokerRetention | None]
+) -> UnloadedTopic | PassedOver | None:
+    """As visits are planned, with what bookies say of cursors."""
+    pin, clock_ms = session.config.pulsar.subscription, session.dependencies.clock_ms
+    placed = {name: one.state for name, one in found.cursors.items() if not one.problem}
+    cursors = {name: ManagedCursor(None, state.mark_delete) for name, state in placed.items() if state is not None}
+    planner = VisitPlanner(TopicNodeReader(stored.tree), session.visits, pin, clock_ms)
+    return planner.about(found.topic, default, cursors)
 
 
 def _archived(session: CommandSession, topic: TopicName) -> Place | None:

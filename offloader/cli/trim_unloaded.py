@@ -14,6 +14,7 @@ from offloader.cli.parsing import parsed
 from offloader.cli.progress_bar import step_progress
 from offloader.cli.topics import topics
 from offloader.errors import FatalError
+from offloader.lifecycle.explaining.words import counted, size_text
 from offloader.lifecycle.topics.passed_over import PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitOutcome
@@ -58,9 +59,9 @@ def plan(session: CommandSession, namespaces: tuple[str, ...]) -> int:
 
     \b
     JSON: one object a line, for each topic that has something to tell: {topic, retention, bytes, overdueBytes,
-    reasons, due, dueNow, held, openLedger, why}, where held is [{cursor, role, bytes, certain}], or
-    {topic, passedOver, detail}. The last line: {message, topics, due, waiting, overdueBytes, dueBytes, heldBytes,
-    passedOver}.
+    reasons, due, dueNow, held, openLedger, why, do}, where held is [{cursor, role, bytes, certain}], or
+    {topic, passedOver, detail, do}; do: what would change it. The last line: {message, topics, due, waiting,
+    overdueBytes, dueBytes, heldBytes, passedOver}.
     """
     tally = PlanTally()
     now = session.dependencies.clock_ms()
@@ -86,17 +87,15 @@ def run(session: CommandSession, namespaces: tuple[str, ...], *, yes: bool) -> i
 
     \b
     JSON: one object a line, for each visit: {topic, end, freedBytes, stayedLoaded, due, why}. The last line: {message,
-    visits, failed, shouldHaveFreedBytes, freedBytes}.
+    visits, failed, shouldHaveFreedBytes, freedBytes}. Without --yes the lines of `topics trim-unloaded plan`, of what
+    is due alone.
     """
     now = session.dependencies.clock_ms()
     parts = _parts(session)
     planned = _planned(session, parts, namespaces)
     due = [one for one in planned if isinstance(one, UnloadedTopic) and one.due(now)]
-    if due and not yes:
-        raise FatalError(
-            f"{len(due)} topics would be loaded, and what retention does not keep of them would go for ever: see "
-            "`offloader topics trim-unloaded plan`, then say --yes"
-        )
+    if not yes:
+        return _would_visit(session, due, now)
     tally = VisitTally()
     for outcome in _visited(parts, due):
         tally.take(outcome)
@@ -104,6 +103,21 @@ def run(session: CommandSession, namespaces: tuple[str, ...], *, yes: bool) -> i
         session.output.line(outcome_text(outcome, now), outcome_fields(outcome, now))
     session.output.line(tally.text(), {"message": tally.text(), **tally.fields()})
     return FINDINGS if tally.failed else OK
+
+
+def _would_visit(session: CommandSession, due: list[UnloadedTopic], now: int) -> int:
+    tally = PlanTally()
+    for one in due:
+        tally.take(one, now)
+        session.output.line(plan_text(one, now), plan_fields(one, now))
+    message = "no visit is due"
+    if due:
+        message = (
+            f"{counted(len(due), 'topic')} would be loaded, and {size_text(tally.due_bytes)} that retention does not "
+            "keep would go for ever; none is without --yes"
+        )
+    session.output.line(message, {"message": message, **tally.fields()})
+    return OK
 
 
 def _planned(
@@ -114,7 +128,12 @@ def _planned(
         say(f"there is no ledger list in {session.config.pulsar.metadata_service_uri}", err=True)
     with step_progress("namespaces", len(names), Console(stderr=True)) as advance:
         for name in names:
-            yield from parts.planner.plan(name, basis)
+            found = 0
+            for one in parts.planner.plan(name, basis):
+                found += 1
+                yield one
+            if not found and names == list(namespaces):
+                say(f"{name}: no topic has a ledger list there", err=True)
             advance(1)
 
 

@@ -118,4 +118,29 @@ DELETION_IN_FLIGHT = _gauge(
 DELETION_DAMAGED = _gauge("offloader_deletion_damaged_records", "Records of deletions that cannot be read.")
 DELETION_REFUSALS = _gauge("offloader_deletion_refusals", "Reasons why nothing at all is deleted now.")
 
+VISITS = _counter("offloader_visits", "Visits of topics that nobody had loaded, by what came of them.", "end")
+VISITS_FREED = _counter("offloader_visits_freed_bytes", "Bytes of ledgers that retention dropped at visits.")
+VISITS_DUE = _gauge("offloader_visits_due_topics", "Topics that were due for a visit at the last look at all topics.")
+VISITS_NOT_FREED = _gauge(
+    "offloader_visits_not_freed_bytes",
+    "Bytes of unloaded topics that retention alone would not keep, at the last look at all topics, by why they stay: "
+    "a visit is due, waits for others to expire, or was in vain; or whose cursor holds most.",
+    "reason",
+)
+VISITS_PASSED_OVER = _gauge(
+    "offloader_visits_passed_over_topics", "Topics that cannot be visited, at the last look at all topics.", "reason"
+)
+CURSOR_REMOVALS = _counter(
+    "offloader_cursor_removals",
+    "Removals of subscriptions, by what came of them: marked, removed, kept, gave up; or failed, and repeated.",
+    "outcome",
+)
+CURSOR_REMOVALS_PENDING = _gauge(
+    "offloader_cursor_removals_pending", "Removals of subscriptions that have not ended, by state.", "state"
+)
+CURSOR_REMOVALS_IN_FLIGHT = _gauge(
+    "offloader_cursor_removals_in_flight",
+    "Removals of subscriptions whose second phase is still to come, or under way.",
+)
+
 ALL = tuple(value for value in list(globals().values()) if isinstance(value, Definition))

@@ -29,6 +29,7 @@ RATE_SECONDS = 60
 GAUGES = (
     *(d.STATES, d.TICKED, d.BATCH_AGE, d.LONGEST_ROUND, d.WORK_QUEUED, d.WORK_RUNNING, d.WORK_AGE, d.LANE_TOPICS),
     *(d.DELETION_PENDING, d.DELETION_IN_FLIGHT, d.DELETION_DAMAGED, d.DELETION_REFUSALS),
+    *(d.VISITS_DUE, d.VISITS_NOT_FREED, d.VISITS_PASSED_OVER, d.CURSOR_REMOVALS_PENDING, d.CURSOR_REMOVALS_IN_FLIGHT),
 )
 
 
@@ -224,6 +225,32 @@ class Metrics:
     def deletions_refused(self, reasons: int) -> None:
         """Why a round deleted nothing; 0: it may have."""
         self._gauges[d.DELETION_REFUSALS].set(reasons)
+
+    def visited(self, end: str, freed: int) -> None:
+        """A topic that nobody had loaded was visited, or should have been. `freed`: bytes."""
+        self._count(d.VISITS, end)
+        self._count(d.VISITS_FREED, by=freed)
+
+    def unloaded_topics(self, due: int, not_freed: Mapping[str, int], passed_over: Mapping[str, int]) -> None:
+        """What a look at all topics has found: topics due, bytes by reason, topics by reason."""
+        self._gauges[d.VISITS_DUE].set(due)
+        self._set_all(d.VISITS_NOT_FREED, not_freed)
+        self._set_all(d.VISITS_PASSED_OVER, passed_over)
+
+    def cursor_removal(self, outcome: str) -> None:
+        """Something was done about the removal of a subscription."""
+        self._count(d.CURSOR_REMOVALS, outcome)
+
+    def cursor_removals_pending(self, states: Mapping[str, int], in_flight: int) -> None:
+        """What a round has found."""
+        self._set_all(d.CURSOR_REMOVALS_PENDING, states)
+        self._gauges[d.CURSOR_REMOVALS_IN_FLIGHT].set(in_flight)
+
+    def _set_all(self, definition: d.Definition, values: Mapping[str, int]) -> None:
+        """What is not named any more has no series any more."""
+        self._gauges[definition].clear()
+        for label, value in values.items():
+            self._gauges[definition].labels(label).set(value)
 
     def _count(self, definition: d.Definition, *labels: str, by: float = 1) -> None:
         counter = self._counters[definition]

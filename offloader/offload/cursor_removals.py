@@ -13,7 +13,7 @@ from offloader.lifecycle.topics.cursors.configured import removal_timing, subscr
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals
 from offloader.lifecycle.topics.cursors.service import CursorRemover
-from offloader.lifecycle.topics.cursors.task import CursorRemovalTask
+from offloader.lifecycle.topics.cursors.task import CursorRemovalTask, RemovalCounts
 from offloader.offload import settings as derived
 from offloader.ports.admin import Admin
 from offloader.pulsar.subscriptions import BrokerSubscriptions
@@ -31,6 +31,7 @@ class OpenedForRemovals:
     removals: CursorRemovals
     after_ms: int | None
     interval: float
+    counts: RemovalCounts
     make: Callable[[CursorRemover], CursorRemovalTask]
     name: str = "cursors"
     _task: CursorRemovalTask | None = None
@@ -38,6 +39,7 @@ class OpenedForRemovals:
     def run(self) -> float:
         """See LifecycleTask."""
         if self.after_ms is None and next(iter(self.removals.all()), None) is None:
+            self.counts.cursor_removals_pending({}, 0)
             return self.interval
         with ExitStack() as stack:
             remover = self.open_remover(stack)
@@ -46,7 +48,7 @@ class OpenedForRemovals:
 
 
 def cursor_removals(
-    config: Config, admin: Admin, removals: CursorRemovals, clock_ms: Callable[[], int]
+    config: Config, admin: Admin, removals: CursorRemovals, counts: RemovalCounts, clock_ms: Callable[[], int]
 ) -> OpenedForRemovals | None:
     """None where neither `lifecycle.removeCursorsAfter` nor deletion is on. Nothing is reached before it runs."""
     section = config.lifecycle
@@ -57,12 +59,12 @@ def cursor_removals(
     after, interval = section.remove_cursors_after_ms, section.deletion_interval_ms / 1000
 
     def make(remover: CursorRemover) -> CursorRemovalTask:
-        return CursorRemovalTask(remover, after, interval, bounds_of(section))
+        return CursorRemovalTask(remover, after, interval, counts, bounds_of(section))
 
     def opened(stack: ExitStack) -> CursorRemover:
         return _open(config, admin, removals, reached, clock_ms, stack)
 
-    return OpenedForRemovals(opened, removals, after, interval, make)
+    return OpenedForRemovals(opened, removals, after, interval, counts, make)
 
 
 def _open(

@@ -69,8 +69,8 @@ def lifecycle_tasks(parts: LifecycleParts, stopping: Callable[[], bool], stack: 
     found = (
         _door(parts, queue, topic, stack),
         _deletion(parts, queue, _announce(parts, topic, stack), stopping),
-        cursor_removals(parts.config, parts.admin, _removals(parts), _now_ms),
-        unloaded_topics(parts.config, parts.admin, stopping),
+        cursor_removals(parts.config, parts.admin, _removals(parts), parts.metrics, _now_ms),
+        unloaded_topics(parts.config, parts.admin, parts.metrics, stopping),
     )
     return [one for one in found if one is not None]
 

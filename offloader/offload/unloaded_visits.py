@@ -10,6 +10,7 @@ from functools import partial
 from offloader.bookkeeper.connect import clients
 from offloader.config import Config
 from offloader.errors import ConfigError
+from offloader.lifecycle.topics.visit_look import VisitCounts
 from offloader.lifecycle.topics.visit_parts import VisitParts, VisitPlaces, visit_parts
 from offloader.lifecycle.topics.visit_round import VisitClock, VisitRate
 from offloader.lifecycle.topics.visit_task import UnloadedTopicsTask
@@ -18,12 +19,14 @@ from offloader.ports.admin import Admin
 from offloader.pulsar.visits import BrokerVisits
 
 
-def unloaded_topics(config: Config, admin: Admin, stopping: Callable[[], bool]) -> UnloadedTopicsTask | None:
+def unloaded_topics(
+    config: Config, admin: Admin, counts: VisitCounts, stopping: Callable[[], bool]
+) -> UnloadedTopicsTask | None:
     """None where `lifecycle.visitUnloaded` is off. Nothing is reached before it runs."""
     if not config.lifecycle.visit_unloaded:
         return None
     opened = partial(_open, config, admin, partial(_sleep, stopping))
-    return UnloadedTopicsTask(opened, config.lifecycle.visits.interval_ms, _now_ms, stopping)
+    return UnloadedTopicsTask(opened, config.lifecycle.visits.interval_ms, _now_ms, counts, stopping)
 
 
 def _open(config: Config, admin: Admin, sleep: Callable[[float], None]) -> VisitParts:

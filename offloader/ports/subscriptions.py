@@ -77,10 +77,6 @@ class Subscriptions(Protocol):
         Raises SubscriptionBusyError, OutcomeUnknownError."""
         ...
 
-    def topic_retention(self, topic: TopicName) -> tuple[int, int] | None:
-        """Minutes and MiB of the topic's own policy, -1: for ever; None: it has none. Does not load the topic."""
-        ...
-
     def close(self) -> None:
         """End the connections."""
         ...

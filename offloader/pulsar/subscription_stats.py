@@ -65,19 +65,6 @@ def subscription_uses(statistics: Any) -> Iterator[tuple[TopicName, Mapping[str,
         raise ProtocolError(f"the broker describes its topics in a way that we do not know ({error!r})") from error
 
 
-def retention(policy: Any) -> tuple[int, int] | None:
-    """Minutes and MiB of a retention policy; None: there is none. Raises ProtocolError."""
-    if policy is None:
-        return None
-    try:
-        minutes, size = policy["retentionTimeInMinutes"], policy["retentionSizeInMB"]
-    except (KeyError, TypeError) as error:
-        raise ProtocolError(f"the broker describes a retention in a way that we do not know ({error!r})") from error
-    if type(minutes) is not int or type(size) is not int:
-        raise ProtocolError("the broker says a retention that is no number")
-    return minutes, size
-
-
 def _place(text: str) -> Place:
     found = _PLACE.fullmatch(text)
     if found is None:

@@ -21,7 +21,7 @@ from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.subscription_stats import retention, subscription_look, subscription_uses
+from offloader.pulsar.subscription_stats import subscription_look, subscription_uses
 
 EARLIEST: Place = (-1, -1)
 
@@ -59,10 +59,6 @@ class BrokerSubscriptions:
         self, topic: TopicName, subscription: str, whole: Sequence[EntryRange], parts: Sequence[PartlyAcknowledged]
     ) -> None:
         self._acknowledger.acknowledge(topic, subscription, whole, parts)
-
-    def topic_retention(self, topic: TopicName) -> tuple[int, int] | None:
-        whole = TopicName.parse(topic.partitioned_name)  # a partition has no policies of its own
-        return retention(self._admin.rest.get(f"{whole.rest_path}/retention"))
 
     def close(self) -> None:
         self._pool.close()

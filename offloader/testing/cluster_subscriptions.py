@@ -138,9 +138,6 @@ class MemorySubscriptions:
         found.batches |= {(one.ledger, one.entry): one.words for one in parts}
         self._after(lost)
 
-    def topic_retention(self, topic: TopicName) -> tuple[int, int] | None:  # noqa: ARG002
-        return None
-
     def close(self) -> None:
         """Nothing to end."""
 

@@ -121,3 +121,10 @@ def test_what_is_not_there_gets_one_line(line):
     assert "has no managed ledger" in line.error("topics", "cursors", "public/default/none")
     assert "neither a namespace nor a topic" in line.error("topics", "cursors", "public/")
     assert line.ok("topics", "cursors", "public/empty") == "there are no subscriptions\n"
+
+
+def test_what_the_node_does_not_know_is_no_date_of_1970(line, world):
+    world.cursor("fresh", CursorState((1, 1), last_active_ms=0))
+    (fresh,) = (one for one in line.json("topics", "cursors") if one["subscription"] == "fresh")
+    assert fresh["last active"] is None
+    assert "1970" not in line.ok("topics", "cursors")

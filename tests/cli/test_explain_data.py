@@ -26,7 +26,9 @@ from offloader.lifecycle.explaining.bookie_facts import (
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Standing, seen_ledger
 from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.model import TopicName
 from offloader.ports.subscriptions import SubscriptionUse
+from offloader.ports.visits import KnownTopics
 from tests.archive.support import Archive
 from tests.format.support import Stored
 from tests.lifecycle.topics.world import TOPIC, StoredWorld
@@ -35,15 +37,22 @@ URL = "http://b1:8000"
 
 
 class Brokers:
-    def __init__(self):
+    """What explanations ask: who uses what, and what is kept. Everything else would load a topic."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
         self.said = {}
-        self.retention = None
+        self.topics = {TOPIC}
+        self.partitioned = set()
 
     def uses(self):
         return self.said
 
-    def topic_retention(self, topic):
-        return self.retention
+    def known(self, namespace):
+        return KnownTopics(frozenset(self.topics), frozenset(self.partitioned))
+
+    def namespace_retention(self, namespace):
+        return self.cluster.admin.namespace_policies(namespace).get("retention_policies")
 
     def close(self):
         pass
@@ -107,23 +116,23 @@ def bookie():
 
 
 @pytest.fixture
-def brokers():
-    return Brokers()
+def brokers(line):
+    return Brokers(line.cluster)
 
 
-@pytest.fixture
-def line(line, world, bookie, brokers):
+@pytest.fixture(autouse=True)
+def reached(line, world, bookie, brokers):
     line.dependencies = replace(
         line.dependencies,
         bookkeeper=lambda _config, _timeout: tuple(reversed(world.client())),
         subscriptions=lambda _: brokers,
+        visits=lambda _: brokers,
         bookie_http=bookie,
     )
     line.cluster.namespace("public/default").policies["retention_policies"] = {
         "retentionTimeInMinutes": 180,
         "retentionSizeInMB": -1,
     }
-    return line
 
 
 def explained(line, *arguments):
@@ -140,22 +149,29 @@ def test_a_topic_is_told_by_who_holds_how_much(line):
     assert found["because"][0].startswith(f"{TOPIC} has 4 ledgers of 7 MB in all")
     assert said(found, "The subscription slow (of joe) holds back 6 MB, 6 MB of it alone: 17 entries")
     assert said(found, "Retention (the namespace's) keeps what is acknowledged for 3 hours, whatever its size.")
-    assert said(found, "All subscriptions are past 1 ledger of 1 MB")
-    assert said(found, "Of these, 1 ledger of 1 MB should have gone by its time.")
+    assert said(found, "So 1 MB should be gone by now: no subscription needs them any more.")
+    assert said(found, "Held by slow (subscription) with 6 MB.")
     assert said(found, "Its last ledger, 4, is open")
     assert said(found, "No broker has it loaded, so nobody drops anything")
-    assert said(found, f"offloader topics cursors remove {TOPIC} slow`; that frees 6 MB")
+    assert said(found, f"offloader topics cursors remove {TOPIC} slow`")
     assert said(found, "Our own subscription keeps it because nothing of it is in the archive yet.")
     assert found["unknown"] == []
 
 
 def test_a_loaded_topic_with_a_consumer_and_its_own_retention(line, brokers):
     brokers.said = {TOPIC: {"slow": SubscriptionUse(1, 17)}}
-    brokers.retention = (-1, -1)
+    found = explained(line, str(TOPIC))
+    assert said(found, "slow has consumers: let them catch up.")
+    assert said(found, "Retention does not keep 1 MB: its broker drops them at its next look")
+    assert not said(found, "trim-unloaded run")
+    line.cluster.namespace("public/default").policies["retention_policies"] = {
+        "retentionTimeInMinutes": -1, "retentionSizeInMB": -1,
+    }  # fmt: skip
     found = explained(line, str(TOPIC))
     assert said(found, "It has 1 consumer now.")
-    assert said(found, "Retention (the topic's own) keeps everything for ever")
-    assert not said(found, "should have gone")
+    assert said(found, "Retention keeps everything for ever: any age, any size (namespace).")
+    assert said(found, "`pulsar-admin namespaces set-retention public/default`")
+    assert not said(found, "should be gone")
     assert said(found, "A broker has it loaded")
     assert not said(found, "cursors remove")
 
@@ -182,7 +198,10 @@ def test_a_ledger_is_told_with_its_topic_and_who_holds_it(line, world):
     assert said(found, "hold it back: __offloader, slow")
     world.create(99, 3, 2, 2, custom={"pulsar/managed-ledger": b"public/default/persistent/gone"})
     assert said(explained(line, "99"), "it does not say application=pulsar")
-    assert said(explained(line, "12345"), "BookKeeper has no metadata of ledger 12345: it is deleted.")
+    assert said(
+        explained(line, "12345"), "BookKeeper has no metadata of ledger 12345: it is deleted, or there never was one."
+    )
+    assert said(explained(line, "12345"), "Nothing refers to it.")
 
 
 def test_a_bookie_is_told_by_what_its_http_server_says(line, bookie):
@@ -226,7 +245,7 @@ def test_compaction_that_is_off_needs_force_allow_compaction(line, bookie):
 
 def test_end_points_that_do_not_answer_are_named_with_how_to_switch_them_on(line, bookie, world):
     found = explained(line, "b1:3181")
-    assert said(found, "b1:3181 publishes none. Set httpServerEnabled=true")
+    assert said(found, "b1:3181 publishes no address. Set httpServerEnabled=true")
     assert said(found, "every 10 minutes by default (15 minutes in Pulsar's own bookkeeper.conf)")
     assert said(found, "`Disk full, suspend`")
     bookie.is_up = False
@@ -261,7 +280,9 @@ def test_the_bookies_registration_says_where_its_http_server_is(line, bookie, wo
     [
         (("what",), "is no ledger's number and no bookie's id; a topic is written"),
         (("b9:3181",), "there is no bookie b9:3181; there are b1:3181, b2:3181, b3:3181"),
-        (("public/default/none",), "has no managed ledger"),
+        (("public/default/none",), "there is no topic persistent://public/default/none: it has no managed ledger in"),
+        (("public/default",), "public/default is a namespace: name one of its topics, public/default/TOPIC;"),
+        (("non-persistent://public/default/t",), "only persistent topics"),
         (("x", "--as", "ledger"), "'x' is no ledger's number"),
         (("b1:3181", "--bookie-http", "b1:8000"), "write http://host:8000"),
     ],
@@ -279,8 +300,8 @@ def test_a_number_that_is_also_a_bookies_id_must_be_told_apart(line, world):
 
 def test_people_get_sentences(line):
     text = line.ok("explain", str(TOPIC))
-    assert text.splitlines()[0] == f"topic {TOPIC}: why it is still there"
-    assert "  To do: If nobody needs the subscription slow" in text
+    assert text.splitlines()[0] == f"topic {TOPIC}: why its data are still there"
+    assert "  To do: If nobody needs slow any more: `offloader topics cursors remove" in text
 
 
 def test_the_scan_says_whether_a_ledger_is_an_orphan(line, world):
@@ -312,6 +333,7 @@ def test_a_scan_that_fails_costs_only_what_it_would_have_said(line, world):
     found = explained(line, "4")
     assert found["unknown"] == ["the scan: away"]
     assert said(found, "it is number 4 of 4")
+    assert not said(explained(line, "12345"), "Nothing refers to it.")
 
 
 def test_our_own_pin_is_told_with_how_far_the_archive_is(line, world):
@@ -356,7 +378,7 @@ def test_what_pulsars_own_offloader_has_waits_for_its_deletion_lag(line, world):
 @pytest.mark.parametrize(
     ("configuration", "sentence"),
     [
-        ({"defaultRetentionTimeInMinutes": "0", "defaultRetentionSizeInMB": "0"}, "(the brokers') keeps nothing"),
+        ({"defaultRetentionTimeInMinutes": "0", "defaultRetentionSizeInMB": "0"}, "(the broker's) keeps nothing"),
         ({"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "100"}, "for any time, up to 100 MiB"),
         ({"defaultRetentionTimeInMinutes": "x"}, None),
     ],
@@ -366,3 +388,73 @@ def test_retention_is_the_brokers_where_nobody_else_sets_it(line, configuration,
     line.cluster.configuration.update(configuration)
     found = explained(line, str(TOPIC))
     assert said(found, sentence) if sentence else not said(found, "Retention (")
+
+
+def test_a_ledger_that_is_gone_and_still_named_blocks_readers_and_is_told_so(line, world):
+    world.metadata.cluster.delete_ledger(4)
+    found = explained(line, "4")
+    assert said(found, "Ledger 4 is named by /managed-ledgers/public/default/persistent/t.")
+    assert said(found, "`offloader orphans undo 4`")
+    assert not said(found, "Nothing refers to it.")
+
+
+def test_a_bookie_that_is_down_is_told_as_such(line, world):
+    world.metadata.cluster.put_cookie("b4:3181", b"cookie")
+    assert said(
+        explained(line, "b4:3181"), "b4:3181 is not registered in ZooKeeper: while it is down it frees nothing."
+    )
+    assert not said(explained(line, "b1:3181"), "is not registered")
+
+
+def test_each_partition_of_a_name_is_explained(line, world, brokers):
+    for number in range(2):
+        part = TopicName.parse(f"public/default/p-partition-{number}")
+        brokers.topics.add(part)
+        world.topic((10 + number, 10, 1_000_000), (20 + number, 0, 0), topic=part)
+        world.create(20 + number, 3, 3, 2)
+    names = [one["name"] for one in line.json_lines("explain", "public/default/p")]
+    assert names == [f"persistent://public/default/p-partition-{number}" for number in range(2)]
+
+
+def test_a_topic_that_cannot_be_visited_is_explained_by_the_same_reason_as_a_plan_names(line, world, brokers):
+    brokers.partitioned.add(str(TOPIC))
+    found = explained(line, str(TOPIC))
+    assert said(found, "A partitioned topic has the same name.")
+    assert said(found, "have a client connect to it, or delete one of both")
+
+
+def test_every_reason_of_a_plan_is_a_reason_of_the_explanation(line, world):
+    """With what to do for each that does not pass by itself."""
+    planned = plan_of(line)
+    found = explained(line, str(TOPIC))
+    assert planned["why"]
+    assert {one[1:] for one in planned["why"]} <= {one[1:-1] for one in found["because"]}
+    assert set(planned["do"]) <= set(found["do"])
+
+
+def plan_of(line):
+    """What `trim-unloaded plan` says of the topic."""
+    visits = line.dependencies.visits(None)
+    visits.version = lambda: "4.0.7"
+    visits.loaded = dict
+    visits.default_retention = line.cluster.admin.runtime_configuration
+    line.cluster.configuration.update({"defaultRetentionTimeInMinutes": "0", "defaultRetentionSizeInMB": "0"})
+    result = line.run("topics", "trim-unloaded", "plan", "public/default", "--output", "json")
+    assert result.exit_code in (0, 2), result.output
+    return json.loads(result.stdout.splitlines()[0])
+
+
+def test_a_topic_that_only_the_archive_has_is_told_as_such(line):
+    gone = TopicName.parse("public/default/gone")
+    line.archive = archive = Archive(line.archive.store, gone)
+    line.root()
+    archive.claim(1, 0)
+    archive.add([Stored(1, number, b"x") for number in range(10)])
+    told = line.error("explain", str(gone))
+    assert told.startswith(f"there is no topic {gone}: it has no managed ledger in ")
+    assert told.endswith(f"; the archive has it up to 1:9: `offloader topics segments {gone}`")
+
+
+def test_a_name_that_a_shell_would_take_apart_is_quoted_in_what_to_do(line, world):
+    world.cursor("old job", CursorState((1, 2)))
+    assert said(explained(line, str(TOPIC)), f"`offloader topics cursors remove {TOPIC} 'old job'`")

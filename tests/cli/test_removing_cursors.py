@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from offloader.errors import BrokerUnavailableError
+from offloader.metadata.layout import ROOT
 from offloader.model import TopicName
 from offloader.testing.cluster_subscriptions import HeldCursor
 from tests.lifecycle.topics.removing import SUB, TIMING, TOPIC, RemovalWorld
@@ -30,8 +33,16 @@ class _Nothing:
 
 
 def one(line, *arguments):
-    (found,) = line.json_lines("topics", "cursors", *arguments)
+    """The line of the one subscription, without a summary's."""
+    (found,) = (one for one in line.json_lines("topics", "cursors", *arguments) if "topic" in one)
     return found
+
+
+def purged(line, *arguments, code=0):
+    """What a purge says in the end."""
+    result = line.run("topics", "cursors", "purge", *arguments, "--output", "json")
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout.splitlines()[-1])
 
 
 def test_remove_says_marks_and_removes_and_undo_brings_back(line, world):
@@ -46,11 +57,12 @@ def test_remove_says_marks_and_removes_and_undo_brings_back(line, world):
     assert one(line, "remove", str(TOPIC), SUB)["state"] == "marked", "without --yes nothing changes"
     assert one(line, "remove", str(TOPIC), SUB, "--yes")["state"] == "removed"
     assert world.facts() is None
-    assert line.json("topics", "cursors", "removals")[0]["state"] == "removed"
+    assert one(line, "removals")["state"] == "removed"
     told = one(line, "undo", str(TOPIC), SUB)
     assert told["state"] == "removed"
     assert told["undo"]
     assert world.facts() is None
+    assert (told["next"], told["ended"]) == ("--yes brings it back", "2023-11-15T22:13:20.001Z")
     assert one(line, "undo", str(TOPIC), SUB, "--yes")["state"] == "undone"
     assert world.facts() == before
 
@@ -71,7 +83,91 @@ def test_a_name_that_partitions_share_is_removed_in_each_that_has_it(line, world
     world.brokers.flush()
     result = line.run("topics", "cursors", "remove", "public/default/p", "s", "--yes")
     assert result.exit_code == 1
-    assert "p-partition-0: s is marked" in result.stdout
+    assert "p-partition-0: s is marked on 2023-11-14T22:13:20.000Z by offloader topics" in result.stdout
     assert "p-partition-1: s is not removed: 1 of its consumers" in result.stderr
     assert "p-partition-2" not in result.output
     assert "undone" in line.ok("topics", "cursors", "undo", "public/default/p", "s", "--yes")
+
+
+def test_who_does_the_second_phase_is_said_at_the_mark_and_when_it_is_due(line, world):
+    assert one(line, "remove", str(TOPIC), SUB, "--yes")["next"] == (
+        "`offloader topics cursors purge --yes` removes it, not before 2023-11-15T22:13:20.000Z"
+    )
+    line.clock.now += TIMING.effective_delay
+    assert one(line, "removals")["next"] == "it is due: `offloader topics cursors purge --yes` removes it"
+    line.config += "lifecycle: {topicTwoPhaseDeletionEnabled: true}\n"
+    line.config = line.config.replace("pulsar: {", 'pulsar: {metadataServiceUri: "zk://z/ledgers", ')
+    assert one(line, "removals")["next"] == "it is due: the application looks again and removes it"
+
+
+def test_a_purge_removes_all_that_is_due_and_nothing_else(line, world):
+    for number in range(3):
+        world.topic.cursors[f"old{number}"] = HeldCursor((1, 0))
+    world.brokers.flush()
+    for name in ("old0", "old1"):
+        line.ok("topics", "cursors", "remove", str(TOPIC), name, "--yes")
+    assert purged(line, "--yes") == {
+        "message": "nothing is due; 2 waiting, the first until 2023-11-15T22:13:20.000Z",
+        "due": 0, "removed": 0, "kept": 0, "failed": 0, "waiting": 2, "firstDue": "2023-11-15T22:13:20.000Z",
+    }  # fmt: skip
+    line.clock.now += TIMING.effective_delay
+    line.ok("topics", "cursors", "remove", str(TOPIC), "old2", "--yes")
+    world.topic.cursors["old1"].consumers = 1
+    assert purged(line)["message"].startswith("2 removals due; nothing is removed without --yes; 1 waiting")
+    assert {"old0", "old1", "old2"} < world.topic.cursors.keys()
+    done = purged(line, "--yes")
+    assert (done["due"], done["removed"], done["kept"], done["waiting"]) == (2, 1, 1, 1)
+    assert world.topic.cursors.keys() >= {"old1", "old2"}
+    assert "old0" not in world.topic.cursors
+
+
+def test_a_removal_that_fails_holds_up_no_other_and_is_a_finding(line, world):
+    for name in ("old0", "old1"):
+        world.topic.cursors[name] = HeldCursor((1, 0))
+        world.brokers.flush()
+        line.ok("topics", "cursors", "remove", str(TOPIC), name, "--yes")
+    line.clock.now += TIMING.effective_delay
+    world.brokers.faults.add("look", lambda: BrokerUnavailableError("away"))
+    done = purged(line, "--yes", code=2)
+    assert (done["removed"], done["failed"]) == (1, 1)
+    assert one(line, "remove", str(TOPIC), "old0")["reason"] == "away"
+
+
+def test_a_purge_forgets_what_ended_longer_ago_than_the_record_retention(line, world):
+    line.ok("topics", "cursors", "remove", str(TOPIC), SUB, "--yes")
+    line.ok("topics", "cursors", "undo", str(TOPIC), SUB, "--yes")
+    line.clock.now += TIMING.kept
+    purged(line, "--yes")
+    assert one(line, "removals")["state"] == "undone"
+    line.clock.now += 1
+    purged(line, "--yes")
+    assert line.ok("topics", "cursors", "removals") == "no subscription was ever marked\n"
+
+
+def test_in_a_bucket_that_has_nothing_yet_there_are_no_removals_and_one_can_be_begun(line, world):
+    line.archive.store.delete([ROOT])
+    assert line.json("topics", "cursors", "removals") == {"message": "no subscription was ever marked", "removals": {}}
+    assert purged(line, "--yes")["due"] == 0
+    assert "no removal of old is recorded" in line.error("topics", "cursors", "undo", str(TOPIC), "old")
+    assert one(line, "remove", str(TOPIC), SUB)["state"] == "none"
+    assert list(line.archive.store.list("")) == [], "without --yes nothing is written"
+    assert one(line, "remove", str(TOPIC), SUB, "--yes")["state"] == "marked"
+    assert one(line, "removals")["state"] == "marked"
+
+
+def test_what_is_recorded_is_read_without_the_metadata_service(line, world):
+    line.ok("topics", "cursors", "remove", str(TOPIC), SUB, "--yes")
+    line.dependencies = replace(line.dependencies, bookkeeper=type(line.dependencies)().bookkeeper)
+    assert one(line, "removals")["state"] == "marked"
+    assert purged(line)["waiting"] == 1
+    assert "found in ZooKeeper; write zk://" in line.error("topics", "cursors", "remove", str(TOPIC), SUB)
+
+
+def test_a_record_that_cannot_be_read_is_told_and_is_a_finding(line, world):
+    line.ok("topics", "cursors", "remove", str(TOPIC), SUB, "--yes")
+    (key,) = (key for key, _ in line.archive.store.list("") if "/records/" in key or "record" in key)
+    line.archive.store.put(key, b"scribble")
+    result = line.run("topics", "cursors", "removals")
+    assert result.exit_code == 2
+    assert f"{TOPIC}: what is recorded of {SUB} cannot be read" in result.stdout
+    purged(line, "--yes", code=1)

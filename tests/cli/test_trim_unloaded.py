@@ -55,25 +55,30 @@ def test_plan_run_and_the_second_run(line: Line, cluster: Idle) -> None:
     assert cluster.size(topic) == 0
 
 
-def test_without_yes_nothing_is_loaded(line: Line, cluster: Idle) -> None:
-    cluster.written("t", 100)
+def test_without_yes_nothing_is_loaded_and_what_is_due_is_shown(line: Line, cluster: Idle) -> None:
+    topic = cluster.written("t", 100)
+    cluster.written("kept", 100, shut=False)
     cluster.tick(61)
-    assert line.error(*COMMAND, "run").startswith("1 topics would be loaded, and what retention does not keep")
+    due, summary = told(line, "run", code=0)
+    assert (due["topic"], due["dueNow"], summary["due"]) == (str(topic), True, 1)
+    assert "1 topic would be loaded, and 100 bytes that retention does not keep" in line.ok(*COMMAND, "run")
     assert cluster.trimmed == []
 
 
 def test_nothing_to_do_is_no_finding(line: Line, cluster: Idle) -> None:
     cluster.written("t", 100, shut=False)
     assert line.ok(*COMMAND, "plan") == (
-        "1 topics: 0 due for a visit (0 bytes overdue), 0 later, cursors hold 0 bytes back, 1 loaded\n"
+        "1 topic: 0 due for a visit (0 bytes overdue), 0 later, cursors hold 0 bytes back; passed over: loaded 1\n"
     )
-    assert line.ok(*COMMAND, "run") == "0 visits: 0 bytes freed of 0 that retention did not keep\n"
+    assert line.ok(*COMMAND, "run") == "no visit is due\n"
+    assert line.ok(*COMMAND, "run", "--yes") == "no visit was due\n"
 
 
 def test_only_the_namespaces_that_are_named_are_looked_at(line: Line, cluster: Idle) -> None:
     cluster.written("t", 100)
     cluster.tick(61)
     assert told(line, "plan", "acme/others", code=0)[-1]["topics"] == 0
+    assert "acme/others: no topic has a ledger list there" in line.run(*COMMAND, "plan", "acme/others").stderr
     assert told(line, "plan", NAMESPACE, NAMESPACE, code=2)[-1]["topics"] == 1
     assert "is no namespace; write tenant/namespace" in line.error(*COMMAND, "plan", "acme")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import NoReturn
 
 import pytest
@@ -10,8 +11,12 @@ import offloader.offload.unloaded_visits
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.config import Config
 from offloader.errors import ConfigError, MetadataUnavailableError
+from offloader.lifecycle.topics.visit_task import UnloadedTopicsTask
+from offloader.metrics import Metrics
+from offloader.model import TopicName
 from offloader.offload.unloaded_visits import unloaded_topics
 from offloader.testing.cluster import MemoryCluster
+from tests.lifecycle.topics.support import Idle
 
 CONFIG = """
 application: app
@@ -26,7 +31,7 @@ def config(*, on: bool, more: str = "") -> Config:
 
 
 def test_off_there_is_no_task() -> None:
-    assert unloaded_topics(config(on=False), MemoryCluster().admin, lambda: False) is None
+    assert unloaded_topics(config(on=False), MemoryCluster().admin, Metrics(), lambda: False) is None
 
 
 def test_on_it_reaches_nothing_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +41,7 @@ def test_on_it_reaches_nothing_before_it_runs(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(offloader.offload.unloaded_visits, "clients", away)
     cluster = MemoryCluster()
     service = ', metadataServiceUri: "zk://127.0.0.1:1/ledgers"'
-    task = unloaded_topics(config(on=True, more=service), cluster.admin, lambda: False)
+    task = unloaded_topics(config(on=True, more=service), cluster.admin, Metrics(), lambda: False)
     assert task is not None
     assert cluster.faults.calls.total() == 0
     with pytest.raises(MetadataUnavailableError):
@@ -49,6 +54,56 @@ def test_without_a_metadata_service_the_missing_setting_is_named() -> None:
 
 
 def run_once(found: Config) -> None:
-    task = unloaded_topics(found, MemoryCluster().admin, lambda: False)
+    task = unloaded_topics(found, MemoryCluster().admin, Metrics(), lambda: False)
     assert task is not None
     task.run()
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> Idle:
+    """A cluster in its own time, whose brokers and metadata service the application reaches."""
+    cluster, module = Idle(), offloader.offload.unloaded_visits
+    monkeypatch.setattr(module, "clients", lambda _: (cluster.metadata, cluster))
+    monkeypatch.setattr(module, "BrokerVisits", lambda _: cluster)
+    monkeypatch.setattr(module, "_now_ms", lambda: cluster.now_ms)
+    monkeypatch.setattr(module, "_sleep", lambda _, seconds: cluster.sleep(seconds))
+    return cluster
+
+
+def due(cluster: Idle, number: int, visits: str) -> UnloadedTopicsTask:
+    """The application's task, with so many topics to visit."""
+    for one in range(number):
+        cluster.written(f"t{one}", 100)
+    cluster.tick(3600)
+    text = CONFIG.replace("visitUnloaded: %s", f"visitUnloaded: true, visits: {{{visits}}}")
+    found = Config.parse(text % ', metadataServiceUri: "zk://127.0.0.1:1/ledgers"')
+    task = unloaded_topics(found, MemoryCluster().admin, Metrics(), lambda: False)
+    assert task is not None
+    return task
+
+
+def test_visits_a_minute_are_as_many_as_the_configuration_says(idle: Idle) -> None:
+    due(idle, 6, "atOnce: 1, aMinute: 30").run()
+    assert len(idle.trimmed) == 6
+    assert idle.slept == pytest.approx(5 * 2, abs=0.1)
+
+
+def test_visits_at_once_are_as_many_as_the_configuration_says(idle: Idle) -> None:
+    together, lock, now, most = threading.Barrier(3, timeout=10), threading.Lock(), 0, 0
+
+    def visited(_: TopicName) -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        together.wait()
+        with lock:
+            now -= 1
+
+    idle.on_use = visited
+    due(idle, 6, "atOnce: 3, aMinute: 100000").run()
+    assert (len(idle.trimmed), most) == (6, 3)
+
+
+def test_looks_for_topics_are_as_far_apart_as_the_configuration_says(idle: Idle) -> None:
+    assert due(idle, 1, "interval: 5m").run() == 300

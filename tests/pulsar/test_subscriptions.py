@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from offloader.errors import (
     AuthorizationFailedError,
     FatalError,
-    OffloadError,
     OutcomeUnknownError,
     ProtocolError,
     SubscriptionBusyError,
@@ -24,7 +23,6 @@ from offloader.pulsar import commands
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.subscription_stats import (
     acknowledged_ranges,
-    retention,
     subscription_look,
     subscription_uses,
 )
@@ -133,7 +131,6 @@ def test_answers_of_another_type_are_damage_at_worst(info, internal, stats):
     for ask in (
         lambda: subscription_look(info, internal, stats, "s"),
         lambda: list(subscription_uses(stats)),
-        lambda: retention(info),
     ):
         try:
             ask()
@@ -198,16 +195,6 @@ def test_uses_are_of_loaded_topics():
     assert dict(subscription_uses(said)) == {TOPIC: {"s": SubscriptionUse(1, 0)}}
     assert dict(subscription_uses({"public/default": {"0x0_0x8": {}}})) == {}
     assert dict(subscription_uses(None)) == {}
-
-
-def test_a_topics_own_retention():
-    broker = Broker(changed=(200, {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}))
-    part = TopicName.parse("public/default/t-partition-3")
-    assert client(broker).topic_retention(part) == (5, -1)
-    assert broker.asked[0][1] == f"{PATH}/retention"
-    assert client(Broker(changed=(204, None))).topic_retention(TOPIC) is None
-    with pytest.raises(OffloadError):
-        retention({"retentionTimeInMinutes": "5"})
 
 
 def test_a_part_of_a_batch_on_the_wire():

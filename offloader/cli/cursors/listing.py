@@ -66,7 +66,7 @@ def partitions_of(stored: StoredTopics, topic: TopicName) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError where there is neither."""
     found = [one for one in stored.topics(topic.namespace) if topic in (one, TopicName.parse(one.partitioned_name))]
     if not found:
-        raise TopicNotFoundError(f"{topic} has no managed ledger in {stored.tree.uri}")
+        raise TopicNotFoundError(f"there is no topic {topic}: it has no managed ledger in {stored.tree.uri}")
     return [topic] if topic in found else found
 
 
@@ -142,5 +142,5 @@ def _row(one: ListedSubscription) -> tuple[Any, ...]:
 def _note(one: ListedSubscription) -> str:
     said = [one.problem, why_never_removed(one.kind)]
     if one.held is not None and one.held.uncounted:
-        said.append("and a ledger that is still open")
+        said.append("its bytes without those of a ledger that is still open")
     return "; ".join(filter(None, said))

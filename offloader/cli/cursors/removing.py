@@ -1,30 +1,30 @@
-"""`offloader topics cursors remove|undo|removals`: subscriptions that nobody uses go in two phases."""
+"""`offloader topics cursors remove|purge|undo|removals`: subscriptions that nobody uses go in two phases."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 
-from offloader.cli.command import ERROR, OK, CommandSession, command
+from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.cursors import cursors
 from offloader.cli.cursors.listing import TIMEOUT, names_of, partitions_of, stored_topics
+from offloader.cli.cursors.removal_told import RemovalTeller
 from offloader.cli.output import say
 from offloader.cli.parsing import TOPIC
 from offloader.cli.topics import time_text
-from offloader.errors import FatalError, OffloadError
-from offloader.lifecycle.deletion.timing import DeletionTiming
-from offloader.lifecycle.topics.cursors.configured import removal_timing
-from offloader.lifecycle.topics.cursors.machine import is_due
-from offloader.lifecycle.topics.cursors.records import CursorRemoval
+from offloader.errors import ConfigError, FatalError, OffloadError
+from offloader.lifecycle.explaining.words import counted
+from offloader.lifecycle.topics.cursors.machine import due_at, is_due, is_forgotten
+from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals, DamagedRemoval, StoredRemoval
-from offloader.lifecycle.topics.cursors.service import CursorRemover, RemovalPlan
-from offloader.metadata.root import read_root
+from offloader.lifecycle.topics.cursors.service import CursorRemover
+from offloader.metadata.root import open_root, read_root
 from offloader.model import TopicName
 
 BY = "offloader topics cursors remove"
-COLUMNS = ("topic", "subscription", "state", "marked", "due", "bytes", "by", "reason")
 
 
 @cursors.command("remove")
@@ -37,16 +37,55 @@ def remove(session: CommandSession, topic: TopicName, subscription: str, *, yes:
     """Remove a subscription that nobody uses, in two phases. Without --yes it says what would come of it.
 
     The first phase saves its whole state in the bucket and marks it; nothing else changes. Once lifecycle.quarantine
-    has passed, the application, or this command again, looks once more: if the broker says that there is no consumer
-    and that nothing was acknowledged between, it deletes it. `topics cursors undo` takes both back. Looking has the
-    topic loaded. A name without -partition-N means all partitions that have such a subscription.
+    has passed, the application, `topics cursors purge`, or this command again, looks once more: if the broker says
+    that there is no consumer and that nothing was acknowledged between, it deletes it. `topics cursors undo` takes
+    both back. Looking has the topic loaded. A name without -partition-N means all partitions that have such a
+    subscription.
 
     \b
-    JSON: one object a line, for each topic: {message, topic, subscription, state, bytes, due, reason, undo}; state is
-    none where it is not marked; undo says what an undo would not bring back as it was.
+    JSON: one object a line, for each topic: {message, topic, subscription, state, bytes, marked, by, due, ended, next,
+    reason, undo}; state is none where it is not marked; next says who does what; undo says what an undo would not bring
+    back as it was.
     """
-    remover = remover_of(session, timeout)
-    return _each(remover, topic, subscription, lambda one: _remove(session, remover, one, subscription, yes=yes))
+    remover = _remover(session, _removals(session, create=yes), timeout)
+    teller = RemovalTeller.of(session)
+    return _each(remover, topic, subscription, lambda one: _remove(teller, remover, one, subscription, yes=yes))
+
+
+@cursors.command("purge")
+@click.option("--yes", is_flag=True, help="Do it; without it, only say what is due.")
+@TIMEOUT
+@command()
+def purge(session: CommandSession, *, yes: bool, timeout: int) -> int:
+    """Run the second phase now, for each removal that is due: look again, and delete what nobody has used since. Never
+    before lifecycle.quarantine is over.
+
+    Safe beside the running application: of two who change a record, one does. Records of what has ended are forgotten
+    after lifecycle.recordRetention. Exit code 2 where a removal failed or was given up; 1 where one could not be read.
+
+    \b
+    JSON: one object a line, for each that is due: as of `topics cursors remove`. The last line: {message, due, removed,
+    kept, failed, waiting, firstDue}.
+    """
+    found, teller = _recorded(session), RemovalTeller.of(session)
+    now, states, damaged = session.dependencies.clock_ms(), Counter[str](), 0
+    due: list[StoredRemoval] = []
+    later: list[int] = []
+    for one in () if found is None else found.all():
+        if isinstance(one, DamagedRemoval):
+            damaged += _damage(one)
+        elif is_due(one.record, now, teller.timing):
+            due.append(one)
+        elif one.record.is_in_flight:
+            states["waiting"] += 1
+            later.append(due_at(one.record, teller.timing))
+        elif yes and found is not None and is_forgotten(one.record, now, teller.timing):
+            found.remove(one)
+    remover = _remover(session, found, timeout) if found is not None and due and yes else None
+    for one in due:
+        states[_purged(teller, remover, one)] += 1
+    session.output.line(*_summary(len(due), states, min(later, default=None), yes=yes))
+    return ERROR if damaged else FINDINGS if states["failed"] else OK
 
 
 @cursors.command("undo")
@@ -64,84 +103,120 @@ def undo(session: CommandSession, topic: TopicName, subscription: str, *, yes: b
     \b
     JSON: as of `topics cursors remove`.
     """
-    remover = remover_of(session, timeout)
-    records = [one for one in _readable(remover) if _is_of(one.record, topic, subscription)]
-    if not records:
+    removals = _recorded(session)
+    records = [one for one in _readable(removals) if _is_of(one.record, topic, subscription)]
+    if removals is None or not records:
         raise FatalError(f"{topic}: no removal of {subscription} is recorded")
-    return _run(records, lambda one: one.record.topic, lambda one: _undo(session, remover, one, yes=yes))
+    remover, teller = _remover(session, removals, timeout), RemovalTeller.of(session)
+    return _run(records, lambda one: one.record.topic, lambda one: _undo(teller, remover, one, yes=yes))
 
 
 @cursors.command("removals")
-@TIMEOUT
 @command()
-def removals(session: CommandSession, *, timeout: int) -> None:
-    """The removals that are recorded: marked, removed, kept, undone.
+def list_removals(session: CommandSession) -> int:
+    """The removals that are recorded: marked, removed, kept, undone; and who does what next. Reads the bucket alone.
 
     \b
-    JSON: an array of {topic, subscription, state, marked, due, bytes, by, reason}.
+    JSON: one object a line, as of `topics cursors remove`; of a record that cannot be read {topic, subscription, state,
+    reason} alone, state being damaged, and the exit code is 2. The last line: {message, removals}: how many there are,
+    by state.
     """
-    remover = remover_of(session, timeout)
-    rows = [_row(one, remover.timing) for one in remover.removals.all()]
-    session.output.table(COLUMNS, rows, "no subscription was ever marked")
+    found, teller, states = _recorded(session), RemovalTeller.of(session), Counter[str]()
+    for one in () if found is None else found.all():
+        if isinstance(one, DamagedRemoval):
+            states["damaged"] += 1
+            fields = {"topic": str(one.topic), "subscription": one.subscription, "state": "damaged", "reason": one.why}
+            session.output.line(
+                f"{one.topic}: what is recorded of {one.subscription} cannot be read: {one.why}", fields
+            )
+        else:
+            states[str(one.record.state)] += 1
+            teller.tell(one.record)
+    told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+    message = f"{counted(states.total(), 'removal')} recorded: {told}" if told else "no subscription was ever marked"
+    session.output.line(message, {"message": message, "removals": states})
+    return FINDINGS if states["damaged"] else OK
 
 
-def remover_of(session: CommandSession, timeout: int) -> CursorRemover:
+def _recorded(session: CommandSession) -> CursorRemovals | None:
+    """Those of the bucket's cluster. None: nothing was ever written to it."""
+    store = session.store
+    try:
+        cluster = read_root(store).cluster
+    except ConfigError:
+        return None
+    return CursorRemovals(store, cluster, session.dependencies.new_token)
+
+
+def _removals(session: CommandSession, *, create: bool) -> CursorRemovals:
+    """Those of the cluster that answers; `create`: also in a bucket that has nothing yet."""
+    found = _recorded(session)
+    if found is None or create:
+        cluster, new_token = session.admin.cluster(), session.dependencies.new_token
+        if create:
+            open_root(session.store, cluster, new_token)
+        return CursorRemovals(session.store, cluster, new_token)
+    return found
+
+
+def _remover(session: CommandSession, removals: CursorRemovals, timeout: int) -> CursorRemover:
     """Both phases, by the configuration. Raises ConfigError."""
     return CursorRemover(
-        removals=CursorRemovals(session.store, read_root(session.store).cluster, session.dependencies.new_token),
+        removals=removals,
         stored=stored_topics(session, timeout),
         brokers=session.subscriptions,
         names=names_of(session),
-        timing=removal_timing(session.config.lifecycle),
+        timing=RemovalTeller.of(session).timing,
         clock_ms=session.dependencies.clock_ms,
     )
 
 
-def _remove(session: CommandSession, remover: CursorRemover, topic: TopicName, name: str, *, yes: bool) -> None:
+def _remove(teller: RemovalTeller, remover: CursorRemover, topic: TopicName, name: str, *, yes: bool) -> None:
     stored = remover.removals.read(topic, name)
-    pending = stored is not None and not stored.record.has_ended
-    if stored is not None and pending:
-        due = is_due(stored.record, remover.clock_ms(), remover.timing)
-        _tell(session, remover, remover.go_on(stored) if yes and due else stored.record)
+    if stored is not None and not stored.record.has_ended:
+        teller.tell(remover.go_on(stored) if yes else stored.record)
     elif yes:
-        _tell(session, remover, remover.mark(topic, name, BY))
+        teller.tell(remover.mark(topic, name, BY))
     else:
-        _tell_plan(session, topic, name, remover.plan(topic, name))
+        teller.tell_plan(topic, name, remover.plan(topic, name))
 
 
-def _undo(session: CommandSession, remover: CursorRemover, stored: StoredRemoval, *, yes: bool) -> None:
+def _purged(teller: RemovalTeller, remover: CursorRemover | None, stored: StoredRemoval) -> str:
+    """What has become of one that is due. `remover` None: nothing is done."""
+    try:
+        record = stored.record if remover is None else remover.go_on(stored)
+    except OffloadError as error:
+        say(f"error: {stored.record.topic}: {stored.record.subscription}: {error}", err=True)
+        return "failed"
+    teller.tell(record)
+    if remover is None:
+        return "due"
+    return str(record.state) if record.state in (RemovalState.REMOVED, RemovalState.KEPT) else "failed"
+
+
+def _summary(due: int, states: Counter[str], first: int | None, *, yes: bool) -> tuple[str, dict[str, object]]:
+    """`first`: when the first of those that wait is due."""
+    removed, kept, failed, waiting = (states[one] for one in ("removed", "kept", "failed", "waiting"))
+    until = None if first is None else time_text(first)
+    done = f"{counted(due, 'removal')} due" if due else "nothing is due"
+    if due:
+        done += f": {removed} removed, {kept} kept, {failed} failed" if yes else "; nothing is removed without --yes"
+    message = done + (f"; {waiting} waiting, the first until {until}" if waiting else "")
+    return message, {
+        "message": message, "due": due, "removed": removed, "kept": kept, "failed": failed, "waiting": waiting,
+        "firstDue": until,
+    }  # fmt: skip
+
+
+def _undo(teller: RemovalTeller, remover: CursorRemover, stored: StoredRemoval, *, yes: bool) -> None:
     if yes:
-        _tell(session, remover, remover.undo(stored))
+        teller.tell(remover.undo(stored))
         return
     record = stored.record
-    says = remover.undo_plan(record).says if not record.is_in_flight else ()
-    _tell(session, remover, record, says)
-
-
-def _tell(session: CommandSession, remover: CursorRemover, record: CursorRemoval, says: tuple[str, ...] = ()) -> None:
-    due = _due(record, remover.timing)
-    message = f"{record.topic}: {record.subscription} is {record.state}"
-    message += f"; it goes after {due}" if due else ""
-    message += f": {record.reason}" if record.reason else ""
-    fields = {
-        "message": message, "topic": str(record.topic), "subscription": record.subscription,
-        "state": str(record.state), "bytes": record.held, "due": due, "reason": record.reason, "undo": says,
-    }  # fmt: skip
-    session.output.lines([message, *(f"  {one}" for one in says)], fields)
-
-
-def _tell_plan(session: CommandSession, topic: TopicName, name: str, plan: RemovalPlan) -> None:
-    says = plan.undo.says if plan.undo is not None else ()
-    message = (
-        f"{topic}: {name} would not be removed: {plan.objection}"
-        if plan.objection
-        else f"{topic}: {name} would be marked; it holds back {plan.held} bytes. --yes does it"
-    )
-    fields = {
-        "message": message, "topic": str(topic), "subscription": name, "state": "none", "bytes": plan.held,
-        "due": None, "reason": plan.objection, "undo": says,
-    }  # fmt: skip
-    session.output.lines([message, *(f"  an undo: {one}" for one in says)], fields)
+    if record.is_in_flight:
+        teller.tell(record, comes="--yes takes the mark back")
+    else:
+        teller.tell(record, remover.undo_plan(record).says, "--yes brings it back")
 
 
 def _each(remover: CursorRemover, topic: TopicName, subscription: str, act: Callable[[TopicName], None]) -> int:
@@ -175,29 +250,19 @@ def _run(these: list[Any], name: Callable[[Any], TopicName], act: Callable[[Any]
     return code
 
 
-def _readable(remover: CursorRemover) -> Iterator[StoredRemoval]:
-    for one in remover.removals.all():
+def _readable(removals: CursorRemovals | None) -> Iterator[StoredRemoval]:
+    for one in () if removals is None else removals.all():
         if isinstance(one, DamagedRemoval):
-            say(f"error: {one.why}", err=True)
+            _damage(one)
         else:
             yield one
+
+
+def _damage(one: DamagedRemoval) -> bool:
+    say(f"error: {one.topic}: what is recorded of {one.subscription} cannot be read: {one.why}", err=True)
+    return True
 
 
 def _is_of(record: CursorRemoval, topic: TopicName, subscription: str) -> bool:
     named = topic in (record.topic, TopicName.parse(record.topic.partitioned_name))
     return named and record.subscription == subscription
-
-
-def _due(record: CursorRemoval, timing: DeletionTiming) -> str | None:
-    at = max(record.marked_at + timing.effective_delay, record.next_at)
-    return time_text(at) if record.is_in_flight else None
-
-
-def _row(one: StoredRemoval | DamagedRemoval, timing: DeletionTiming) -> tuple[Any, ...]:
-    if isinstance(one, DamagedRemoval):
-        return (str(one.topic), one.subscription, "damaged", None, None, None, None, one.why)
-    record = one.record
-    return (
-        str(record.topic), record.subscription, str(record.state), time_text(record.marked_at), _due(record, timing),
-        record.held, record.marked_by, record.reason,
-    )  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from offloader.lifecycle.explaining.bookie_facts import DETAILS, SUSPENDED, BookieFacts
 from offloader.lifecycle.explaining.words import Explanation, counted, moment_text, share_text, size_text, span_text
 
+SILENT = "it does not answer"
 FORCE = '{"forceMajor":true,"forceMinor":true}'
 
 _IN_ITS_LOG = (
@@ -19,17 +20,16 @@ _IN_ITS_LOG = (
 )
 
 
-def explain_bookie(facts: BookieFacts) -> Explanation:
-    """What it says of its collection, in sentences."""
-    if facts.url is None:
-        return Explanation.of([_general(facts.bookie)], _IN_ITS_LOG, [_switch_on(f"{facts.bookie} publishes none")])
-    unreachable = facts.configuration is None and not facts.collectors and facts.free is None
-    if unreachable:
-        why = next(iter(facts.failed.values()), "it does not answer")
-        return Explanation.of([_general(facts.bookie)], _IN_ITS_LOG, [_switch_on(why)])
+def explain_bookie(facts: BookieFacts, *, registered: bool = True) -> Explanation:
+    """What it says of its collection, in sentences. `registered`: it has a session with ZooKeeper."""
+    away = () if registered else (f"{facts.bookie} is not registered in ZooKeeper: while it is down it frees nothing.",)
+    silent = facts.configuration is None and not facts.collectors and facts.free is None
+    if facts.url is None or silent:
+        why = f"{facts.bookie} publishes no address" if facts.url is None else next(iter(facts.failed.values()), SILENT)
+        return Explanation.of([*away, _general(facts.bookie)], _IN_ITS_LOG, [_switch_on(why)])
     said = (_collection, _compactions, _suspension, _space, _throttle, _force)
     return Explanation.of(
-        (sentence for each in said for sentence in each(facts)),
+        (*away, *(sentence for each in said for sentence in each(facts))),
         _advice(facts),
         (f"{path}: {why}." for path, why in facts.failed.items()),
     )

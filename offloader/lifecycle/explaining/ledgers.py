@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from offloader.bookkeeper.model import LedgerMetadata, LedgerState
 from offloader.lifecycle.explaining.words import Explanation, counted, moment_text, size_text
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
-from offloader.lifecycle.ledgers.told import told
+from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.told import missing_told, told
 from offloader.lifecycle.topics.cursors.held import first_needed
 from offloader.lifecycle.topics.cursors.stored import StoredTopic
 
@@ -22,28 +23,50 @@ _STATES = {
 class LedgerFacts:
     """`metadata` None: BookKeeper has none. `topic`: that of its owner, where it names one and that is there.
 
-    `verdict`: the scan's; None: none was made. `archived`: the archive accounts for all of it. `bookies`: its own.
+    `scan`: of this ledger; None: none was made. `archived`: the archive accounts for all of it. `bookies`: its own.
     """
 
     ledger: int
     metadata: LedgerMetadata | None
     owner: str = ""
     topic: StoredTopic | None = None
-    verdict: LedgerVerdict | None = None
+    scan: LedgerScan | None = None
     archived: bool | None = None
     unknown: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> LedgerVerdict | None:
+        """The scan's."""
+        verdicts = self.scan.verdicts if self.scan is not None else ()
+        return next((one for one in verdicts if one.ledger.ledger == self.ledger), None)
 
 
 def explain_ledger(facts: LedgerFacts) -> Explanation:
     """What it is, who refers to it, what it waits for."""
     if facts.metadata is None:
-        return Explanation.of(
-            [f"BookKeeper has no metadata of ledger {facts.ledger}: it is deleted.", *_collected()],
-            ["`offloader explain BOOKIE` says how a bookie's collection stands."],
-            facts.unknown,
-        )
+        return _explain_absent(facts)
     because = (*_itself(facts, facts.metadata), *_judged(facts), *_listed(facts))
     return Explanation.of(because, _advice(facts), facts.unknown)
+
+
+def _explain_absent(facts: LedgerFacts) -> Explanation:
+    missing = [one for one in facts.scan.missing if one.ledger == facts.ledger] if facts.scan is not None else []
+    gone = f"BookKeeper has no metadata of ledger {facts.ledger}: it is deleted, or there never was one."
+    if missing:
+        return Explanation.of(
+            (gone, *(sentence for one in missing for sentence in missing_told(one))),
+            [
+                f"Where the offloader deleted it not long ago: `offloader orphans undo {facts.ledger}`. Else bring its "
+                "node back from a copy of ZooKeeper's data, before the bookies collect."
+            ],
+            facts.unknown,
+        )
+    unnamed = () if facts.scan is None else ("Nothing refers to it.",)
+    return Explanation.of(
+        (gone, *unnamed, *_collected()),
+        ["`offloader explain BOOKIE` says how a bookie's collection stands."],
+        facts.unknown,
+    )
 
 
 def _collected() -> Iterator[str]:

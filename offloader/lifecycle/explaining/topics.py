@@ -8,37 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from offloader.lifecycle.explaining.words import Explanation, counted, moment_text, size_text, span_text
-from offloader.lifecycle.topics.cursors.held import first_needed
+from offloader.lifecycle.topics.broker_retention import BrokerRetention
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
 from offloader.lifecycle.topics.cursors.listing import ListedSubscription, by_bytes_held
 from offloader.lifecycle.topics.cursors.stored import StoredTopic
+from offloader.lifecycle.topics.passed_over import PassedOver
+from offloader.lifecycle.topics.unloaded import UnloadedTopic
+from offloader.lifecycle.topics.why_not import StayReason, stay_reasons
 from offloader.model import Place
-
-FOREVER = -1
-
-
-@dataclass(frozen=True, slots=True)
-class EffectiveRetention:
-    """How long what is acknowledged stays. -1: for ever, of time or size. `level`: which one sets it."""
-
-    minutes: int
-    megabytes: int
-    level: str
-
-    @property
-    def keeps_nothing(self) -> bool:
-        return self.minutes == 0 or self.megabytes == 0
-
-    @property
-    def keeps_all(self) -> bool:
-        return self.minutes < 0 and self.megabytes < 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What was read. `loaded`: whether a broker has it; None: nobody could say. `retention` None: the same.
+    """What was read. `loaded`: whether a broker has it; None: nobody could say. `found`: what retention comes to, and
+    what stands against it; None: the same.
 
     `archived`: the last position that the archive accounts for; None: nothing of it is archived. `deletion_lag_ms`: how
     long Pulsar keeps in BookKeeper what it has offloaded itself. `unknown`: what could not be asked.
@@ -48,7 +34,7 @@ class TopicFacts:
     subscriptions: Sequence[ListedSubscription]
     now_ms: int
     loaded: bool | None = None
-    retention: EffectiveRetention | None = None
+    found: UnloadedTopic | PassedOver | None = None
     archived: Place | None = None
     deletion_lag_ms: int | None = None
     unknown: tuple[str, ...] = ()
@@ -57,7 +43,21 @@ class TopicFacts:
 def explain_topic(facts: TopicFacts) -> Explanation:
     """What keeps its data, in sentences: the greatest holders first."""
     said = (_size, _holders, _pin, _retained, _offloaded, _last, _loaded)
-    return Explanation.of((one for each in said for one in each(facts)), _advice(facts), facts.unknown)
+    because = [one for each in said for one in each(facts)]
+    reasons = _reasons(facts)
+    return Explanation.of(
+        [*because, *(f"{one.why[:1].upper()}{one.why[1:]}." for one in reasons)],
+        [*(one.do for one in reasons), *_advice(facts)],
+        facts.unknown,
+    )
+
+
+def _reasons(facts: TopicFacts) -> tuple[StayReason, ...]:
+    """The same as those of plans and visits."""
+    if facts.found is None or facts.loaded is None:
+        return ()
+    used = {one.subscription for one in facts.subscriptions if one.consumers}
+    return stay_reasons(facts.found, facts.now_ms, loaded=facts.loaded, used=used)
 
 
 def _size(facts: TopicFacts) -> Iterator[str]:
@@ -119,46 +119,20 @@ def _pin(facts: TopicFacts) -> Iterator[str]:
 
 
 def _retained(facts: TopicFacts) -> Iterator[str]:
-    free = _acknowledged_by_all(facts)
-    if facts.retention is None:
+    found = facts.found
+    if not isinstance(found, UnloadedTopic) or found.retention.for_ever:
         return
-    yield _retention_text(facts.retention)
-    if not free:
-        yield "No whole ledger is acknowledged by all subscriptions, so retention has nothing to decide."
-        return
-    past = f"{counted(len(free), 'ledger')} of {size_text(sum(facts.stored.ledgers[at].size or 0 for at in free))}"
-    yield f"All subscriptions are past {past}: these are what retention keeps, or not."
-    expired = [at for at in free if _is_expired(facts, at)]
-    if expired and not facts.retention.keeps_all:
-        gone = size_text(sum(facts.stored.ledgers[at].size or 0 for at in expired))
-        yield f"Of these, {counted(len(expired), 'ledger')} of {gone} should have gone by its time."
+    yield _retention_text(found.retention)
+    if found.overdue:
+        yield f"So {size_text(found.overdue)} should be gone by now: no subscription needs them any more."
 
 
-def _retention_text(retention: EffectiveRetention) -> str:
-    if retention.keeps_nothing:
-        return f"Retention ({retention.level}) keeps nothing that all subscriptions have acknowledged."
-    if retention.keeps_all:
-        return f"Retention ({retention.level}) keeps everything for ever, acknowledged or not."
+def _retention_text(retention: BrokerRetention) -> str:
+    if retention.minutes == 0 or retention.megabytes == 0:
+        return f"Retention (the {retention.level}'s) keeps nothing that all subscriptions have acknowledged."
     time = "any time" if retention.minutes < 0 else span_text(60 * retention.minutes)
     size = "whatever its size" if retention.megabytes < 0 else f"up to {retention.megabytes} MiB"
-    return f"Retention ({retention.level}) keeps what is acknowledged for {time}, {size}."
-
-
-def _acknowledged_by_all(facts: TopicFacts) -> range:
-    """Indexes of the ledgers that no subscription needs; never the last one's."""
-    ledgers, cursors = facts.stored.ledgers, facts.stored.cursors.values()
-    states = [one.state for one in cursors]
-    if any(state is None or state.mark_delete is None for state in states):
-        return range(0)
-    firsts = [first_needed(ledgers, state.mark_delete) for state in states if state is not None]
-    return range(min([*firsts, max(len(ledgers) - 1, 0)]))
-
-
-def _is_expired(facts: TopicFacts, at: int) -> bool:
-    closed, retention = facts.stored.listed[at].timestamp_ms, facts.retention
-    if retention is None or closed == 0:
-        return False
-    return retention.keeps_nothing or 0 <= retention.minutes * 60_000 < facts.now_ms - closed
+    return f"Retention (the {retention.level}'s) keeps what is acknowledged for {time}, {size}."
 
 
 def _offloaded(facts: TopicFacts) -> Iterator[str]:
@@ -199,16 +173,12 @@ def _loaded(facts: TopicFacts) -> Iterator[str]:
 
 
 def _advice(facts: TopicFacts) -> Iterator[str]:
-    for one in by_bytes_held(list(facts.subscriptions)):
+    """Where nobody could say what retention comes to."""
+    for one in by_bytes_held(list(facts.subscriptions)) if facts.found is None else ():
         if one.kind is SubscriptionKind.USER and one.held and one.held.alone and not one.consumers:
             yield (
-                f"If nobody needs the subscription {one.subscription} any more: `offloader topics cursors remove "
-                f"{facts.stored.topic} {one.subscription}`; that frees {size_text(one.held.alone)}."
+                f"If nobody needs {one.subscription} any more: `offloader topics cursors remove "
+                f"{quote(str(facts.stored.topic))} {quote(one.subscription)}`; that frees {size_text(one.held.alone)}."
             )
-    if facts.loaded is False and facts.stored.ledgers:
-        yield (
-            "To have retention applied although nobody uses it: `pulsar-admin topics trim-topic "
-            f"{facts.stored.topic}`, and once more a retention time later, for its last ledger."
-        )
     if facts.archived is None and any(one.kind is SubscriptionKind.PIN for one in facts.subscriptions):
-        yield "`offloader topics offload-status` says how our own offload of it stands."
+        yield f"`offloader topics offload-status {facts.stored.topic}` says how our own offload of it stands."

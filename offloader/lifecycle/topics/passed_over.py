@@ -29,6 +29,12 @@ class WhyPassedOver(StrEnum):
     UNASKED = "its namespace could not be asked about"
 
 
+OF_NO_INTEREST = (WhyPassedOver.LOADED, WhyPassedOver.KEPT_FOR_EVER, WhyPassedOver.SYSTEM, WhyPassedOver.SHADOW)
+"""As it should be: these are only counted."""
+CANNOT_BE_VISITED = (WhyPassedOver.DAMAGED, WhyPassedOver.MISSING, WhyPassedOver.UNASKED, WhyPassedOver.SAME_NAME)
+"""An operator has to do something before retention counts for these."""
+
+
 @dataclass(frozen=True, slots=True)
 class PassedOver:
     """One topic. `detail`: what is damaged, whose shadow it is."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from offloader.bookkeeper.api import ManagedCursor
 from offloader.errors import (
     AbsentError,
     AuthenticationFailedError,
@@ -26,7 +28,7 @@ from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver, pa
 from offloader.lifecycle.topics.topic_nodes import TopicNodes
 from offloader.lifecycle.topics.unloaded import UnloadedTopic, look_at
 from offloader.model import TopicName
-from offloader.ports.visits import TopicVisits
+from offloader.ports.visits import KnownTopics, TopicVisits
 
 FIRST_WITH_TRIM = (3, 0)
 TOPIC_POLICIES = "__change_events"
@@ -40,6 +42,13 @@ class VisitBasis:
 
     loaded: Mapping[str, str]
     default: BrokerRetention
+
+
+class _Namespace(NamedTuple):
+    """`retention`: the namespace's policy; None: it has none."""
+
+    known: KnownTopics
+    retention: BrokerRetention | None
 
 
 class VisitPlanner:
@@ -69,21 +78,14 @@ class VisitPlanner:
     def plan(self, namespace: str, basis: VisitBasis) -> Iterator[UnloadedTopic | PassedOver]:
         """Every topic with a ledger list: what is to be said of it, due or not."""
         names = self._reader.topics(namespace)
-        try:
-            known = self._brokers.known(namespace)
-            policy = read_retention(self._brokers.namespace_retention(namespace), RetentionLevel.NAMESPACE)
-        except AbsentError:
-            yield from (PassedOver(topic, WhyPassedOver.NO_NAMESPACE) for topic in names)
+        answer = self._ask(namespace)
+        if not isinstance(answer, _Namespace):
+            yield from (PassedOver(topic, *answer) for topic in names)
             return
-        except AuthenticationFailedError:
-            raise
-        except (RetryableError, FatalError, IntegrityError) as error:  # other namespaces do not wait for this one
-            yield from (PassedOver(topic, WhyPassedOver.UNASKED, str(error)) for topic in names)
-            return
-        retentions = _Retentions(self._brokers, policy or basis.default, _has_topic_policies(names))
+        retentions = _Retentions(self._brokers, answer.retention or basis.default, _has_topic_policies(names))
         asked = []
         for topic in names:
-            why = passed_over(topic, known, basis.loaded)
+            why = passed_over(topic, answer.known, basis.loaded)
             if why is None and retentions.for_ever:
                 why = WhyPassedOver.KEPT_FOR_EVER
             if why is None:
@@ -92,6 +94,38 @@ class VisitPlanner:
                 yield PassedOver(topic, why)
         for nodes in self._reader.read(asked):
             yield self.judge(nodes, retentions)
+
+    def about(
+        self, topic: TopicName, default: Callable[[], BrokerRetention | None], cursors: Mapping[str, ManagedCursor]
+    ) -> UnloadedTopic | PassedOver | None:
+        """One topic, by whomever it is loaded. `default`: what brokers keep; None: nobody could say. `cursors`: what is
+        known better than by their nodes. None: it is gone, or nobody can say what is kept of it."""
+        answer = self._ask(topic.namespace)
+        if not isinstance(answer, _Namespace):
+            return PassedOver(topic, *answer)
+        why = passed_over(topic, answer.known, {})
+        if why is not None:
+            return PassedOver(topic, why)
+        nodes, level = self._reader.read_again(topic), answer.retention or default()
+        if nodes is None or level is None:
+            return None
+        if isinstance(nodes, TopicNodes):
+            nodes = replace(nodes, cursors={name: cursors.get(name, one) for name, one in nodes.cursors.items()})
+        names = self._reader.topics(topic.namespace)
+        return self.judge(nodes, _Retentions(self._brokers, level, _has_topic_policies(names)))
+
+    def _ask(self, namespace: str) -> _Namespace | tuple[WhyPassedOver, str]:
+        """What brokers say of it, or why its topics are passed over."""
+        try:
+            known = self._brokers.known(namespace)
+            policy = read_retention(self._brokers.namespace_retention(namespace), RetentionLevel.NAMESPACE)
+        except AbsentError:
+            return WhyPassedOver.NO_NAMESPACE, ""
+        except AuthenticationFailedError:
+            raise
+        except (RetryableError, FatalError, IntegrityError) as error:  # other namespaces do not wait for this one
+            return WhyPassedOver.UNASKED, str(error)
+        return _Namespace(known, policy)
 
     def judge(self, nodes: TopicNodes | UnreadableTopic, retentions: _Retentions) -> UnloadedTopic | PassedOver:
         """One topic that nobody has loaded."""

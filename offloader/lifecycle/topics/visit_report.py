@@ -6,19 +6,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver
+from offloader.lifecycle.explaining.words import counted, size_text
+from offloader.lifecycle.topics.passed_over import OF_NO_INTEREST, PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitEnd, VisitOutcome
-from offloader.lifecycle.topics.why_not import time_told, why_not
+from offloader.lifecycle.topics.why_not import stay_reasons, time_told, why_not
 
-_NOT_TOLD = {WhyPassedOver.LOADED, WhyPassedOver.KEPT_FOR_EVER, WhyPassedOver.SYSTEM, WhyPassedOver.SHADOW}
 _DONE = {VisitEnd.TRIMMED, VisitEnd.LOADED, VisitEnd.GONE}
 
 
 def tells(found: UnloadedTopic | PassedOver) -> bool:
     """Whether an operator wants to see it: all others are only counted."""
     if isinstance(found, PassedOver):
-        return found.why not in _NOT_TOLD
+        return found.why not in OF_NO_INTEREST
     return bool(found.reasons or found.held or found.doubt)
 
 
@@ -26,14 +26,15 @@ def plan_text(found: UnloadedTopic | PassedOver, now_ms: int) -> str:
     """One line."""
     if isinstance(found, PassedOver):
         return f"{found.topic}: passed over: {_with(found.why, found.detail)}"
-    due = f"a visit is due: {', '.join(found.reasons)}" if found.due(now_ms) else "no visit is due"
-    return "; ".join((f"{found.topic}: {found.overdue} bytes overdue; {due}", *why_not(found, now_ms)))
+    no_visit = () if found.due(now_ms) else ("no visit is due",)
+    return "; ".join((f"{found.topic}: {size_text(found.overdue)} overdue", *no_visit, *why_not(found, now_ms)))
 
 
 def plan_fields(found: UnloadedTopic | PassedOver, now_ms: int) -> dict[str, Any]:
     """The same, for JSON."""
     if isinstance(found, PassedOver):
-        return {"topic": str(found.topic), "passedOver": str(found.why), "detail": found.detail}
+        do = [one.do for one in stay_reasons(found, now_ms) if one.do]
+        return {"topic": str(found.topic), "passedOver": str(found.why), "detail": found.detail, "do": do}
     return {
         "topic": str(found.topic),
         "retention": str(found.retention),
@@ -48,12 +49,13 @@ def plan_fields(found: UnloadedTopic | PassedOver, now_ms: int) -> dict[str, Any
         ],
         "openLedger": found.open_ledger,
         "why": list(why_not(found, now_ms)),
+        "do": [one.do for one in stay_reasons(found, now_ms) if one.do],
     }
 
 
 def outcome_text(outcome: VisitOutcome, now_ms: int) -> str:
     """One line."""
-    said = f"{outcome.topic}: {_with(outcome.end, outcome.why)}, {outcome.freed} bytes freed"
+    said = f"{outcome.topic}: {_with(outcome.end, outcome.why)}, {size_text(outcome.freed)} freed"
     return "; ".join((said, *_still(outcome, now_ms)))
 
 
@@ -96,10 +98,11 @@ class PlanTally:
             self.waiting += 1
 
     def text(self) -> str:
-        over = "".join(f", {number} {why}" for why, number in sorted(self.passed_over.items()))
+        over = ", ".join(f"{why} {number}" for why, number in sorted(self.passed_over.items()))
         return (
-            f"{self.topics} topics: {self.due} due for a visit ({self.due_bytes} bytes overdue), {self.waiting} later, "
-            f"cursors hold {self.held} bytes back{over}"
+            f"{counted(self.topics, 'topic')}: {self.due} due for a visit ({size_text(self.due_bytes)} overdue), "
+            f"{self.waiting} later, cursors hold {size_text(self.held)} back"
+            + (f"; passed over: {over}" if over else "")
         )
 
     def fields(self) -> dict[str, Any]:
@@ -130,8 +133,11 @@ class VisitTally:
         self.freed += outcome.freed
 
     def text(self) -> str:
+        if not self.visits:
+            return "no visit was due"
         failed = f", {self.failed} did not go as they should" if self.failed else ""
-        return f"{self.visits} visits{failed}: {self.freed} bytes freed of {self.overdue} that retention did not keep"
+        freed, overdue = size_text(self.freed), size_text(self.overdue)
+        return f"{counted(self.visits, 'visit')}{failed}: {freed} freed of {overdue} that retention did not keep"
 
     def fields(self) -> dict[str, Any]:
         return {

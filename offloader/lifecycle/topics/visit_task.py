@@ -6,8 +6,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver
+from offloader.lifecycle.topics.passed_over import CANNOT_BE_VISITED
 from offloader.lifecycle.topics.unloaded import QUIET_MS, UnloadedTopic
+from offloader.lifecycle.topics.visit_look import UnloadedLook, VisitCounts
 from offloader.lifecycle.topics.visit_outcome import VisitOutcome
 from offloader.lifecycle.topics.visit_parts import VisitParts
 from offloader.lifecycle.topics.visit_plan import VisitBasis, VisitPlanner
@@ -35,12 +36,16 @@ class UnloadedTopicsTask:
         opened: Callable[[], VisitParts],
         interval_ms: int,
         clock_ms: Callable[[], int],
+        counts: VisitCounts,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._opened = opened
         self._interval_ms = interval_ms
         self._clock_ms = clock_ms
         self._stopping = stopping
+        self._counts = counts
+        self._look = UnloadedLook()
+        self._troubles: dict[str, int] = {}
         self._parts: VisitParts | None = None
         self._basis: VisitBasis | None = None
         self._to_plan: deque[str] = deque()
@@ -63,12 +68,13 @@ class UnloadedTopicsTask:
         if self._to_plan or self._due:
             return 0.0
         self._end()
+        self._tell_look(self._look)
         return self._until_next(self._clock_ms())
 
     def _begin(self, now_ms: int) -> VisitParts:
         parts = self._parts = self._opened()
         if not self._to_plan:
-            self._begun_ms = now_ms
+            self._begun_ms, self._look = now_ms, UnloadedLook()
             self._in_vain = {topic: until for topic, until in self._in_vain.items() if until > now_ms}
             self._to_plan.extend(parts.planner.namespaces())
         return parts
@@ -108,19 +114,31 @@ class UnloadedTopicsTask:
         if self._basis is None or not 0 <= now - self._basis_ms < STATISTICS_MS:
             self._basis, self._basis_ms = planner.basis(), now
         for one in planner.plan(namespace, self._basis):
-            if isinstance(one, PassedOver):
-                if one.why is WhyPassedOver.UNASKED:
-                    log.warning("%s: %s", one.topic, one.detail, extra={"see": "unloaded-topics"})
-                    break  # so it is for all topics of the namespace
-            elif one.due(now) and self._in_vain.get(one.topic, 0) <= now:
+            in_vain = self._in_vain.get(one.topic, 0) > now
+            self._look.take(one, now, in_vain=in_vain)
+            if isinstance(one, UnloadedTopic) and one.due(now) and not in_vain:
                 self._due.append(one)
 
     def _take(self, outcome: VisitOutcome) -> None:
+        self._counts.visited(outcome.end.name.lower().replace("_", " "), outcome.freed)
         log.debug("%s: %s, %d bytes freed %s", outcome.topic, outcome.end, outcome.freed, outcome.why or outcome.left)
         if outcome.in_vain:
             time_ms = outcome.planned.retention.time_ms
             pause = max(QUIET_MS, min(DAY_MS if time_ms is None else time_ms, DAY_MS))
             self._in_vain[outcome.topic] = self._clock_ms() + pause
+
+    def _tell_look(self, look: UnloadedLook) -> None:
+        """What an operator has to do something about is told once, until it is more or less."""
+        self._counts.unloaded_topics(look.due, look.not_freed, look.passed_over)
+        troubles = {str(why): look.passed_over[str(why)] for why in look.first if why in CANNOT_BE_VISITED}
+        for why, first in look.first.items():
+            if str(why) in troubles and troubles[str(why)] != self._troubles.get(str(why)):
+                log.warning(
+                    "%d topics that nobody has loaded cannot be visited, %s; the first: %s: %s",
+                    troubles[str(why)], why, first.topic, first.detail or why,
+                    extra={"see": "unloaded-not-visited"},
+                )  # fmt: skip
+        self._troubles = troubles
 
 
 def _tell(outcomes: list[VisitOutcome]) -> None:

@@ -1,46 +1,139 @@
-"""Why data of a topic that nobody has loaded are still there, as a person would tell it. Pure."""
+"""Why data of a topic are still there, and what to do about it, as a person would tell it: the one list of reasons, for
+plans, visits and explanations. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from datetime import UTC, datetime
+from shlex import quote
+from typing import NamedTuple
 
+from offloader.lifecycle.explaining.words import size_text
+from offloader.lifecycle.topics.holding import CursorRole
+from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver
 from offloader.lifecycle.topics.unloaded import HeldBack, UnloadedTopic, VisitReason
 from offloader.printable import printable
 
 
+class StayReason(NamedTuple):
+    """`do`: what would change it; empty: nothing, or time alone."""
+
+    why: str
+    do: str = ""
+
+
 def why_not(topic: UnloadedTopic, now_ms: int) -> tuple[str, ...]:
     """One sentence each; none: nothing is left, or all goes at the next visit."""
-    return tuple(_reasons(topic, now_ms))
+    return tuple(one.why for one in stay_reasons(topic, now_ms))
 
 
-def _reasons(topic: UnloadedTopic, now_ms: int) -> Iterator[str]:
+def stay_reasons(
+    found: UnloadedTopic | PassedOver, now_ms: int, *, loaded: bool = False, used: Container[str] = ()
+) -> tuple[StayReason, ...]:
+    """`loaded`: a broker has it, and applies its retention. `used`: subscriptions with consumers."""
+    if isinstance(found, PassedOver):
+        return (_passed_over(found),)
+    return (*_kept(found, used), *(_at_its_broker(found) if loaded else _until_a_visit(found, now_ms)), *_doubt(found))
+
+
+def _kept(topic: UnloadedTopic, used: Container[str]) -> Iterator[StayReason]:
     if topic.retention.for_ever and topic.size:
-        yield f"retention keeps everything: {topic.retention}"
-    yield from map(_holder, topic.held)
-    if topic.open_ledger is not None and not topic.terminated:
-        yield f"ledger {topic.open_ledger} is open: a load closes it, or `offloader topics close-orphan-tail`"
+        yield StayReason(
+            f"retention keeps everything for ever: {topic.retention}",
+            "If it should not be kept for ever, set another retention: `pulsar-admin namespaces set-retention "
+            f"{topic.topic.namespace}`, or `pulsar-admin topicPolicies set-retention` for the topic.",
+        )
+    yield from (_holder(topic, one, used) for one in topic.held)
     if topic.terminated and topic.size:
-        yield "it is terminated: its last ledger stays as long as the topic"
-    if topic.due_ms is not None and topic.due_ms > now_ms:
-        yield f"the next visit is due at {time_told(topic.due_ms)}: {_purpose(topic)}"
-    elif topic.due_ms is not None and topic.undated and VisitReason.EXPIRED in topic.reasons:
-        yield "the data of its last ledger go with a second visit, a retention time after the next one"
-    elif topic.due_ms is not None and topic.reasons == (VisitReason.UNDATED,):
-        yield "the next visit dates its last ledger, a second one a retention time later drops it"
+        yield StayReason(
+            "it is terminated: its last ledger stays as long as the topic",
+            f"If nobody reads it any more: `pulsar-admin topics delete {topic.topic}`.",
+        )
+
+
+def _at_its_broker(topic: UnloadedTopic) -> Iterator[StayReason]:
+    if topic.overdue:
+        yield StayReason(
+            f"retention does not keep {size_text(topic.overdue)}: its broker drops them at its next look, after "
+            "retentionCheckIntervalInSeconds (2 minutes by default)",
+            f"Where that lasts: `pulsar-admin topics trim-topic {topic.topic}`, and look into that broker's log.",
+        )
+
+
+def _until_a_visit(topic: UnloadedTopic, now_ms: int) -> Iterator[StayReason]:
+    run = f"`offloader topics trim-unloaded run {topic.topic.namespace} --yes`"
+    if topic.open_ledger is not None and not topic.terminated:
+        yield StayReason(
+            f"ledger {topic.open_ledger} is open: a load closes it, or `offloader topics close-orphan-tail`",
+            f"{run} has it closed: by a broker, or safely where none can load the topic.",
+        )
+    if topic.due_ms is None:
+        return
+    if topic.due_ms > now_ms:
+        yield StayReason(f"the next visit is due at {time_told(topic.due_ms)}: {' and '.join(topic.reasons)}")
+        return
+    yield StayReason(
+        f"a visit is due: {', '.join(topic.reasons)}",
+        f"{run} has a broker load it and apply its retention, and unload it again; or let the application do so, with "
+        "`lifecycle.visitUnloaded`.",
+    )
+    if topic.undated and VisitReason.EXPIRED in topic.reasons:
+        yield StayReason("the data of its last ledger go with a second visit, a retention time after the next one")
+    elif topic.reasons == (VisitReason.UNDATED,):
+        yield StayReason("the next visit dates its last ledger, a second one a retention time later drops it")
+
+
+def _doubt(topic: UnloadedTopic) -> Iterator[StayReason]:
     if topic.doubt:
-        yield topic.doubt
+        yield StayReason(
+            topic.doubt, "Bring that broker back, or grant the offloader's role the right (docs/permissions.md)."
+        )
 
 
-def _holder(held: HeldBack) -> str:
+def _holder(topic: UnloadedTopic, held: HeldBack, used: Container[str]) -> StayReason:
     by = held.by
     name = f"{by.cursor}" if by.role.value in by.cursor else f"{by.cursor} ({by.role})"
     sure = "" if by.certain else ", or fewer: its position is in a ledger of its own until a visit"
-    return f"held by {printable(name)} with {held.size} bytes{sure}"
+    catch_up = f"{by.cursor} has consumers: let them catch up." if by.cursor in used else ""
+    why = f"held by {printable(name)} with {size_text(held.size)}{sure}"
+    return StayReason(why, catch_up or _of_holder(topic, by.role, by.cursor))
 
 
-def _purpose(topic: UnloadedTopic) -> str:
-    return " and ".join(topic.reasons)
+def _of_holder(topic: UnloadedTopic, role: CursorRole, cursor: str) -> str:
+    match role:
+        case CursorRole.PIN:
+            return (
+                f"`offloader topics offload-status {topic.topic}` says how our own offload of it stands; "
+                f"`offloader topics release {topic.topic}` lets go of it."
+            )
+        case CursorRole.COMPACTION:
+            return f"Have it compacted: `pulsar-admin topics compact {topic.topic}`."
+        case CursorRole.REPLICATION:
+            return f"Bring the cluster of {cursor} back, or take it from those to which the topic is replicated."
+        case CursorRole.DEDUPLICATION:
+            return "Have a client connect to it: its broker then renews what deduplication knows, and moves on."
+        case CursorRole.SUBSCRIPTION:
+            remove = f"`offloader topics cursors remove {quote(str(topic.topic))} {quote(cursor)}`"
+            return f"If nobody needs {cursor} any more: {remove}."
+
+
+_REMEDIES: Mapping[WhyPassedOver, str] = {
+    WhyPassedOver.SHADOW: "Its ledgers are the source's: `offloader explain` that.",
+    WhyPassedOver.SAME_NAME: "A visit would go to all partitions: have a client connect to it, or delete one of both.",
+    WhyPassedOver.UNKNOWN: "Where that lasts, somebody has removed only a part of it: compare with `pulsar-admin "
+    "topics list`.",
+    WhyPassedOver.NO_NAMESPACE: "No broker loads it, so nothing of it ever goes: create the namespace again, and "
+    "delete the topic with `pulsar-admin topics delete`.",
+    WhyPassedOver.DAMAGED: "Bring that node back from a copy of ZooKeeper's data: no broker can load the topic.",
+    WhyPassedOver.MISSING: "Find out who deleted that ledger before anybody loads the topic: a load drops it from the "
+    "list without a word.",
+    WhyPassedOver.UNASKED: "Bring that broker back, or grant the offloader's role the right (docs/permissions.md).",
+}
+
+
+def _passed_over(found: PassedOver) -> StayReason:
+    detail = f" ({found.detail})" if found.detail else ""
+    return StayReason(f"{found.why}{detail}", _REMEDIES.get(found.why, ""))
 
 
 def time_told(ms: int) -> str:

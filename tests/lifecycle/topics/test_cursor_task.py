@@ -9,6 +9,7 @@ from offloader.lifecycle.deletion.timing import HOUR_MS, DeletionBounds
 from offloader.lifecycle.topics.cursors import task as tasks
 from offloader.lifecycle.topics.cursors.records import RemovalState
 from offloader.lifecycle.topics.cursors.task import CursorRemovalTask
+from offloader.metrics import Metrics
 from offloader.model import TopicName
 from offloader.testing.cluster_subscriptions import HeldCursor
 
@@ -26,8 +27,8 @@ def world():
     return world
 
 
-def task(world, after=WEEK, **more):
-    return CursorRemovalTask(world.remover, after, 600.0, **more)
+def task(world, after=WEEK, metrics=None, **more):
+    return CursorRemovalTask(world.remover, after, 600.0, metrics or Metrics(), **more)
 
 
 def states(world):
@@ -167,3 +168,70 @@ def test_a_record_that_has_ended_long_ago_is_forgotten(world):
     task(world, None).run()
     assert list(world.removals.all()) == []
     assert world.removals.read(TOPIC, SUB) is None
+
+
+def test_what_is_forgotten_only_in_part_does_not_begin_again(world):
+    """The store takes some objects of those that are to go, and then fails: the end of a record goes last."""
+    world.mark()
+    world.undo()
+    world.pass_time(TIMING.kept + 1)
+    (ended,) = world.removals.all()
+    delete, calls = world.store.delete, []
+
+    def cut_short(keys):
+        calls.append(list(keys))
+        delete(calls[-1])
+        if len(calls) == 2:
+            raise BrokerUnavailableError("cut off")
+
+    world.store.delete = cut_short
+    with pytest.raises(BrokerUnavailableError):
+        world.removals.remove(ended)
+    assert states(world) == {SUB: RemovalState.UNDONE}
+
+
+def value(metrics, series, **labels):
+    return metrics.registry.get_sample_value(f"offloader_cursor_removals_{series}", labels)
+
+
+def test_removals_are_counted_from_the_mark_to_the_end(world):
+    metrics = Metrics()
+    world.pass_time(WEEK + 1)
+    policy = task(world, metrics=metrics)
+    policy.run()
+    marked = value(metrics, "total", outcome="marked")
+    assert marked == len(states(world))
+    policy.run()
+    assert value(metrics, "pending", state="marked") == value(metrics, "in_flight") == marked
+    world.topic.cursors["live"].consumers = 1
+    world.pass_time()
+    policy.run()
+    assert value(metrics, "total", outcome="removed") == 1
+    assert value(metrics, "total", outcome="kept") == 1
+    assert value(metrics, "in_flight") == 0
+    assert value(metrics, "pending", state="marked") is None
+
+
+def test_a_removal_that_is_given_up_is_told_once_with_its_alarm_and_counted(world, caplog):
+    metrics = Metrics()
+    world.mark()
+    world.brokers.faults.add("look", lambda: BrokerUnavailableError("away"), times=99)
+    policy = task(world, None, metrics=metrics)
+    for _ in range(TIMING.max_tries + 3):
+        world.pass_time()
+        policy.run()
+    assert value(metrics, "total", outcome="failed") == TIMING.max_tries
+    assert value(metrics, "total", outcome="gave up") == 1
+    assert value(metrics, "pending", state="given up") == 1
+    assert [one.see for one in caplog.records if one.levelname == "WARNING"] == ["cursor-removal-given-up"]
+
+
+def test_an_undo_that_was_interrupted_is_told_until_somebody_repeats_it(world, caplog):
+    world.mark()
+    world.pass_time()
+    task(world, None).run()
+    world.brokers.faults.add("create", lambda: BrokerUnavailableError("away"))
+    with pytest.raises(BrokerUnavailableError):
+        world.undo()
+    task(world, None).run()
+    assert "its undo was interrupted: call it again" in caplog.text

@@ -16,17 +16,20 @@ from offloader.errors import (
 )
 from offloader.lifecycle.topics.visit_parts import VisitParts
 from offloader.lifecycle.topics.visit_task import SHARE_MS, UnloadedTopicsTask
+from offloader.metrics import Metrics
 from offloader.model import TopicName
-from tests.lifecycle.topics.support import NAMESPACE, Idle, name
+from tests.lifecycle.topics.support import NAMESPACE, PIN, Idle, name
 
 SEEDS = int(os.environ.get("OFFLOADER_EXAMPLES", "60"))
 HOUR = 3600
 CALLS = ("loaded", "known", "default_retention", "namespace_retention", "trim", "use", "unload", "version")
 
 
-def task_of(cluster: Idle, *, interval_s: int = 60, a_minute: int = 6000) -> UnloadedTopicsTask:
+def task_of(
+    cluster: Idle, *, interval_s: int = 60, a_minute: int = 6000, metrics: Metrics | None = None
+) -> UnloadedTopicsTask:
     parts = VisitParts(cluster.planner, cluster.round(a_minute=a_minute))
-    return UnloadedTopicsTask(lambda: parts, interval_s * 1000, lambda: cluster.now_ms)
+    return UnloadedTopicsTask(lambda: parts, interval_s * 1000, lambda: cluster.now_ms, metrics or Metrics())
 
 
 def run(cluster: Idle, task: UnloadedTopicsTask, seconds: float) -> None:
@@ -112,6 +115,47 @@ def test_trouble_is_told_once_a_share_and_names_its_alarm(caplog: pytest.LogCapt
     assert "2 of 3 visits" in record.getMessage()
 
 
+def value(metrics: Metrics, series: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"offloader_visits_{series}", labels)
+
+
+def test_what_visits_free_and_what_stays_and_why_is_counted() -> None:
+    cluster, metrics = Idle(), Metrics()
+    cluster.written("freed", 100, 20)
+    cluster.subscribe(cluster.written("pinned", 70, 20), PIN, (-1, -1))
+    cluster.subscribe(cluster.written("read", 60, 20), "slow", (-1, -1))
+    vain = cluster.written("vain", 50, 20)
+    cluster.retention[str(vain)] = (-1, -1)
+    cluster.tick(HOUR)
+    task = task_of(cluster, interval_s=30, metrics=metrics)
+    task.run()
+    first_ledgers = value(metrics, "freed_bytes_total")
+    assert (value(metrics, "total", end="trimmed"), first_ledgers) == (len(cluster.trimmed), 100)
+    assert value(metrics, "due_topics") == len(cluster.trimmed)
+    assert value(metrics, "not_freed_bytes", reason="due") == 120 + 70
+    assert value(metrics, "not_freed_bytes", reason="pin") == 90
+    assert value(metrics, "not_freed_bytes", reason="subscription") == 80
+    run(cluster, task, 300)
+    assert value(metrics, "freed_bytes_total") == 120
+    assert value(metrics, "due_topics") == 0
+    assert value(metrics, "not_freed_bytes", reason="due") is None
+    assert value(metrics, "not_freed_bytes", reason="in vain") == 70
+
+
+def test_a_topic_that_cannot_be_visited_is_told_until_it_can_be(caplog: pytest.LogCaptureFixture) -> None:
+    """A load would drop a last ledger that BookKeeper does not have from the list, without a word."""
+    cluster, metrics = Idle(), Metrics()
+    topic = cluster.written("t", 100, 20)
+    cluster.tick(HOUR)
+    cluster.metadata.cluster.delete_ledger(cluster.topics[topic].ledgers[-1].id)
+    task = task_of(cluster, interval_s=30, metrics=metrics)
+    run(cluster, task, 300)
+    (told,) = (one for one in caplog.records if one.levelname == "WARNING")
+    assert told.__dict__["see"] == "unloaded-not-visited"
+    assert str(topic) in told.getMessage()
+    assert value(metrics, "passed_over_topics", reason="BookKeeper does not have its last ledger") == 1
+
+
 def three_namespaces(cluster: Idle) -> list[TopicName]:
     topics = [TopicName.parse(f"acme/{letter}/t") for letter in "abc"]
     for topic in topics:
@@ -129,7 +173,7 @@ def test_one_namespace_s_trouble_is_not_the_others(caplog: pytest.LogCaptureFixt
     cluster.faults.add("visits.known", lambda: AuthorizationFailedError("403"))
     run(cluster, task_of(cluster, interval_s=HOUR), 60)
     assert [topic for topic, _ in cluster.trimmed] == topics[1:]
-    assert [one.__dict__["see"] for one in caplog.records if one.levelname == "WARNING"] == ["unloaded-topics"]
+    assert [one.__dict__["see"] for one in caplog.records if one.levelname == "WARNING"] == ["unloaded-not-visited"]
 
 
 def test_after_an_error_it_goes_on_with_the_namespaces_that_are_left() -> None:
@@ -154,7 +198,7 @@ def test_what_it_needs_is_open_only_while_it_works() -> None:
         opened.append("open")
         return VisitParts(cluster.planner, cluster.round(a_minute=60), lambda: opened.append("close"))
 
-    task = UnloadedTopicsTask(parts, HOUR * 1000, lambda: cluster.now_ms)
+    task = UnloadedTopicsTask(parts, HOUR * 1000, lambda: cluster.now_ms, Metrics())
     assert opened == []
     assert task.run() == 0
     assert opened == ["open"]
@@ -171,6 +215,7 @@ def test_a_stop_begins_no_visit() -> None:
         lambda: VisitParts(cluster.planner, cluster.round()),
         HOUR * 1000,
         lambda: cluster.now_ms,
+        Metrics(),
         lambda: len(cluster.trimmed) >= 3,
     )
     task.run()

@@ -58,13 +58,14 @@ def by_bytes_held(found: list[ListedSubscription]) -> list[ListedSubscription]:
 
 
 def last_activity(cursor: StoredCursor) -> int | None:
-    """The latest that is stored. A node says when its subscription was last used before it was written; where it
-    names a ledger, somebody had acknowledged something when it was."""
+    """The latest that is stored; None: nothing is, for what was never used, or an older broker wrote, says 0. A node
+    says when its subscription was last used before it was written; where it names a ledger, somebody had acknowledged
+    something when it was."""
     state = cursor.state
     if state is None:
         return None
-    times = [state.last_active_ms] if state.last_active_ms is not None else []
-    return max([*times, *([cursor.modified_ms] if state.cursor_ledger is not None else [])], default=None)
+    times = [state.last_active_ms or 0, cursor.modified_ms if state.cursor_ledger is not None else 0]
+    return max((one for one in times if one > 0), default=None)
 
 
 def _is_placed(cursor: StoredCursor) -> bool:

@@ -80,9 +80,19 @@ def objection(kind: SubscriptionKind, seen: SubscriptionSeen) -> str:
     return ""
 
 
+def due_at(record: CursorRemoval, timing: DeletionTiming) -> int:
+    """When its second phase, or its next try, comes."""
+    return max(record.marked_at + timing.effective_delay, record.next_at)
+
+
 def is_due(record: CursorRemoval, now: int, timing: DeletionTiming) -> bool:
-    """Whether its second phase, or its next try, has come."""
-    return record.is_in_flight and now >= max(record.marked_at + timing.effective_delay, record.next_at)
+    """Whether it has come."""
+    return record.is_in_flight and now >= due_at(record, timing)
+
+
+def is_forgotten(record: CursorRemoval, now: int, timing: DeletionTiming) -> bool:
+    """Whether it ended so long ago that its record goes."""
+    return record.has_ended and now > record.ended_at + timing.kept
 
 
 def rule(

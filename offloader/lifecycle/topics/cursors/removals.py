@@ -114,10 +114,12 @@ class CursorRemovals:
         self._check_owner()
         topic, subscription = stored.record.topic, stored.record.subscription
         records, states = self._records(topic, subscription), self._states(topic, subscription)
-        if records.slots()[-1:] != [stored.slot]:
+        slots, saved = records.slots(), states.slots()
+        if slots[-1:] != [stored.slot]:
             return
-        records.remove(slot for slot in records.slots() if slot <= stored.slot)
-        states.remove(slot for slot in states.slots() if slot <= stored.record.saved)
+        states.remove(slot for slot in saved if slot <= stored.record.saved)
+        records.remove(slots[:-1])
+        records.remove(slots[-1:])  # last: what it ended must not begin again when this is interrupted
 
     def _told(self, topic: TopicName, subscription: str) -> Iterator[StoredRemoval | DamagedRemoval]:
         try:

@@ -7,13 +7,17 @@ its node says nobody has used for so long, and the broker's own look decides.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from offloader.errors import DamagedRecordError, FatalError, OffloadError, OvertakenError, TopicNotFoundError
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
 from offloader.lifecycle.topics.cursors.listing import last_activity
+from offloader.lifecycle.topics.cursors.machine import is_forgotten
+from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState
 from offloader.lifecycle.topics.cursors.removals import DamagedRemoval, StoredRemoval
 from offloader.lifecycle.topics.cursors.service import CursorRemover
 from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
@@ -25,6 +29,18 @@ TOPICS_A_ROUND = 500  # whose nodes are read
 BY = "policy lifecycle.removeCursorsAfter"
 
 
+class RemovalCounts(Protocol):
+    """Who counts removals."""
+
+    def cursor_removals_pending(self, states: Mapping[str, int], in_flight: int) -> None:
+        """What a round has found: those that have not ended, by state."""
+        ...
+
+    def cursor_removal(self, outcome: str) -> None:
+        """Something was done about one."""
+        ...
+
+
 @dataclass
 class CursorRemovalTask:
     """`after_ms`: the policy's age; None: nothing is marked by itself. `interval`: seconds between rounds."""
@@ -32,6 +48,7 @@ class CursorRemovalTask:
     remover: CursorRemover
     after_ms: int | None
     interval: float
+    counts: RemovalCounts
     bounds: DeletionBounds = field(default_factory=DeletionBounds)
     name: str = "cursors"
     _next: TopicName | None = None
@@ -45,47 +62,57 @@ class CursorRemovalTask:
 
     def _go_on(self) -> int:
         """Second phases, no more than a round has; how many removals are pending. Old records are forgotten."""
-        pending = begun = 0
+        states, begun = Counter[str](), 0
         for stored in self.remover.removals.all():
             if isinstance(stored, DamagedRemoval):
-                log.warning(
-                    "%s: what is recorded of the removal of %s cannot be read: %s",
-                    stored.topic,
-                    stored.subscription,
-                    stored.why,
-                    extra={"see": "cursor-removal"},
-                )
-            elif stored.record.has_ended:
+                states["damaged"] += 1
+                self._warn(stored.topic, stored.subscription, f"what is recorded of it cannot be read: {stored.why}")
+                continue
+            record = stored.record
+            if record.has_ended:
                 self._forget(stored)
-            elif begun < self.bounds.a_round and stored.record.is_in_flight:
-                begun += self._step(stored)
-                pending += 1
-            else:
-                pending += 1
-        return pending
+                continue
+            if begun < self.bounds.a_round and record.is_in_flight:
+                after = self._step(stored)
+                begun += after != record
+                record = after or record
+            if not record.has_ended:
+                states[str(record.state)] += 1
+            if record.state is RemovalState.UNDOING:
+                self._warn(record.topic, record.subscription, "its undo was interrupted: call it again")
+        self.counts.cursor_removals_pending(states, states[RemovalState.MARKED] + states[RemovalState.REMOVING])
+        return states.total() - states["damaged"]
 
-    def _step(self, stored: StoredRemoval) -> bool:
-        """Whether anything was done about it."""
+    def _step(self, stored: StoredRemoval) -> CursorRemoval | None:
+        """How it stands then; None: nobody can say."""
         record = stored.record
         try:
             after = self.remover.go_on(stored)
         except OvertakenError:
             raise
         except OffloadError as error:
+            self.counts.cursor_removal("failed")
+            self._warn(record.topic, record.subscription, str(error))
+            return None
+        if after.state is RemovalState.GIVEN_UP:
+            self.counts.cursor_removal("gave up")
             log.warning(
-                "%s: the removal of subscription %s waits: %s",
-                record.topic,
-                record.subscription,
-                error,
-                extra={"see": "cursor-removal"},
-            )
-            return True
-        if after != record:
+                "%s: the removal of subscription %s was given up: %s",
+                after.topic, after.subscription, after.reason,
+                extra={"see": "cursor-removal-given-up"},
+            )  # fmt: skip
+        elif after != record:
+            self.counts.cursor_removal(str(after.state) if after.has_ended else "failed")
             log.info("%s: subscription %s: %s %s", record.topic, record.subscription, after.state, after.reason)
-        return after != record
+        return after
+
+    def _warn(self, topic: TopicName, subscription: str, why: str) -> None:
+        log.warning(
+            "%s: the removal of subscription %s waits: %s", topic, subscription, why, extra={"see": "cursor-removal"}
+        )
 
     def _forget(self, stored: StoredRemoval) -> None:
-        if self.remover.clock_ms() > stored.record.ended_at + self.remover.timing.kept:
+        if is_forgotten(stored.record, self.remover.clock_ms(), self.remover.timing):
             self.remover.removals.remove(stored)
 
     def _mark(self, after_ms: int, room: int) -> None:
@@ -108,6 +135,7 @@ class CursorRemovalTask:
             if look is None or look.last_active_ms > self.remover.clock_ms() - after_ms:
                 return True
             self.remover.mark(topic, name, BY)
+            self.counts.cursor_removal("marked")
             log.info("%s: subscription %s is marked: nobody has used it for long", topic, name)
         except OvertakenError:
             raise
@@ -152,4 +180,4 @@ class CursorRemovalTask:
 def _is_older(cursor: StoredCursor, before_ms: int) -> bool:
     """By all that is stored. One that says nothing of its use is left alone."""
     active = last_activity(cursor)
-    return active is not None and 0 < active < before_ms
+    return active is not None and active < before_ms
