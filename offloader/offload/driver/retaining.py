@@ -10,7 +10,7 @@ from functools import partial
 
 from offloader.errors import OffloadError, OvertakenError
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.lifecycle.retention.policy import NOT_FOLLOWED, RetentionPolicy, may_follow
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import PulsarTrimmed, TopicGone
@@ -116,12 +116,8 @@ class Retaining:
         self._followed.discard(topic)
         if topic not in self._there or not retention(self._context.policies.of(topic)).follow_pulsar:
             return
-        if 0 in self._context.admin.retention(topic):
-            log.warning(
-                "retention of topic=%s waits: followPulsarRetention is refused, its retention in Pulsar is 0",
-                topic,
-                extra={"see": "retention-waits"},
-            )
+        if not may_follow(self._context.admin.retention(topic)):
+            log.warning("retention of topic=%s waits: %s", topic, NOT_FOLLOWED, extra={"see": "retention-waits"})
             return
         head = self._catalogs.head(topic)
         info = self._context.admin.topic_info(topic)
