@@ -172,7 +172,7 @@ def test_what_is_due_goes_while_it_is_read_and_an_operator_can_take_it_back(
     pulsar: PatientPulsar, namespace: str, tmp_path: Path
 ) -> None:
     keep_everything(pulsar, namespace)
-    settings = {"archiveGrace": f"{GRACE:.0f}s", "deletionInterval": "1h"}
+    settings = {"archiveGrace": f"{GRACE:.0f}s", "quarantineFloor": "0s", "deletionInterval": "1h"}
     with shop(pulsar, namespace, tmp_path, ALL_BUT_THE_NEWEST, **settings) as made:
         for seed in range(SEGMENTS):
             made.grow(seed)

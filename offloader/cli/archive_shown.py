@@ -1,4 +1,4 @@
-"""What `offloader archive` shows of what goes: for people, and as JSON has it. Pure."""
+"""What `offloader archive` shows of what goes: for people, and as JSON has it."""
 
 from __future__ import annotations
 

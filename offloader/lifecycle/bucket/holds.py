@@ -1,4 +1,4 @@
-"""Which objects a policy's `hold` keeps: whatever is an orphan, nothing of a held topic goes. Pure."""
+"""Which objects a policy's `hold` keeps: whatever is an orphan, nothing of a held topic goes."""
 
 from __future__ import annotations
 
