@@ -16,9 +16,8 @@ from offloader.cli.topic_requests import ask, outcomes
 from offloader.cli.topics import TIMEOUT, chosen, journals_of
 from offloader.config.units import format_size
 from offloader.errors import ClaimedByOtherError, FatalError, FormatVersionError, IntegrityError, OffloadError
-from offloader.lifecycle.retention.outlook import NO_POLICY, RetentionOutlook, outlook
+from offloader.lifecycle.retention.outlook import NO_POLICY, RetentionOutlook, foreseen_deletion, outlook
 from offloader.lifecycle.retention.policy import NOT_FOLLOWED, RetentionPolicy, may_follow
-from offloader.lifecycle.retention.retention import asked, check_ours
 from offloader.metadata import listing
 from offloader.metadata.deletions import day
 from offloader.metadata.requests import RequestKind
@@ -189,18 +188,18 @@ def _outlook(session: CommandSession, topic: TopicName) -> RetentionOutlook:
 
 def _show_deletion(session: CommandSession, topic: TopicName) -> bool:
     """What `--yes` would come to: the same rules, but that only the application knows whether the topic is gone."""
-    head, config, now = session.catalogs.head(topic), session.config, session.dependencies.clock_ms()
-    gone = None if head.removed.gone is None else head.removed.gone.at
+    config, clock_ms = session.config, session.dependencies.clock_ms
     fields: dict[str, object] = {"topic": str(topic), "ok": False, "segments": 0, "bytes": 0, "notBefore": None}
+    policy = retention_of(config.policies.of(topic))
     try:
-        check_ours(head, config.application)
-        found = asked(session.store, head, retention_of(config.policies.of(topic)), gone, "a request")
+        found = foreseen_deletion(session.catalogs, session.store, topic, policy, config.application, clock_ms)
     except (ClaimedByOtherError, IntegrityError) as error:
         message = f"{topic}: nothing would go: {str(error).removeprefix(f'{topic}').lstrip(': ')}"
         session.output.line(message, {"message": message, **fields, "due": []})
         return False
     segments, size = sum(len(each.due) for each in found), sum(each.bytes for each in found)
-    not_before, stays = now + config.lifecycle.archive_grace_ms, head.kept[0] - segments
+    not_before = clock_ms() + config.lifecycle.archive_grace_ms
+    stays = session.catalogs.head(topic).kept[0] - segments
     kept = f"; {stays} stay: {STAYS}" if stays else ""
     message = (
         f"{topic}: {segments} segments of {format_size(size)} bytes would go, not before {day(not_before)}{kept}; "

@@ -122,7 +122,7 @@ def test_what_is_not_due_yet_is_shown_with_the_day_on_which_it_will_be(old) -> N
 
 def test_what_another_application_has_goes_by_its_policies(old) -> None:
     old.config = old.config.replace("application: app", "application: other")
-    assert "claimed by app: ask that application" in old.ok("archive", "retention", "plan")
+    assert "claimed by app: it goes by that one's policies" in old.ok("archive", "retention", "plan")
     refused = old.run("archive", "delete", "orders")
     assert (refused.exit_code, "nothing would go: is claimed by app" in refused.stdout) == (1, True)
 

@@ -3,15 +3,19 @@ catalog, writes nothing. The application decides by the same rules; what it alon
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from offloader.errors import ClaimedByOtherError
+from offloader.errors import FatalError
 from offloader.lifecycle.retention.holdings import holdings
-from offloader.lifecycle.retention.plan import NextDue, next_due
+from offloader.lifecycle.retention.phases import ArchiveDeletion
+from offloader.lifecycle.retention.plan import DueRange, NextDue, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
-from offloader.lifecycle.retention.retention import RetentionPlan, check_ours, planned
+from offloader.lifecycle.retention.retention import ArchiveRetention, RetentionPlan, planned
+from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import History
-from offloader.metadata.state import CatalogHead
+from offloader.metadata.state import CatalogHead, Said
+from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
 NO_POLICY = "no policy says that anything goes"
@@ -39,13 +43,12 @@ def outlook(
 ) -> RetentionOutlook:
     """By the policy of this application, and by what is recorded of the topic's end in Pulsar."""
     nothing = RetentionPlan(head.topic, (), head.removed.pending)
-    try:
-        check_ours(head, application)
-    except ClaimedByOtherError as error:
-        return RetentionOutlook(nothing, now + grace_ms, note=str(error).removeprefix(f"{head.topic} is "))
+    owner = "" if head.claim is None else head.claim.application
+    if owner not in ("", application):
+        return RetentionOutlook(nothing, now + grace_ms, note=f"claimed by {owner}: it goes by that one's policies")
     if head.removed.pending is None and not policy.hold and (not policy.says_anything or head.claim is None):
         return RetentionOutlook(nothing, now + grace_ms, note=NO_POLICY)
-    gone = None if head.removed.gone is None else head.removed.gone.at
+    gone = recorded_gone(head)
     plan = planned(store, head, policy, now, gone)
     if plan.why_not:
         return RetentionOutlook(plan, now + grace_ms, note=_of_pending(head, policy) or plan.why_not)
@@ -62,3 +65,38 @@ def _of_pending(head: CatalogHead, policy: RetentionPolicy) -> str:
     if head.removed.begun is None:
         return f"held by {policy.hold}: the next look takes back what is under way"
     return f"held by {policy.hold}: the deletion has begun, and what is left of it stays as long"
+
+
+@dataclass(frozen=True)
+class _Foreseen(ArchiveDeletion):
+    """Writes nothing: what would be recorded is `found`."""
+
+    found: list[tuple[DueRange, ...]] = field(default_factory=list)
+
+    def record(self, head: CatalogHead, due: Sequence[DueRange], by: str, grace_ms: int) -> CatalogHead:  # noqa: ARG002
+        self.found.append(tuple(due))
+        return head
+
+
+def foreseen_deletion(
+    catalogs: Catalogs,
+    store: ObjectStore,
+    topic: TopicName,
+    policy: RetentionPolicy,
+    by: str,
+    clock_ms: Callable[[], int],
+) -> tuple[DueRange, ...]:
+    """What a deletion on request comes to, by the very code that carries it out; but whether the topic is gone is what
+    is recorded of it. `by`: the application that is asked. Raises ClaimedByOtherError, IntegrityError, as that does."""
+    deletion = _Foreseen(store, catalogs, _never, lambda: None, clock_ms, "", by)
+    ArchiveRetention(deletion, lambda _: policy, recorded_gone, 0).delete(topic, "somebody")
+    return tuple(each for ranges in deletion.found for each in ranges)
+
+
+def recorded_gone(head: CatalogHead) -> int | None:
+    """Since when Pulsar has no such topic, as far as that is recorded."""
+    return None if head.removed.gone is None else head.removed.gone.at
+
+
+def _never(head: CatalogHead, _: Said) -> CatalogHead:
+    raise FatalError(f"{head.topic}: nothing is written here")

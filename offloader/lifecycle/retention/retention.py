@@ -54,34 +54,6 @@ def requested(store: ObjectStore, head: CatalogHead, gone_since: int | None, wor
     return _readable(store, head, [all_of(each, words) for each in known])
 
 
-def check_ours(head: CatalogHead, application: str) -> None:
-    """Raises ClaimedByOtherError where the topic is another application's; nobody's is anybody's."""
-    owner = "" if head.claim is None else head.claim.application
-    if owner not in ("", application):
-        raise ClaimedByOtherError(f"{head.topic} is claimed by {owner}: ask that application")
-
-
-def asked(
-    store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, gone_since: int | None, words: str
-) -> tuple[DueRange, ...]:
-    """What goes of a topic on request. Raises IntegrityError where nothing does, and says why."""
-    topic, pending = head.topic, head.removed.pending
-    if policy.hold:
-        raise IntegrityError(f"{topic} is held by {policy.hold}: nothing of it goes before that is lifted")
-    if pending is not None:
-        raise IntegrityError(
-            f"{topic}: deletion {pending.number} is under way; `offloader archive undelete {topic}` takes it back, or "
-            "wait until it is done"
-        )
-    found = requested(store, head, gone_since, words)
-    if not found:
-        raise IntegrityError(
-            f"{topic}: there is nothing to delete; the newest segment stays as long as the topic is offloaded: "
-            f"`offloader topics release {topic}` first"
-        )
-    return found
-
-
 def _readable(store: ObjectStore, head: CatalogHead, found: list[DueRange | None]) -> tuple[DueRange, ...]:
     """Without the segments in which a message begins that is kept."""
     shortened = (each if each is None or not each.rest else _shortened(store, head, each) for each in found)
@@ -165,8 +137,20 @@ class ArchiveRetention:
     def delete(self, topic: TopicName, by: str) -> str:
         """On request: everything but what must stay. Raises ClaimedByOtherError; IntegrityError where nothing goes."""
         head = self._ours(topic)
-        store, policy = self.deletion.store, self.policy_of(topic)
-        found = asked(store, head, policy, self.gone_since(head), f"request of {by}")
+        policy = self.policy_of(topic)
+        if policy.hold:
+            raise IntegrityError(f"{topic} is held by {policy.hold}: nothing of it goes before that is lifted")
+        if head.removed.pending is not None:
+            raise IntegrityError(
+                f"{topic}: deletion {head.removed.pending.number} is under way; `offloader archive undelete {topic}` "
+                "takes it back, or wait until it is done"
+            )
+        found = requested(self.deletion.store, head, self.gone_since(head), f"request of {by}")
+        if not found:
+            raise IntegrityError(
+                f"{topic}: there is nothing to delete; the newest segment stays as long as the topic is offloaded: "
+                f"`offloader topics release {topic}` first"
+            )
         return self._recorded(head, found, by)
 
     def undelete(self, topic: TopicName, by: str) -> str:
@@ -180,7 +164,8 @@ class ArchiveRetention:
 
     def _ours(self, topic: TopicName) -> CatalogHead:
         head = self.deletion.catalogs.head(topic)
-        check_ours(head, self.deletion.by)
+        if (other := self._others(head)) is not None:
+            raise ClaimedByOtherError(f"{topic} is claimed by {other}: ask that application")
         return head
 
     def _others(self, head: CatalogHead) -> str | None:

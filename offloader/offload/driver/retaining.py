@@ -70,10 +70,14 @@ class Retaining:
         now = self._context.clock_ms()
         if now >= self._look_at and (self._by_policy or self._at_rest != self._served):
             self._look_at = now + self._interval_ms
-            there = [topic for topic in topics if not topic.in_question and not topic.gone]
-            self._there = frozenset(topic.name for topic in there)
-            self._witnesses = tuple(topic.catalog for topic in there)
+            self.see(topics)
             self._context.work.post(WorkKind.RETENTION, "", self.visit_all, self._taken)
+
+    def see(self, topics: Iterable[Topic]) -> None:
+        """Which topics are there. In the driver's thread, before anything is decided of them."""
+        there = [topic for topic in topics if not topic.in_question and not topic.gone]
+        self._there = frozenset(topic.name for topic in there)
+        self._witnesses = tuple(topic.catalog for topic in there)
 
     def serve(self, request: Request) -> str:
         """Do what was asked for, up to a record that says so; what came of it in words. Not in the driver's thread."""
