@@ -233,6 +233,19 @@ def test_a_deletion_on_request_and_its_end(old) -> None:
     assert "is under way" in old.error("archive", "undelete", "orders")
 
 
+@pytest.mark.parametrize("position", ["1:0", "1:5", "1:9", "1:13", "1:19"])
+def test_each_position_of_what_goes_is_told_to_be_deleted_also_alone(old, position) -> None:
+    application(old, RetentionPolicy())
+    old.config = CONFIG
+    for step in ("delete", "retention run"):
+        old.ok("archive", *step.split(), "orders", "--yes")
+        found = old.json("topics", "peek", "orders", position)
+        assert found["missing"].startswith("deleted by request of "), step
+        old.clock.now += DAY_MS
+    assert "entry" in old.json("topics", "peek", "orders", "1:20")
+    assert "is not in the archive" in old.error("topics", "peek", "orders", "1:30")
+
+
 def test_a_changed_mind(old) -> None:
     application(old, RetentionPolicy())
     old.ok("archive", "delete", "orders", "--yes")
