@@ -9,8 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any, Self
 
 import pytest
@@ -27,13 +29,15 @@ from offloader import Archive
 from offloader.archive.items import Missing
 from offloader.cli.main import main
 from offloader.errors import OffloadError
-from offloader.model import Segment, TopicName
+from offloader.model import Position, Segment, TopicName
 from offloader.storage.settings import StoreSettings
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
 
 ALL_BUT_THE_NEWEST = {"archiveRetentionTimeInMinutes": 0, "archiveRetentionSizeInMB": 0}
 SEALED_SOON = {"maxOffloadSegmentRolloverTimeInSeconds": "1s"}
+A_MEGABYTE = {"retentionTimeInMinutes": -1, "retentionSizeInMB": 1}
+NOTHING = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
 GRACE = 8.0
 SEGMENTS = 3
 
@@ -51,15 +55,25 @@ class Shop:
     topic: TopicName
     application: RunningApplication
 
-    def grow(self, seed: int) -> None:
+    def grow(self, seed: int, smallest: int = 0, largest: int = 2_000) -> None:
         """One more segment."""
         before = len(self.segments())
         client = open_client(self.pulsar.service_url)
-        produce(client, str(self.topic), random_contents(seed, 60, largest=2_000), _SINGLE)
+        produce(client, str(self.topic), random_contents(seed, 60, smallest=smallest, largest=largest), _SINGLE)
         client.close()
         self.application.until(lambda: len(self.segments()) > before, f"done with segment {before}")
         self.world.see()
         self.application.until(lambda: self.world.at_rest_in(self.topic), "at rest")
+
+    def grow_by_a_ledger(self, seed: int) -> None:
+        """One more segment, of more than a megabyte, in a ledger of its own."""
+        if self.segments():
+            self.pulsar.admin("PUT", f"{self.topic.rest_path}/unload")
+        self.grow(seed, 25_000, 40_000)
+
+    def ledgers(self) -> list[int]:
+        """Those that Pulsar has."""
+        return [span.ledger for span in self.world.admin.topic_info(self.topic).ledgers.spans]
 
     def segments(self) -> tuple[Segment, ...]:
         return self.world.catalog(self.topic).segments
@@ -115,7 +129,8 @@ class Readers:
         self._shop = shop
         self._truth = shop.entries()
         self._stopping = threading.Event()
-        ways: list[Callable[[], None]] = [self._at_once, self._slowly, self._messages]
+        self._random = Random(1)
+        ways: list[Callable[[], None]] = [self._at_once, self._slowly, self._messages, self._singly]
         self._threads = [threading.Thread(target=self._loop, args=(way,)) for way in ways]
 
     def __enter__(self) -> Self:
@@ -161,6 +176,31 @@ class Readers:
         places = {message.position.place for message in self._shop.archive_topic().messages()}
         assert places <= self._truth.keys()
 
+    def _singly(self) -> None:
+        """One entry at a time, anywhere."""
+        topic = self._shop.archive_topic()
+        incarnation = topic.last_position().incarnation
+        for place in self._random.sample(sorted(self._truth), 5):
+            found = topic.peek(Position(incarnation, *place))
+            if found.missing is None:
+                assert found.stored.entry.data == self._truth[place]
+            else:
+                assert found.missing.deleted, found.missing
+
+    def summary(self) -> str:
+        """For the page of what was shown."""
+        reads = sum(self.reads.values())
+        return f"{reads} reads {dict(self.reads)}, {dict(self.told)}, {len(self.wrong)} wrong answers"
+
+    def check(self) -> None:
+        """Every reader has read, also while nothing was gone yet and after it was; none got a wrong answer."""
+        print(self.summary())
+        assert not self.wrong
+        assert self.reads.keys() == {"_at_once", "_slowly", "_messages", "_singly"}
+        assert all(reads > 0 for reads in self.reads.values())
+        assert self.told["whole"] > 1
+        assert self.told["told"] > 1
+
     def _check(self, got: dict[Place, bytes], hidden: set[Place]) -> None:
         assert got.items() <= self._truth.items()
         assert not hidden & got.keys()
@@ -172,7 +212,7 @@ def test_what_is_due_goes_while_it_is_read_and_an_operator_can_take_it_back(
     pulsar: PatientPulsar, namespace: str, tmp_path: Path
 ) -> None:
     keep_everything(pulsar, namespace)
-    settings = {"archiveGrace": f"{GRACE:.0f}s", "deletionInterval": "1h"}
+    settings = {"archiveGrace": f"{GRACE:.0f}s", "quarantineFloor": "0s", "deletionInterval": "1h"}
     with shop(pulsar, namespace, tmp_path, ALL_BUT_THE_NEWEST, **settings) as made:
         for seed in range(SEGMENTS):
             made.grow(seed)
@@ -193,9 +233,7 @@ def test_what_is_due_goes_while_it_is_read_and_an_operator_can_take_it_back(
             time.sleep(GRACE)
             made.run("archive", "retention", "run", name, "--yes")
             until(lambda: readers.wrong or readers.told["told"] > 1)
-        assert not readers.wrong
-        assert readers.told["whole"] > 1
-        assert readers.reads.keys() == {"_at_once", "_slowly", "_messages"}
+        readers.check()
         kept = {place: data for place, data in everything.items() if place >= newest.start.place}
         assert made.entries() == kept
         summary = made.run("verify", name)[-1]
@@ -208,6 +246,62 @@ def test_what_is_due_goes_while_it_is_read_and_an_operator_can_take_it_back(
         made.run("archive", "undelete", name)
         assert kept.items() <= made.entries().items()
         assert not any("Traceback" in line for line in made.application.log_lines())
+
+
+def test_what_pulsar_has_trimmed_goes_where_that_is_followed_and_nothing_else(
+    pulsar: PatientPulsar, namespace: str, tmp_path: Path
+) -> None:
+    keep_everything(pulsar, namespace)
+    settings = {"archiveGrace": f"{GRACE:.0f}s", "quarantineFloor": "0s", "deletionInterval": "1h"}
+    with shop(pulsar, namespace, tmp_path, {"followPulsarRetention": True}, **settings) as made:
+        beside = replace(made, topic=TopicName.parse(f"{namespace}/kept"))
+        pulsar.admin("PUT", beside.topic.rest_path)
+        for seed in range(SEGMENTS):
+            made.grow_by_a_ledger(seed)
+            beside.grow_by_a_ledger(seed + SEGMENTS)
+        everything, of_both = made.entries(), beside.entries()
+        name = str(made.topic)
+        with Readers(made) as readers:
+            # Nothing is trimmed yet: nothing goes.
+            assert "nothing is due" in made.run("archive", "retention", "run", name, "--yes")[0]["message"]
+            pulsar.admin("POST", f"namespaces/{namespace}/retention", json=A_MEGABYTE)
+            for each in (made, beside):
+                until(partial(_trimmed, each))
+            first = made.ledgers()[0]
+            old = [segment for segment in made.segments() if max(held.ledger for held in segment.ledgers) < first]
+            assert old
+            assert made.plan()["due"] == []  # the application has not seen it yet
+            for each in (made, beside):
+                each.run("archive", "retention", "run", str(each.topic), "--yes")
+            pending = made.plan()["pending"]
+            assert (pending["reason"], pending["ranges"][-1]["end"]) == ("follows-pulsar", str(old[-1].end))
+            time.sleep(GRACE)
+            made.run("archive", "retention", "run", name, "--yes")
+            until(lambda: readers.wrong or readers.told["told"] > 1)
+        readers.check()
+        kept = {place: data for place, data in everything.items() if place > old[-1].end.place}
+        assert made.entries() == kept
+        assert kept
+        assert beside.entries() == of_both  # Pulsar has trimmed it, too
+        for each in (made, beside):
+            assert each.run("verify", str(each.topic))[-1]["findings"] == []
+        # Where Pulsar keeps nothing that is acknowledged, the archive does not follow.
+        pulsar.admin("POST", f"namespaces/{namespace}/retention", json=NOTHING)
+        until(lambda: "is refused" in made.plan()["note"])
+        made.grow_by_a_ledger(2 * SEGMENTS)
+        until(lambda: _trimmed(made))
+        before = made.entries()
+        made.run("archive", "retention", "run", name, "--yes")
+        assert made.plan()["pending"] is None
+        assert made.entries() == before
+        assert not any("Traceback" in line for line in made.application.log_lines())
+
+
+def _trimmed(made: Shop) -> bool:
+    """Whether Pulsar has deleted a ledger of which the archive has entries."""
+    made.pulsar.admin("POST", f"{made.topic.rest_path}/trim")
+    oldest = min(place[0] for place in made.entries())
+    return made.ledgers()[0] > oldest
 
 
 def _rows(made: Shop) -> set[Place]:

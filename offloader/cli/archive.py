@@ -4,25 +4,28 @@ Only the running application does it; these ask."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import click
 
+from offloader.cli.archive_shown import plan_fields, plan_texts, range_fields
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say
 from offloader.cli.topic_requests import ask, outcomes
 from offloader.cli.topics import TIMEOUT, chosen, journals_of
 from offloader.config.units import format_size
-from offloader.errors import FatalError, FormatVersionError, IntegrityError
-from offloader.lifecycle.retention.plan import DueRange
-from offloader.lifecycle.retention.retention import RetentionPlan, planned
+from offloader.errors import ClaimedByOtherError, FatalError, FormatVersionError, IntegrityError, OffloadError
+from offloader.lifecycle.retention.outlook import NO_POLICY, RetentionOutlook, foreseen_deletion, outlook
+from offloader.lifecycle.retention.policy import NOT_FOLLOWED, RetentionPolicy, may_follow
 from offloader.metadata import listing
-from offloader.metadata.deletions import Deleting, DeletionReason, day
+from offloader.metadata.deletions import day
 from offloader.metadata.requests import RequestKind
 from offloader.model import TopicName
 from offloader.offload.settings import retention as retention_of
 
 WAIT_MS = 60_000
+STAYS = "the newest as long as the topic is offloaded, and those in which a message begins that is kept"
 YES = click.option("--yes", is_flag=True, help="Do it; without this, only what would be done is shown.")
 NAMES = click.argument("names", nargs=-1, metavar="[TOPIC|NAMESPACE]...")
 
@@ -41,23 +44,29 @@ def retention() -> None:
 @NAMES
 @command()
 def plan_retention(session: CommandSession, names: tuple[str, ...]) -> int:
-    """What would go now by policy, and what is under way, with dates and bytes. Changes nothing.
+    """What goes by policy now, what comes next, and what is under way, with dates and bytes. Changes nothing.
+
+    It is by this configuration, and by what the application has recorded of topics' ends in Pulsar.
 
     \b
-    JSON: one object a line, {topic, due, pending, note}; due an array of {incarnation, start, end, segments, entries,
-    bytes, reasons, policies, since, onlyCopy}; pending null or {number, reason, policy, by, at, notBefore, ranges}.
+    JSON: one object a line, {topic, due, waiting, pending, note}. due: an array of {incarnation, start, end, segments,
+    entries, bytes, reasons, policies, since, notBefore, onlyCopy}; since is null where no time says it. waiting: an
+    array of {incarnation, start, end, due, why, bytes}; due is null where no time says it. pending: null or {number,
+    reason, policy, by, at, notBefore, ranges}. Times in ms.
     """
-    code, shown = OK, []
+    code, shown, others = OK, [], 0
     for topic in _topics(session, names):
         try:
-            found = _planned(session, topic)
+            found = _outlook(session, topic)
         except (IntegrityError, FormatVersionError) as error:
             say(f"{topic}: {str(error).removeprefix(f'{topic}: ')}", err=True)
             code = ERROR
             continue
-        if found.due or found.pending is not None or names:
+        if found.says_anything or names:
             shown.append(found)
-    _show(session, shown)
+        else:
+            others += 1
+    _show(session, shown, others)
     return code
 
 
@@ -69,16 +78,22 @@ def plan_retention(session: CommandSession, names: tuple[str, ...]) -> int:
 def run_retention(session: CommandSession, names: tuple[str, ...], *, yes: bool, timeout: int | None) -> int:
     """Have the application do now what is due by policy: record what goes, or take what is under way a phase further.
 
-    It does so by itself every `lifecycle.deletionInterval`.
+    It is asked for each topic that is named, whatever `archive retention plan` says of it; where none is named, for
+    each of which a policy says that anything may go, or of which something is under way. It does so by itself every
+    `lifecycle.deletionInterval`.
 
     \b
     JSON: one object a line, {message, topic, request, ok}; without --yes, as `archive retention plan`.
     """
-    found = [each for each in (_planned(session, t) for t in _topics(session, names)) if each.due or each.pending]
-    if not yes:
-        _show(session, found)
+    topics = _topics(session, names)
+    if yes and names:
+        return _ask(session, RequestKind.ARCHIVE_RETENTION, topics, timeout)
+    found = [_outlook(session, topic) for topic in topics]
+    chosen = [each for each in found if each.says_anything or names]
+    if not yes or not chosen:
+        _show(session, chosen, len(found) - len(chosen))
         return OK
-    return _ask(session, RequestKind.ARCHIVE_RETENTION, [each.topic for each in found], timeout)
+    return _ask(session, RequestKind.ARCHIVE_RETENTION, [each.plan.topic for each in chosen], timeout)
 
 
 @archive_group.command()
@@ -91,20 +106,18 @@ def delete(session: CommandSession, name: str, *, yes: bool, timeout: int | None
 
     It can be taken back until the grace (`lifecycle.archiveGrace`) is over.
 
-    Of a topic that is offloaded the newest segment stays: `offloader topics release` it first.
+    Of a topic that is offloaded the newest segment stays: `offloader topics release` it first. Without --yes it says
+    what would go, or why nothing would; exit code 1 where --yes would be refused for any topic.
 
     \b
-    JSON: one object a line, {message, topic, request, ok}; without --yes {message, topic, segments, bytes}.
+    JSON: one object a line, {message, topic, request, ok}; without --yes {message, topic, ok, segments, bytes,
+    notBefore, due}, due as of `archive retention plan`.
     """
     topics = _topics(session, (name,))
     if yes:
         return _ask(session, RequestKind.ARCHIVE_DELETE, topics, timeout)
-    for topic in topics:
-        head = session.catalogs.head(topic)
-        segments, _, size = head.kept
-        message = f"{topic}: {segments} segments of {format_size(size)} bytes would go; nothing is done without --yes"
-        session.output.line(message, {"message": message, "topic": str(topic), "segments": segments, "bytes": size})
-    return OK
+    shown = [_show_deletion(session, topic) for topic in topics]
+    return OK if all(shown) else ERROR
 
 
 @archive_group.command()
@@ -151,81 +164,58 @@ def _named(session: CommandSession, name: str) -> list[TopicName]:
         raise click.BadParameter(str(error)) from error
 
 
-def _planned(session: CommandSession, topic: TopicName) -> RetentionPlan:
-    head = session.catalogs.head(topic)
+def _retention_of(session: CommandSession, topic: TopicName) -> tuple[RetentionPolicy, str]:
+    """A topic's policy as the application follows it; and what it does not follow, or cannot be told here."""
     policy = retention_of(session.config.policies.of(topic))
-    gone = head.removed.gone
-    now = session.dependencies.clock_ms()
-    return planned(session.store, head, policy, now, None if gone is None else gone.at)
+    if not policy.follow_pulsar:
+        return policy, ""
+    try:
+        why = "" if may_follow(session.admin.retention(topic)) else NOT_FOLLOWED
+    except OffloadError as error:
+        why = f"followPulsarRetention: its retention in Pulsar cannot be read: {error}"
+    return replace(policy, follow_pulsar=not why), why
 
 
-def _show(session: CommandSession, plans: Sequence[RetentionPlan]) -> None:
-    if not plans:
-        say("nothing goes of the archive: no policy asks for it", err=True)
-    for each in plans:
-        session.output.lines(_texts(each), _fields(each))
+def _outlook(session: CommandSession, topic: TopicName) -> RetentionOutlook:
+    head, config = session.catalogs.head(topic), session.config
+    policy, not_followed = _retention_of(session, topic)
+    grace, now = config.lifecycle.archive_grace_ms, session.dependencies.clock_ms()
+    found = outlook(session.store, head, policy, config.application, now, grace)
+    if not_followed:
+        found = replace(found, note="; ".join(filter(None, (found.note, not_followed))))
+    return found
 
 
-def _texts(found: RetentionPlan) -> list[str]:
-    lines = [f"{found.topic}: {found.why_not or ('nothing goes' if not found.due else 'goes')}"]
-    lines += [f"  {line}" for each in found.due for line in _of_range(each)]
-    pending = found.pending
-    if pending is not None:
-        segments, size = sum(r.segments for r in pending.ranges), sum(r.size for r in pending.ranges)
-        lines.append(
-            f"  deletion {pending.number}: {segments} segments of {format_size(size)} bytes go not before "
-            f"{day(pending.not_before)} ({pending.policy}, recorded {day(pending.at)})"
-        )
-    return lines
+def _show_deletion(session: CommandSession, topic: TopicName) -> bool:
+    """What `--yes` would come to: the same rules, but that only the application knows whether the topic is gone."""
+    config, clock_ms = session.config, session.dependencies.clock_ms
+    fields: dict[str, object] = {"topic": str(topic), "ok": False, "segments": 0, "bytes": 0, "notBefore": None}
+    policy = retention_of(config.policies.of(topic))
+    try:
+        found = foreseen_deletion(session.catalogs, session.store, topic, policy, config.application, clock_ms)
+    except (ClaimedByOtherError, IntegrityError) as error:
+        message = f"{topic}: nothing would go: {str(error).removeprefix(f'{topic}').lstrip(': ')}"
+        session.output.line(message, {"message": message, **fields, "due": []})
+        return False
+    segments, size = sum(len(each.due) for each in found), sum(each.bytes for each in found)
+    not_before = clock_ms() + config.lifecycle.archive_grace_ms
+    stays = session.catalogs.head(topic).kept[0] - segments
+    kept = f"; {stays} stay: {STAYS}" if stays else ""
+    message = (
+        f"{topic}: {segments} segments of {format_size(size)} bytes would go, not before {day(not_before)}{kept}; "
+        "nothing is done without --yes"
+    )
+    due = [range_fields(each, not_before) for each in found]
+    told = {"ok": True, "segments": segments, "bytes": size, "notBefore": not_before, "due": due}
+    session.output.line(message, {"message": message, **fields, **told})
+    return True
 
 
-def _of_range(found: DueRange) -> Iterator[str]:
-    span = found.range
-    words = ", ".join(dict.fromkeys(each.words for each in found.due))
-    yield f"{span.start}..{span.end}: {span.segments} segments of {format_size(span.size)} bytes ({words})"
-    if _only_copy(found):
-        yield "Pulsar has deleted these ledgers: then they exist nowhere"
-
-
-def _only_copy(found: DueRange) -> bool:
-    return any(each.reason is DeletionReason.FOLLOWS_PULSAR for each in found.due)
-
-
-def _fields(found: RetentionPlan) -> dict[str, object]:
-    return {
-        "topic": str(found.topic),
-        "due": [_range_fields(each) for each in found.due],
-        "pending": None if found.pending is None else _pending_fields(found.pending),
-        "note": found.why_not,
-    }
-
-
-def _range_fields(found: DueRange) -> dict[str, object]:
-    span = found.range
-    return {
-        "incarnation": span.start.incarnation,
-        "start": str(span.start),
-        "end": str(span.end),
-        "segments": span.segments,
-        "entries": span.entries,
-        "bytes": span.size,
-        "reasons": sorted({str(each.reason) for each in found.due}),
-        "policies": sorted({each.words for each in found.due}),
-        "since": min(each.since for each in found.due),
-        "onlyCopy": _only_copy(found),
-    }
-
-
-def _pending_fields(pending: Deleting) -> dict[str, object]:
-    ranges = [
-        {"start": str(r.start), "end": str(r.end), "segments": r.segments, "bytes": r.size} for r in pending.ranges
-    ]
-    return {
-        "number": pending.number,
-        "reason": str(pending.reason),
-        "policy": pending.policy,
-        "by": pending.by,
-        "at": pending.at,
-        "notBefore": pending.not_before,
-        "ranges": ranges,
-    }
+def _show(session: CommandSession, found: Sequence[RetentionOutlook], others: int) -> None:
+    """`others`: topics of which there is nothing to say."""
+    for each in found:
+        session.output.lines(plan_texts(each), plan_fields(each))
+    if others:
+        say(f"{others} {'other ' if found else ''}topics: {NO_POLICY}, and nothing is under way", err=True)
+    elif not found:
+        say("nothing is archived", err=True)

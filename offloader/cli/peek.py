@@ -17,6 +17,7 @@ from offloader.cli.formats import when
 from offloader.cli.parsing import POSITION, TOPIC, parsed
 from offloader.cli.reading import LedgersOption, archived, ledger_options
 from offloader.cli.topics import time_text, topics
+from offloader.metadata.deletions import DeletedRange
 from offloader.model import Loss, Position, TopicName
 
 _TIMES = ("publish_time", "event_time", "deliver_at_time", "broker_timestamp")
@@ -43,11 +44,11 @@ def peek(
 ) -> int:
     """Show one position of a topic: where it is stored, and every field of its entry, also such that have no name here.
 
-    Of a gap or a loss: what is recorded of it. Beside the topic's records it asks the bucket for the index object and
-    for one range. Exit code 2 where the entry is not what its frame says (CRC32C, lengths).
+    Of a gap, a loss or a deletion: what is recorded of it. Beside the topic's records it asks the bucket for the index
+    object and for one range. Exit code 2 where the entry is not what its frame says (CRC32C, lengths).
 
     \b
-    JSON: {position, incarnation, segment|ledger|loss, gap, missing, object, entry}; an entry is {size,
+    JSON: {position, incarnation, segment|ledger|loss|deleted, gap, missing, object, entry}; an entry is {size,
     brokerEntryMetadata, checksum, messageMetadata, payload, messages, problem}, with Pulsar's names of fields and bytes
     in hex.
     """
@@ -79,6 +80,8 @@ def _owner(owner: Owner) -> dict[str, Any]:
     place: dict[str, Any] = {"start": str(owner.start), "end": str(owner.end)}
     if isinstance(owner, Loss):
         return {"loss": place | {"reason": owner.reason, "acceptedBy": owner.accepted_by, "at": time_text(owner.at)}}
+    if isinstance(owner, DeletedRange):
+        return {"deleted": place | {"segments": owner.segments, "policy": owner.policy, "at": time_text(owner.at)}}
     if isinstance(owner, OffloadedLedger):
         return {"ledger": place | {"uuid": owner.uuid, "size": owner.size, "store": owner.store}}
     return {

@@ -14,7 +14,7 @@ import offloader.config.limits as limits
 from offloader.config.connections import Pulsar, Storage
 from offloader.config.hints import problems_of
 from offloader.config.levels import NamespaceSection, PolicyLevel
-from offloader.config.lifecycle import Lifecycle, unreachable
+from offloader.config.lifecycle import Lifecycle, too_short, unreachable
 from offloader.config.normalise import normalise
 from offloader.config.policies import Policies
 from offloader.config.problems import refuse
@@ -59,7 +59,8 @@ class Config(Section):
         config = _validated(cls, written)
         has_bookies = config.pulsar.metadata_service_uri is not None
         found = limits.check(config.policies, config.storage.root, has_bookies=has_bookies)
-        refuse((*found, *unreachable(config.lifecycle, has_bookies=has_bookies)), written.lines)
+        of_lifecycle = (*unreachable(config.lifecycle, has_bookies=has_bookies), *too_short(config.lifecycle))
+        refuse((*found, *of_lifecycle), written.lines)
         return config
 
     @property

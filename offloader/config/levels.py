@@ -105,7 +105,8 @@ class PolicyLevel(Section):
         alias="archiveRetentionTimeInMinutes",
         description="A segment of the archive goes so long after its newest message, and after it was sealed; -1: "
         "never. Whole segments, oldest first, never the newest of a topic that is offloaded. 0 only together with "
-        "archiveRetentionSizeInMB 0, as in Pulsar: all but the newest goes at once.",
+        "archiveRetentionSizeInMB 0, as in Pulsar: all but the newest is due at once, and goes after "
+        "lifecycle.archiveGrace.",
     )
     archive_retention_mb: Annotated[int | None, Field(ge=-1)] = Field(
         None,
@@ -122,10 +123,13 @@ class PolicyLevel(Section):
     follow_pulsar_retention: bool | None = Field(
         None,
         description="A segment goes when Pulsar has deleted all of its ledgers (PIP-76). What Pulsar has deleted then "
-        "exists nowhere. Refused where the topic's retention in Pulsar is 0.",
+        "exists nowhere. Not followed where the topic's retention in Pulsar is 0: `doctor` and `archive retention "
+        "plan` say so.",
     )
     hold: str | None = Field(
-        None, description="A name, for example of a legal hold: nothing of the archive goes as long as this is set."
+        None,
+        description="A name, for example of a legal hold: nothing of the archive goes as long as this is set, also no "
+        "orphan in the bucket. What had begun to go stops where it is.",
     )
 
 

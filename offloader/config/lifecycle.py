@@ -9,8 +9,9 @@ from pydantic import Field
 
 from offloader.config.problems import ConfigProblem
 from offloader.config.section import Section
-from offloader.config.units import Time, TimeInSeconds, Wait
+from offloader.config.units import Time, TimeInSeconds, Wait, format_time
 
+HOUR_MS = 3_600_000
 SystemTopicUse = Literal["off", "publish", "accept", "both"]
 
 
@@ -72,7 +73,10 @@ class Lifecycle(Section):
         10, ge=1, description="Tries after which a deletion is given up, and waits for an operator."
     )
     quarantine_ms: Time = Field(
-        86_400_000, gt=0, description="How long what is marked stays undoable, before it is looked at again and goes."
+        86_400_000,
+        gt=0,
+        description="How long what is marked, a ledger, an object or a subscription, stays undoable, before it is "
+        "looked at again and goes.",
     )
     longest_compaction_ms: Time = Field(
         0, ge=0, description="The longest that a topic's compaction takes: the quarantine is at least twice as long."
@@ -80,7 +84,8 @@ class Lifecycle(Section):
     quarantine_floor_ms: Time = Field(
         3_600_000,
         ge=0,
-        description="The quarantine is longer than this whatever else is set. For tests only: below 1h, "
+        description="The quarantine is longer than this whatever else is set, and an object that is younger is no "
+        "orphan. Below 1h for tests only: then `archiveGrace` and `removeCursorsAfter` may be as short, and "
         "`offloader doctor` fails.",
     )
     record_retention_ms: Time = Field(
@@ -103,13 +108,14 @@ class Lifecycle(Section):
     remove_cursors_after_ms: Time | None = Field(
         None,
         gt=0,
-        description="Remove subscriptions that nobody has used for so long, in two phases. By default none is removed.",
+        description="Remove subscriptions that nobody has used for so long, at least 1h, in two phases. By default "
+        "none is removed.",
     )
     archive_grace_ms: Time = Field(
         86_400_000,
         gt=0,
-        description="Between the record that a segment goes and the deletion of its objects: longer than the longest "
-        "read of the archive.",
+        description="Between the record that a segment goes and the deletion of its objects, at least 1h: longer than "
+        "the longest read of the archive.",
     )
 
 
@@ -129,3 +135,15 @@ def unreachable(section: Lifecycle, *, has_bookies: bool) -> Iterator[ConfigProb
     ):
         if on:
             yield ConfigProblem(("lifecycle", name), f"{what} in ZooKeeper: set pulsar.metadataServiceUri, too")
+
+
+def too_short(section: Lifecycle) -> Iterator[ConfigProblem]:
+    """What would go before anybody can be sure that nobody uses it. Only tests lower the floor."""
+    floor = min(section.quarantine_floor_ms, HOUR_MS)
+    for name, time_ms, why in (
+        ("archiveGrace", section.archive_grace_ms, "make it longer than the longest read of the archive"),
+        ("removeCursorsAfter", section.remove_cursors_after_ms, "who only restarts must find it again"),
+    ):
+        if time_ms is not None and time_ms < floor:
+            said = f"{format_time(time_ms)} is less than {format_time(floor)}: {why}"
+            yield ConfigProblem(("lifecycle", name), said)

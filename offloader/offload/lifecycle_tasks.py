@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from offloader.bookkeeper.connect import clients
 from offloader.config import Config
 from offloader.errors import OffloadError
+from offloader.lifecycle.bucket.holds import holds
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.deletion.configured import (
@@ -126,7 +127,8 @@ def _bucket_side(parts: LifecycleParts) -> OpenSide:
     """The archive's. Objects of Pulsar's own offloader wait for the command that names their bucket."""
     grace = parts.config.lifecycle.quarantine_floor_ms
     scanner = BucketScanner(parts.store, _now_ms, _new_uuid, grace, cluster=parts.cluster)
-    side = BucketSide(parts.store, scanner)  # it remembers how many objects there are
+    held = holds(parts.config.policies)
+    side = BucketSide(parts.store, scanner, held=held)  # it remembers how many objects there are
     return lambda _: side
 
 

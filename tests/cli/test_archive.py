@@ -5,16 +5,20 @@ from __future__ import annotations
 import pytest
 
 from offloader.errors import OffloadError
+from offloader.lifecycle.retention.holdings import kept
 from offloader.lifecycle.retention.phases import ArchiveDeletion
+from offloader.lifecycle.retention.plan import aged_from
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata import requests
+from offloader.metadata.deletions import PulsarTrimmed, day
 from offloader.metadata.requests import RequestKind, RequestOutcome
 from tests.archive.support import APPLICATION, TOPIC, stream
 from tests.cli.support import CONFIG
 
 POLICY = "policies: {archiveRetentionTimeInMinutes: 60}\n"
 DAY_MS = 86_400_000
+NOW = 1_700_000_000_000
 
 
 @pytest.fixture
@@ -26,6 +30,11 @@ def old(line):
     for number in range(3):
         line.archive.add(stream(1, 10 * number, 10 * number + 9))
     return line
+
+
+def newest(line) -> int:
+    """From when on the time of the first segment counts."""
+    return aged_from(kept(line.archive.catalog.segments[0]), line.clock.now)
 
 
 def application(line, policy: RetentionPolicy) -> list[RequestKind]:
@@ -70,16 +79,120 @@ def test_a_plan_says_what_goes_when_and_how_much(old) -> None:
     assert (due["reasons"], due["policies"], due["onlyCopy"]) == (["time"], ["archiveRetentionTimeInMinutes 60"], False)
     text = old.ok("archive", "retention", "plan")
     assert "1:0..1:19: 2 segments of" in text
-    assert "(archiveRetentionTimeInMinutes 60)" in text
+    began, goes = newest(old) + 3_600_000, day(NOW + 2 * DAY_MS)
+    assert f"not before {goes} (archiveRetentionTimeInMinutes 60, due since {day(began)})" in text
+    assert (due["since"], due["notBefore"]) == (began, NOW + 2 * DAY_MS)
+    assert "next 1:20..1:29: the newest segment stays as long as the topic is offloaded; 1320 bytes" in text
+    [waiting] = found["waiting"]
+    assert (waiting["start"], waiting["due"], waiting["bytes"]) == ("1:20", None, segments[2].size)
     assert len(old.archive.catalog.segments) == 3
 
 
-def test_without_a_policy_nothing_is_shown_and_a_named_topic_says_so(old) -> None:
+def test_what_no_policy_lets_go_is_not_shown_unless_it_is_named(old) -> None:
     old.config = CONFIG
-    assert old.ok("archive", "retention", "plan") == ""
-    assert old.ok("archive", "retention", "plan", "orders") == f"{TOPIC}: nothing goes\n"
-    old.config = CONFIG + 'policies: {archiveRetentionTimeInMinutes: 60, hold: "court"}\n'
-    assert old.ok("archive", "retention", "plan", "orders") == f"{TOPIC}: held by court\n"
+    shown = old.run("archive", "retention", "plan")
+    assert (shown.exit_code, shown.stdout) == (0, "")
+    assert shown.stderr == "1 topics: no policy says that anything goes, and nothing is under way\n"
+    assert old.ok("archive", "retention", "plan", "orders") == f"{TOPIC}: no policy says that anything goes\n"
+
+
+def test_a_hold_is_told_by_its_name(old) -> None:
+    for policy in ("archiveRetentionTimeInMinutes: 60, ", ""):
+        old.config = CONFIG + f'policies: {{{policy}hold: "court"}}\n'
+        assert old.ok("archive", "retention", "plan") == f"{TOPIC}: held by court\n"
+        [found] = old.json_lines("archive", "retention", "plan", "orders")
+        assert (found["due"], found["waiting"], found["note"]) == ([], [], "held by court")
+
+
+def test_what_is_not_due_yet_is_shown_with_the_day_on_which_it_will_be(old) -> None:
+    old.config = CONFIG + "policies: {archiveRetentionTimeInMinutes: 1000000}\n"
+    text = old.ok("archive", "retention", "plan")
+    due = newest(old) + 1_000_000 * 60_000
+    assert text.startswith(f"{TOPIC}: nothing is due\n  next 1:0..1:9: due on {day(due)} (archiveRetentionTimeInMin")
+    assert "; 3960 bytes from there on" in text
+    [found] = old.json_lines("archive", "retention", "plan")
+    assert (found["due"], found["note"], found["waiting"][0]["due"]) == ([], "nothing is due", due)
+    old.config = CONFIG + "policies: {archiveRetentionSizeInMB: 1}\n"
+    [found] = old.json_lines("archive", "retention", "plan")
+    missing = 2**20 - 2 * 1320
+    assert found["waiting"][0]["why"] == f"goes once {missing} bytes more are archived (archiveRetentionSizeInMB 1)"
+    old.config = CONFIG + "policies: {deletedTopicRetentionTimeInMinutes: 5}\n"
+    assert "goes once the topic is gone" in old.ok("archive", "retention", "plan")
+
+
+def test_what_another_application_has_goes_by_its_policies(old) -> None:
+    old.config = old.config.replace("application: app", "application: other")
+    assert "claimed by app: it goes by that one's policies" in old.ok("archive", "retention", "plan")
+    refused = old.run("archive", "delete", "orders")
+    assert (refused.exit_code, "nothing would go: is claimed by app" in refused.stdout) == (1, True)
+
+
+def retention_in_pulsar(line, minutes: int) -> None:
+    said = {"retention_policies": {"retentionTimeInMinutes": minutes, "retentionSizeInMB": -1}}
+    line.cluster.namespace("public/default").policies.update(said)
+
+
+@pytest.mark.parametrize("minutes", [0, 60])
+def test_a_retention_of_0_in_pulsar_is_not_followed_and_the_plan_says_so(old, minutes) -> None:
+    old.config = CONFIG + "policies: {followPulsarRetention: true}\n"
+    retention_in_pulsar(old, minutes)
+    catalogs = old.archive.catalogs
+    catalogs.append(catalogs.head(TOPIC), PulsarTrimmed(0, 2, NOW))
+    [found] = old.json_lines("archive", "retention", "plan")
+    if minutes:
+        assert [each["onlyCopy"] for each in found["due"]] == [True]
+        assert "exist nowhere" in old.ok("archive", "retention", "plan")
+    else:
+        assert (found["due"], found["note"]) == (
+            [],
+            "no policy says that anything goes; followPulsarRetention is refused, its retention in Pulsar is 0",
+        )
+
+
+def test_run_asks_for_every_topic_that_is_named_whatever_the_plan_says(old) -> None:
+    served = application(old, RetentionPolicy(minutes=60))  # the application knows more than this command
+    old.config = CONFIG
+    shown = old.run("archive", "retention", "run", "--yes")
+    assert (served, shown.stdout, "no policy says" in shown.stderr) == ([], "", True)
+    assert "deletion 0: 2 segments of" in old.ok("archive", "retention", "run", "orders", "--yes")
+    assert "nothing is due" in old.ok("archive", "retention", "run", "public/default", "--yes")
+    assert served == [RequestKind.ARCHIVE_RETENTION] * 2
+
+
+def test_a_policy_of_which_nothing_is_due_is_asked_about_all_the_same(old) -> None:
+    served = application(old, RetentionPolicy(minutes=1_000_000))
+    old.config = CONFIG + "policies: {archiveRetentionTimeInMinutes: 1000000}\n"
+    assert old.ok("archive", "retention", "run", "--yes") == f"{TOPIC}: nothing is due\n"
+    assert served == [RequestKind.ARCHIVE_RETENTION]
+
+
+def test_a_deletion_that_is_not_carried_out_yet_says_what_it_would_come_to(old) -> None:
+    old.config = CONFIG
+    text = old.ok("archive", "delete", "orders")
+    assert text.startswith(f"{TOPIC}: 2 segments of 2640 bytes would go, not before {day(NOW + 2 * DAY_MS)}; 1 stay: ")
+    [told] = old.json_lines("archive", "delete", "orders")
+    assert (told["ok"], told["segments"], told["bytes"], told["due"][0]["end"]) == (True, 2, 2640, "1:19")
+    old.config = CONFIG + 'policies: {hold: "case 4711"}\n'
+    refused = old.run("archive", "delete", "public/default")
+    assert (refused.exit_code, refused.stdout) == (
+        1,
+        f"{TOPIC}: nothing would go: is held by case 4711: nothing of it goes before that is lifted\n",
+    )
+    old.config = CONFIG
+    application(old, RetentionPolicy())
+    old.ok("archive", "delete", "orders", "--yes")
+    refused = old.run("archive", "delete", "orders")
+    assert (refused.exit_code, "nothing would go: deletion 0 is under way" in refused.stdout) == (1, True)
+
+
+def test_of_a_topic_of_one_segment_nothing_would_go(line) -> None:
+    line.archive.claim(1, 0)
+    line.archive.add(stream(1, 0, 9))
+    refused = line.run("archive", "delete", "orders")
+    assert (refused.exit_code, "nothing would go: there is nothing to delete; the newest" in refused.stdout) == (
+        1,
+        True,
+    )
 
 
 def test_run_asks_only_with_yes_and_then_the_plan_shows_what_is_under_way(old) -> None:
@@ -118,6 +231,19 @@ def test_a_deletion_on_request_and_its_end(old) -> None:
         ("Offloaded", "1:20", "1:29"),
     ]
     assert "is under way" in old.error("archive", "undelete", "orders")
+
+
+@pytest.mark.parametrize("position", ["1:0", "1:5", "1:9", "1:13", "1:19"])
+def test_each_position_of_what_goes_is_told_to_be_deleted_also_alone(old, position) -> None:
+    application(old, RetentionPolicy())
+    old.config = CONFIG
+    for step in ("delete", "retention run"):
+        old.ok("archive", *step.split(), "orders", "--yes")
+        found = old.json("topics", "peek", "orders", position)
+        assert found["missing"].startswith("deleted by request of "), step
+        old.clock.now += DAY_MS
+    assert "entry" in old.json("topics", "peek", "orders", "1:20")
+    assert "is not in the archive" in old.error("topics", "peek", "orders", "1:30")
 
 
 def test_a_changed_mind(old) -> None:

@@ -420,3 +420,18 @@ def test_the_demos_configuration_is_valid():
 def test_the_page_is_up_to_date():
     page = (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert page == render(), "run: python -m dev.docs.configuration docs/configuration.md"
+
+
+BOOKIES = BASE.replace('"}', '", metadataServiceUri: "zk://localhost:2181"}', 1)
+
+
+@pytest.mark.parametrize("name", ["archiveGrace", "removeCursorsAfter"])
+def test_what_is_shorter_than_an_hour_is_refused_but_where_a_setting_for_tests_allows_it(name):
+    for short, shown in (("1ms", "1ms"), ("59m", "59m"), ("3599999ms", "3599999ms")):
+        [said] = refused(f"lifecycle: {{{name}: {short}}}", BOOKIES)
+        assert said.startswith(f"lifecycle.{name}: {shown} is less than 1h: "), said
+    for sound in ("1h", "60m", "30d"):
+        assert Config.parse(BOOKIES + f"lifecycle: {{{name}: {sound}}}", {})
+    assert Config.parse(BOOKIES + f"lifecycle: {{{name}: 1ms, quarantineFloor: 0s}}", {})
+    # A longer quarantine asks nothing more of the others.
+    assert Config.parse(BOOKIES + f"lifecycle: {{{name}: 2h, quarantineFloor: 7d}}", {})

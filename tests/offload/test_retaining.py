@@ -310,6 +310,20 @@ def test_what_pulsar_has_deleted_goes_where_its_retention_is_followed_and_is_not
     sim.close()
 
 
+def test_who_asks_is_answered_by_the_topics_of_now_and_not_by_those_of_the_last_look():
+    sim = Simulation(1, roll="10s", retention="followPulsarRetention: true", entries_per_ledger=4)
+    sim.cluster.create(OTHER)
+    sim.rounds(4)
+    sim.retaining._look_at = sim.clock.now + 10**12  # the next look by itself is far away
+    sim.cluster.create(TOPIC)
+    policies = {"retention_policies": {"retentionTimeInMinutes": 10, "retentionSizeInMB": -1}}
+    sim.cluster.namespace("public/default").policies.update(policies)
+    sim.until_believed()
+    sealed(sim, 4)
+    assert ask(sim, RequestKind.ARCHIVE_RETENTION).message.startswith("deletion 0")
+    sim.close()
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_kills_of_the_application_at_any_round_lose_nothing(seed):
     rng = random.Random(seed)

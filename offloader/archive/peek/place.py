@@ -17,11 +17,12 @@ from offloader.archive.selection import Selection
 from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
 from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
 from offloader.format.blocks import HEADER_SIZE, BlockHeader, decode_header
+from offloader.metadata.deletions import DeletedRange, range_of
 from offloader.model import Gap, Loss, Part, Position, Segment
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.bounded_reads import naming, read_index
 
-Owner = Segment | OffloadedLedger | Loss
+Owner = Segment | OffloadedLedger | Loss | DeletedRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,11 @@ def peek(stores: Stores, records: TopicRecords, position: Position) -> Peeked:
     alone = Selection(position, position)
     views = [snapshot for snapshot, _ in records.excerpts(alone)]
     planned = list(records.plan(alone))
-    owner = next((owner for snapshot in views if (owner := _owner(snapshot, position)) is not None), None)
+    found = next((owner for snapshot in views if (owner := _owner(snapshot, position)) is not None), None)
+    # Of all records of a deleted range only the last is read.
+    owner = found or range_of(records.head.removed.told, position)
+    if isinstance(owner, DeletedRange):
+        return Peeked(position, owner, missing=Missing(position, position, owner.told, deleted=True))
     if not planned or owner is None:
         raise FatalError(f"{records.topic}: {position} is not in the archive, which has {_extent(records)}")
     item, place = planned[0], position.place

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from offloader.cli.command import OK, CommandSession
 from offloader.errors import ObjectNotFoundError
+from offloader.lifecycle.bucket.holds import holds
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.bucket.quarantine import ObjectMark, ObjectMarks, ObjectQuarantine
@@ -24,6 +25,7 @@ _FINE = (
     MarkOutcome.WOULD_BE_MARKED,
     MarkOutcome.PENDING,
     MarkOutcome.SPARED,
+    MarkOutcome.KEPT,
 )
 
 
@@ -52,7 +54,7 @@ def bucket_scanner(session: CommandSession) -> BucketScanner:
 
 def bucket_side(session: CommandSession, stock: StockScanner | None = None) -> BucketSide:
     """The archive as a side of deletion. `stock`: the bucket of Pulsar's own offloader, where records name it."""
-    return BucketSide(session.store, bucket_scanner(session), stock)
+    return BucketSide(session.store, bucket_scanner(session), stock, held=holds(session.config.policies))
 
 
 def explain_object(session: CommandSession, thing: str) -> int:
@@ -81,7 +83,8 @@ def mark_objects(session: CommandSession, scan: ObjectScan, ids: Collection[str]
     bounds = bounds_of(session.config.lifecycle)
     ours = session.dependencies.clock_ms
     clock = moved_clock(ours, bucket_scanner(session).now()) if yes else ours
-    phase = ObjectQuarantine(queue, bounds, clock, "command", dry=not yes)
+    held = holds(session.config.policies)
+    phase = ObjectQuarantine(queue, bounds, clock, "command", dry=not yes, held=held)
     found = phase.mark(scan, ids)
     orphans = {each.id: each for each in scan.orphans}
     return MarkedPart(

@@ -57,7 +57,7 @@ def quarantine(
 
     \b
     JSON: {message, marks, refusals, goesAt}; marks are [{side, id, outcome, why, kind, bytes, evidence}]; outcome is
-    marked, would be marked, pending already, spared, not deletable or changed meanwhile.
+    marked, would be marked, pending already, spared, kept (by a policy's hold), not deletable or changed meanwhile.
     """
     bucket.check()
     if sum(map(bool, (things, all_certain, names))) != 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from offloader.lifecycle.bucket.holds import Held, nobody, why_held
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
@@ -34,13 +35,15 @@ class ObjectMarks:
 
 @dataclass(frozen=True, slots=True)
 class ObjectQuarantine:
-    """`now_ms`: by the store's clock. `by`: who asks, as the records have it. Nothing is written where `dry`."""
+    """`now_ms`: by the store's clock. `by`: who asks, as the records have it. Nothing is written where `dry`. `held`:
+    what stays whatever it is."""
 
     queue: DeletionQueue
     bounds: DeletionBounds
     now_ms: Callable[[], int]
     by: str
     dry: bool = False
+    held: Held = nobody
 
     def mark(self, scan: ObjectScan, named: Collection[str] | None = None) -> ObjectMarks:
         """What is deletable in a scan; `named`: only these, also those that somebody has undone, with all other objects
@@ -48,12 +51,20 @@ class ObjectQuarantine:
         """
         wanted = None if named is None else with_siblings(scan.orphans, named)
         chosen = [each for each in scan.orphans if each.deletable and (wanted is None or each.id in wanted)]
-        others = tuple(_not_deletable(scan, named or ()))
+        held = {each.id: why for each in chosen if (why := self._why_held(each))}
+        others = (
+            *(ObjectMark(each.id, MarkOutcome.KEPT, held[each.id], each.size) for each in chosen if each.id in held),
+            *_not_deletable(scan, named or ()),
+        )
+        chosen = [each for each in chosen if each.id not in held]
         refusals = scan.refusals or self._too_many(chosen, scan)
         if refusals:
             return ObjectMarks(others, refusals)
         stamp = MarkStamp(self.now_ms, self.queue.switch())
         return ObjectMarks((*(self._mark(each, stamp, by_name=named is not None) for each in chosen), *others))
+
+    def _why_held(self, orphan: BucketOrphan) -> str:
+        return why_held(self.held, orphan.key, orphan.topic, of_stock=orphan.stock is not None)
 
     def _too_many(self, chosen: Sequence[BucketOrphan], scan: ObjectScan) -> tuple[str, ...]:
         """Ours against ours, the stock offloader's against its own."""

@@ -11,6 +11,7 @@ from offloader.errors import (
     OffloadError,
     OutcomeUnknownError,
 )
+from offloader.lifecycle.bucket.holds import Held, nobody, why_held
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.stock import StockScanner
@@ -41,12 +42,16 @@ COUNTED_FOR_MS = 60 * 60 * 1000
 
 
 class BucketSide:
-    """`DeletionSide` of objects. `stock`: where Pulsar's own offloader keeps its objects; None: they are left alone."""
+    """`DeletionSide` of objects. `stock`: where Pulsar's own offloader keeps its objects; None: they are left alone.
+    `held`: what stays, whatever is proven of it."""
 
-    def __init__(self, store: ObjectStore, scanner: BucketScanner, stock: StockScanner | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, scanner: BucketScanner, stock: StockScanner | None = None, *, held: Held = nobody
+    ) -> None:
         self._store = store
         self._scanner = scanner
         self._stock = stock
+        self._held = held
         self._counted: dict[LedgerType, tuple[int, int]] = {}
 
     def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
@@ -64,8 +69,16 @@ class BucketSide:
         told = {**found, **of_stock}
         looks: dict[str, SecondLook] = {record.name: UnprovenLedger(NO_KEY) for record in records}
         for record in named:
-            looks[record.name] = _second_look(told.get(_id_of(record)), scan.now_ms, scan.refusals)
+            thing = told.get(_id_of(record))
+            looks[record.name] = self._is_held(record, thing) or _second_look(thing, scan.now_ms, scan.refusals)
         return SideLooks(looks, things, scan.refusals)
+
+    def _is_held(self, record: PendingDeleteLedgerInfo, found: BucketOrphan | str | None) -> ReferencedLedger | None:
+        """The policy that is in force now decides, not that of the mark."""
+        if not isinstance(found, BucketOrphan):
+            return None
+        why = why_held(self._held, record.object_key, found.topic, of_stock=found.stock is not None)
+        return ReferencedLedger(why) if why else None
 
     def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
         """Nothing in a bucket is open but uploads, and these are ended by their deletion."""

@@ -12,7 +12,7 @@ from offloader.ahead import map_ahead
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.orphans import BucketOrphan
 from offloader.lifecycle.bucket.reading import MOST_SKEW_MS
-from offloader.lifecycle.bucket.stock_rules import StockNames, stock_names, stock_ruling
+from offloader.lifecycle.bucket.stock_rules import StockNames, owner_of, stock_names, stock_ruling
 from offloader.lifecycle.bucket.verdicts import Doubts
 from offloader.lifecycle.ledgers.references import References
 from offloader.metadata.stock_keys import LedgerKey, parse_key
@@ -65,4 +65,4 @@ class StockScanner:
         kind = ObjectKind.STOCK_INDEX if parsed.is_index else ObjectKind.STOCK_DATA
         if ruled is None:
             return None
-        return BucketOrphan(key, kind, stat.size, stat.etag, modified, ruled, stock=parsed)
+        return BucketOrphan(key, kind, stat.size, stat.etag, modified, ruled, owner_of(stat.meta), stock=parsed)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from offloader.lifecycle.bucket.verdicts import CERTAIN, SUSPECT, BucketRuling, Doubts, too_young
 from offloader.lifecycle.ledgers.references import ListNode, References, UnreadableNode
 from offloader.metadata.stock_keys import LedgerKey
+from offloader.model import TopicName
 
 CLUSTER, OWNER = "pulsarclustername", "managedledgername"
 
@@ -71,3 +73,11 @@ def stock_ruling(
     elif not owner:
         doubt.append("It does not say whose it is.")
     return BucketRuling(SUSPECT if doubt else CERTAIN, (*said, *doubt))
+
+
+def owner_of(meta: Mapping[str, str]) -> TopicName | None:
+    """The topic of which an object is a copy, as its metadata say it; None: they name none."""
+    parts = meta.get(OWNER, "").split("/")
+    if len(parts) != 4 or parts[2] != "persistent" or not all(parts):
+        return None
+    return TopicName(parts[0], parts[1], unquote(parts[3]))

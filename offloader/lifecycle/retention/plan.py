@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata.deletions import DeletionReason, PulsarTrimmed, SegmentRange
@@ -90,6 +91,56 @@ def due(holding: Holding, policy: RetentionPolicy, now: int, trimmed: PulsarTrim
     if policy.hold:
         return None
     return _range(holding, _due(holding, policy, now, trimmed))
+
+
+@dataclass(frozen=True, slots=True)
+class NextDue:
+    """The oldest segment of an incarnation that does not go now. `at`: when it will be due (ms; None: no time says it).
+    `words`: by what, or why it stays. `size`: bytes from there on."""
+
+    segment: KeptSegment
+    at: int | None
+    words: str
+    size: int
+
+
+def next_due(
+    holding: Holding, goes: DueRange | None, policy: RetentionPolicy, now: int, trimmed: PulsarTrimmed | None = None
+) -> NextDue | None:
+    """What comes next of an incarnation, behind what goes now; None: nothing is left."""
+    taken = 0 if goes is None else len(goes.due)
+    segment = next(islice(holding.segments, taken, None), None)
+    if segment is None:
+        return None
+    size = holding.size - (0 if goes is None else goes.bytes)
+    if segment.uuid == holding.protected:
+        return NextDue(segment, None, "the newest segment stays as long as the topic is offloaded", size)
+    if _verdict(segment, holding, policy, now, size - segment.size, trimmed) is not None:
+        return NextDue(segment, None, "it is due, but a message begins in it that is kept behind it", size)
+    due_at = _times(segment, holding, policy, now)
+    at, words = min(due_at) if due_at else (None, " or ".join(_conditions(segment, policy, size)))
+    return NextDue(segment, at, words, size)
+
+
+def _times(segment: KeptSegment, holding: Holding, policy: RetentionPolicy, now: int) -> list[tuple[int, str]]:
+    found, at, over = [], aged_from(segment, now), holding.over_since
+    if policy.time_ms is not None:
+        found.append((at + policy.time_ms, f"archiveRetentionTimeInMinutes {policy.minutes}"))
+    if policy.gone_ms is not None and over is not None:
+        found.append((max(over, at) + policy.gone_ms, f"deletedTopicRetentionTimeInMinutes {policy.gone_minutes}"))
+    return found
+
+
+def _conditions(segment: KeptSegment, policy: RetentionPolicy, size: int) -> Iterator[str]:
+    """What must come true for a segment to go, where no time says it. `size`: bytes from it on."""
+    if policy.size is not None:
+        left = policy.size - (size - segment.size)
+        yield f"goes once {max(left, 0)} bytes more are archived (archiveRetentionSizeInMB {policy.megabytes})"
+    if policy.gone_ms is not None:
+        yield f"goes once the topic is gone (deletedTopicRetentionTimeInMinutes {policy.gone_minutes})"
+    if policy.follow_pulsar:
+        last = max(segment.ledgers, default=0)
+        yield f"goes once Pulsar has deleted its ledgers up to {last} (followPulsarRetention)"
 
 
 def all_of(holding: Holding, words: str) -> DueRange | None:

@@ -8,6 +8,8 @@ from offloader.model import MIB
 
 FOR_EVER = -1
 MINUTE_MS = 60_000
+NOT_FOLLOWED = "followPulsarRetention is refused, its retention in Pulsar is 0"
+"""Of a topic where acknowledging deletes: then the archive would be gone with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +45,8 @@ class RetentionPolicy:
     def size(self) -> int | None:
         """Bytes; None: any number."""
         return None if self.megabytes < 0 else self.megabytes * MIB
+
+
+def may_follow(retention: tuple[int, int]) -> bool:
+    """Whether a topic's retention in Pulsar (minutes, MB) is one that the archive may follow: `NOT_FOLLOWED`."""
+    return 0 not in retention

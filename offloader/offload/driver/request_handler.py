@@ -86,6 +86,7 @@ class RequestHandler:
         """Record what is asked of a topic that we have; refuse the others, once all topics are known."""
         if request.kind in OF_THE_ARCHIVE:
             self._taken[request_id] = _Taken(request, now)
+            self._retaining.see(registry.topics.values())  # the last look may have been long ago
             call, then = partial(self._retaining.serve, request), partial(self._served, request_id, request.kind)
             self._context.work.post(WorkKind.RETENTION, request_id, call, then)
             return

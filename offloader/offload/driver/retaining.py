@@ -10,7 +10,7 @@ from functools import partial
 
 from offloader.errors import OffloadError, OvertakenError
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.lifecycle.retention.policy import NOT_FOLLOWED, RetentionPolicy, may_follow
 from offloader.lifecycle.retention.retention import ArchiveRetention, GoneDoubt
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import PulsarTrimmed, TopicGone
@@ -70,10 +70,14 @@ class Retaining:
         now = self._context.clock_ms()
         if now >= self._look_at and (self._by_policy or self._at_rest != self._served):
             self._look_at = now + self._interval_ms
-            there = [topic for topic in topics if not topic.in_question and not topic.gone]
-            self._there = frozenset(topic.name for topic in there)
-            self._witnesses = tuple(topic.catalog for topic in there)
+            self.see(topics)
             self._context.work.post(WorkKind.RETENTION, "", self.visit_all, self._taken)
+
+    def see(self, topics: Iterable[Topic]) -> None:
+        """Which topics are there. In the driver's thread, before anything is decided of them."""
+        there = [topic for topic in topics if not topic.in_question and not topic.gone]
+        self._there = frozenset(topic.name for topic in there)
+        self._witnesses = tuple(topic.catalog for topic in there)
 
     def serve(self, request: Request) -> str:
         """Do what was asked for, up to a record that says so; what came of it in words. Not in the driver's thread."""
@@ -116,12 +120,8 @@ class Retaining:
         self._followed.discard(topic)
         if topic not in self._there or not retention(self._context.policies.of(topic)).follow_pulsar:
             return
-        if 0 in self._context.admin.retention(topic):
-            log.warning(
-                "retention of topic=%s waits: followPulsarRetention is refused, its retention in Pulsar is 0",
-                topic,
-                extra={"see": "retention-waits"},
-            )
+        if not may_follow(self._context.admin.retention(topic)):
+            log.warning("retention of topic=%s waits: %s", topic, NOT_FOLLOWED, extra={"see": "retention-waits"})
             return
         head = self._catalogs.head(topic)
         info = self._context.admin.topic_info(topic)

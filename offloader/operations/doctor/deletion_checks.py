@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from offloader.config.lifecycle import Lifecycle
+from offloader.errors import OffloadError
 from offloader.lifecycle.deletion.timing import FLOOR_MS
-from offloader.offload.core.check import Check, fail, warn
+from offloader.lifecycle.retention.policy import NOT_FOLLOWED, may_follow
+from offloader.model import TopicName
+from offloader.offload.core.check import Check, fail, ok
+
+SHOWN = 5  # topics of many
 
 
 def quarantine(section: Lifecycle) -> Iterator[Check]:
-    """Whether the floor under the quarantine is one that nobody may have in production."""
+    """Whether the floor under the quarantine, and under all other delays, is one that nobody may have in production."""
     floor = section.quarantine_floor_ms
     if floor < FLOOR_MS:
-        said = (
-            f"lifecycle.quarantineFloor is {floor // 1000} s: a broker that is only slow may still use what is deleted"
-        )
+        said = f"lifecycle.quarantineFloor is {floor // 1000} s: what is deleted may still be in use, or just be read"
         yield fail("quarantine-floor", said, "it is for tests alone: remove it")
 
 
-def grace(section: Lifecycle) -> Iterator[Check]:
-    """Whether whoever reads the archive just now can end before what goes of it is gone."""
-    if section.archive_grace_ms < FLOOR_MS:
-        said = f"lifecycle.archiveGrace is {section.archive_grace_ms // 1000} s: a longer read is told of a deletion"
-        yield warn("archive-grace", said, "make it longer than the longest read: a Spark job, an export, a restore")
+def followed(found: Mapping[TopicName, tuple[int, int] | OffloadError]) -> Iterator[Check]:
+    """Whether topics with `followPulsarRetention` have a retention in Pulsar that can be followed. `found`: of each."""
+    name = "follow-pulsar-retention"
+    at_zero = [topic for topic, said in found.items() if not isinstance(said, OffloadError) and not may_follow(said)]
+    unread = {topic: said for topic, said in found.items() if isinstance(said, OffloadError)}
+    if at_zero:
+        remedy = "give them a retention in Pulsar (pulsar-admin namespaces set-retention), or do not follow it"
+        yield fail(name, f"{_some(at_zero)}: {NOT_FOLLOWED}", remedy)
+    if unread:
+        first = next(iter(unread.values()))
+        yield fail(
+            name, f"{_some(list(unread))}: the retention in Pulsar cannot be read: {first}", "let the role read it"
+        )
+    if found and not at_zero and not unread:
+        yield ok(name, f"{len(found)} topics follow their retention in Pulsar")
+
+
+def _some(topics: Sequence[TopicName]) -> str:
+    more = f" and {len(topics) - SHOWN} more" if len(topics) > SHOWN else ""
+    return ", ".join(str(topic) for topic in topics[:SHOWN]) + more

@@ -25,7 +25,6 @@ def examine(config: Config, probes: Probes) -> Iterator[Check]:
         yield from pulsar_checks.bookies_reachable(bookies)
         yield from pulsar_checks.ledgers_deletable(attempt(probes.ledger_deletion))
     yield from deletion_checks.quarantine(config.lifecycle)
-    yield from deletion_checks.grace(config.lifecycle)
     yield from _store(probes)
     yield from _topics(config, probes, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 
@@ -65,6 +64,8 @@ def _topics(config: Config, probes: Probes, *, from_bookies: bool) -> Iterator[C
         return  # the admin port's check has said why
     enabled = {topic: policy for topic, policy in sorted(found.policies.items()) if policy.enabled}
     yield from pulsar_checks.enabled(len(enabled), found.unread)
+    following = [topic for topic, policy in enabled.items() if policy.follow_pulsar_retention]
+    yield from deletion_checks.followed({t: attempt(partial(probes.admin.retention, t)) for t in following})
     yield from _bucket(probes, max((p.max_rollover_ms for p in enabled.values()), default=0))
     # Policies are nearly always the namespace's; one topic stands for the others.
     for topic in sorted({topic.namespace: topic for topic in enabled}.values()):

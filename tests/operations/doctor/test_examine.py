@@ -97,11 +97,19 @@ def test_a_floor_that_only_tests_may_have_is_a_failure(line) -> None:
     assert "quarantine-floor" not in line.run("doctor").stdout
 
 
-def test_a_grace_that_is_shorter_than_reads_may_be_is_a_warning(line) -> None:
-    line.config += "lifecycle: {archiveGrace: 59m}\n"
-    assert verdicts(line)["archive-grace"] == "warn"
-    line.config = line.config.replace("59m", "60m")
-    assert "archive-grace" not in verdicts(line)
+def test_a_retention_of_0_in_pulsar_cannot_be_followed(line) -> None:
+    line.config += "policies: {followPulsarRetention: true}\n"
+    namespace = line.cluster.namespace("public/default")
+    for minutes, megabytes, verdict in ((0, -1, "fail"), (-1, 0, "fail"), (-1, -1, "ok"), (5, 1, "ok")):
+        namespace.policies["retention_policies"] = {
+            "retentionTimeInMinutes": minutes,
+            "retentionSizeInMB": megabytes,
+        }
+        assert verdicts(line)["follow-pulsar-retention"] == verdict
+    namespace.policies["retention_policies"] = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    assert f"{TOPIC}: followPulsarRetention is refused" in line.run("doctor").stdout
+    line.config = line.config.replace("policies: {follow", "policies: {hold: me, follow").replace("true}\n", "false}\n")
+    assert "follow-pulsar-retention" not in verdicts(line)
 
 
 def test_a_sound_installation(line) -> None:
