@@ -31,10 +31,11 @@ def objections(
     alone: bool,
     clusters: Collection[str],
     clusters_seen: Collection[str] = (),
-    orphans: Container[int] = (),
+    orphans: Container[int] | None,
     failed: Iterable[str] = (),
 ) -> tuple[Refusal, ...]:
     """`root`: of BookKeeper's nodes. `alone`, `clusters`: the operator's word. `clusters_seen`: named by ledgers.
+    `orphans`: see `troubles`.
 
     Raises MetadataUnavailableError.
     """

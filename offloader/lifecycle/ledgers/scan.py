@@ -84,14 +84,15 @@ class ClusterScanner:
         return _Scan(self, self.finder.locate(), None if only is None else frozenset(only)).run()
 
     def prospects(self) -> tuple[Refusal, ...]:
-        """Why nothing could be deleted, before anything is scanned. Raises MetadataUnavailableError."""
+        """Why nothing could be deleted, before anything is scanned; but for ledgers that lack copies, which only a scan
+        can tell from orphans. Raises MetadataUnavailableError."""
         located = self.finder.locate()
         for store in located.stores:
             store.sync()
-        return self.objections(located, (), (), ())
+        return self.objections(located, (), None, ())
 
     def objections(
-        self, located: LocatedStores, clusters_seen: Collection[str], orphans: Container[int], failed: Iterable[str]
+        self, located: LocatedStores, clusters_seen: Collection[str], orphans: Container[int] | None, failed: Iterable[str]
     ) -> tuple[Refusal, ...]:
         """See `objections`."""
         return objections(
@@ -111,8 +112,9 @@ class ClusterScanner:
 
 @dataclass
 class _Looked:
-    """What the first look found. `candidates`: to be judged at the second one."""
+    """What the first look found. `orphans`: all of them. `candidates`: to be judged at the second one."""
 
+    orphans: array[int] = field(default_factory=lambda: array("q"))
     candidates: array[int] = field(default_factory=lambda: array("q"))
     again: LookAgain = field(default_factory=LookAgain)
     clusters: set[str] = field(default_factory=set)
@@ -171,9 +173,7 @@ class _Scan:
             gone=self._gone(verdicts),
             missing=still_missing(missing, named_again(missing, judge.named)),
             leftovers=tuple(leftover_doubted(one, failed) for one in left_over),
-            refusals=self._scanner.objections(
-                self._located, looked.clusters, LedgerIds(looked.candidates), self._failed
-            ),
+            refusals=self._scanner.objections(self._located, looked.clusters, LedgerIds(looked.orphans), self._failed),
             store=self._located.stores[0].name,
             root=self._located.stores[0].root,
             summary=summary,
@@ -231,7 +231,8 @@ class _Scan:
             return {}
 
     def _look(self, judge: LedgerJudge, ids: LedgerIds, tally: LedgerTally) -> _Looked:
-        """Into each ledger that nobody names: also for a scan of some, as it may be another cluster's."""
+        """Into each ledger that nobody names: also for a scan of some, as it may be another cluster's, or an orphan
+        that lacks copies."""
         looked, only = _Looked(), self._only or frozenset()
         possible = (ledger for ledger in only if self._is_possible(ledger))
         more = sorted(ledger for ledger in possible if ledger not in ids or judge.named.referees(ledger))
@@ -244,9 +245,11 @@ class _Scan:
             seen = _seen(ledger, node)
             if seen.purpose.cluster:
                 looked.clusters.add(seen.purpose.cluster)
+            verdict = judge.verdict(seen)
+            if verdict.orphan:
+                looked.orphans.append(ledger)
             if self._only is not None and ledger not in self._only:
                 continue
-            verdict = judge.verdict(seen)
             if verdict.orphan or self._only is not None:
                 looked.candidates.append(ledger)
                 looked.again.at_purpose(seen.purpose)
