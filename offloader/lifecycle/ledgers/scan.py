@@ -8,7 +8,7 @@ nothing is certain: it might have named any ledger.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
 from offloader.lifecycle.ledgers.missing import MissingLedger, named_again, still_missing
 from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
-from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, objections, what_is_doubtful
+from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, OperatorsWord, objections, what_is_doubtful
 from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
 from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.ledgers.refusals import Refusal
@@ -37,15 +37,6 @@ from offloader.lifecycle.ledgers.summary import LedgerTally
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
 _SAID = 10_000  # ledgers
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorsWord:
-    """What only the operator knows. `alone`: nobody else keeps ledgers in this BookKeeper. `clusters`: more names of
-    the clusters that are read."""
-
-    alone: bool = False
-    clusters: frozenset[str] = frozenset()
 
 
 class ClusterScanner:
@@ -89,21 +80,7 @@ class ClusterScanner:
         located = self.finder.locate()
         for store in located.stores:
             store.sync()
-        return self.objections(located, (), None, ())
-
-    def objections(
-        self, located: LocatedStores, clusters_seen: Collection[str], orphans: Container[int] | None, failed: Iterable[str]
-    ) -> tuple[Refusal, ...]:
-        """See `objections`."""
-        return objections(
-            located,
-            self.tree.uri.root,
-            alone=self.word.alone,
-            clusters=self.word.clusters,
-            clusters_seen=clusters_seen,
-            orphans=orphans,
-            failed=failed,
-        )
+        return objections(located, self.tree.uri.root, self.word, orphans=None)
 
     def close(self) -> None:
         """End the sessions that were opened for other stores."""
@@ -173,7 +150,14 @@ class _Scan:
             gone=self._gone(verdicts),
             missing=still_missing(missing, named_again(missing, judge.named)),
             leftovers=tuple(leftover_doubted(one, failed) for one in left_over),
-            refusals=self._scanner.objections(self._located, looked.clusters, LedgerIds(looked.orphans), self._failed),
+            refusals=objections(
+                self._located,
+                self._scanner.tree.uri.root,
+                self._scanner.word,
+                clusters_seen=looked.clusters,
+                orphans=LedgerIds(looked.orphans),
+                failed=self._failed,
+            ),
             store=self._located.stores[0].name,
             root=self._located.stores[0].root,
             summary=summary,
