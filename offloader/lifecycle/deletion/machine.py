@@ -19,6 +19,8 @@ from offloader.lifecycle.deletion.records import (
 )
 from offloader.lifecycle.deletion.timing import DeletionTiming
 
+HOLDS_DATA = "it holds data that no list has"
+
 
 @dataclass(frozen=True, slots=True)
 class UnreferencedLedger:
@@ -109,7 +111,8 @@ def turn(
 ) -> DeletionTurn:
     """What comes next. Nothing ever, but the removal of what has ended, while deletion is switched off."""
     if record.has_ended:
-        return DeletionTurn.REMOVE if now > record.ended_at + timing.kept else DeletionTurn.NOTHING
+        long_ago = now > record.ended_at + timing.kept and not record.is_memory
+        return DeletionTurn.REMOVE if long_ago else DeletionTurn.NOTHING
     if switch is None or not switch.on or not record.is_in_flight:
         return DeletionTurn.NOTHING
     if not record.is_valid or _began_before(record, switch):
@@ -173,7 +176,7 @@ def tried(
         case DeletionTry.DONE:
             return _ended(record, DeletionState.DELETED, DeletionAnswer.DELETED, "", now)
         case DeletionTry.GONE:
-            return _gone(record, now) if record.tries > 1 else _already_gone(record, now)
+            return _gone(record, now) if record.tries > 1 else already_gone(record, now)
         case DeletionTry.REFUSED:
             return replace(record, next_at=now + timing.wait_after(record.tries), reason=why)
         case DeletionTry.UNKNOWN:
@@ -188,7 +191,7 @@ def _rule_unreferenced(
     switch: DeletionSwitch,
 ) -> DeletionRuling:
     if look.holds_data:
-        return DeletionRuling(kept(record, DeletionAnswer.HOLDS_DATA, "it has entries that no list has", now))
+        return DeletionRuling(kept(record, DeletionAnswer.HOLDS_DATA, HOLDS_DATA, now))
     if not look.evidence.is_complete:
         return DeletionRuling(kept(record, DeletionAnswer.INVALID, "the evidence names no referee", now))
     if look.node != record.node and not _changed_by_our_closing(record, look):
@@ -272,10 +275,11 @@ def _gone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
     """By our own try, if one was on its way: its answer was lost, or we were."""
     if record.state is DeletionState.DELETING and not record.closing:
         return _ended(record, DeletionState.DELETED, DeletionAnswer.DELETED, "", now)
-    return _already_gone(record, now)
+    return already_gone(record, now)
 
 
-def _already_gone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+def already_gone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """It ends because there is nothing any more."""
     return _ended(record, DeletionState.DELETED, DeletionAnswer.ALREADY_GONE, "", now)
 
 
