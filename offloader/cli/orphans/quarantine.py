@@ -115,7 +115,7 @@ def _mark_ledgers(session: CommandSession, named: Collection[int] | None, *, yes
         scan = side.scanner.scan(named)
         queue = queue_of_cluster(session, create=yes)
         phase = Quarantine(queue, side, bounds_of(section), session.dependencies.clock_ms, "command", dry=not yes)
-        held = ()
+        held: tuple[Mark, ...] = ()
         if named is None:
             held = Keeping(queue, side.is_there, session.dependencies.clock_ms, "command", dry=not yes).remember(scan)
         found = phase.mark(scan, named)
