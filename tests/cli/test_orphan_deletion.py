@@ -121,6 +121,25 @@ def test_a_refusal_marks_nothing_and_is_a_finding(line, orphans):
     assert list(line.archive.store.list("_deletion/")) == []
 
 
+def test_quarantine_writes_down_what_holds_data_and_no_trim_makes_it_an_orphan_to_be_marked(line, orphans):
+    orphans.ledger(8, "t", 3)
+    orphans.ledger(1, "t", 3)
+    orphans.list_ledgers("t", 1, 1000)
+    orphans.network.now += DAY + 1
+    said = line.json("orphans", "quarantine", "--all-certain")
+    assert {one["id"]: one["outcome"] for one in said["marks"]}[8] == "kept"
+    assert list(line.archive.store.list("_deletion/")) == []
+    marked(line)
+    assert state(line, 8) is DeletionState.KEPT
+    orphans.list_ledgers("t", 1000)  # a broker trims
+    orphans.metadata.cluster.delete_ledger(1)
+    said = line.json("orphans", "quarantine", "--all-certain", "--yes")
+    spared = next(one for one in said["marks"] if one["id"] == 8)
+    assert (spared["outcome"], spared["why"]) == ("spared", "it held data that no list had: name it to mark it")
+    purged(line, orphans)
+    assert orphans.ledger_ids() == {8, 1000, 2000}
+
+
 def test_quarantine_wants_to_know_which(line):
     assert line.error("orphans", "quarantine") == "say which: IDs, --all-certain, or names of left-over managed ledgers"
     assert line.error("orphans", "quarantine", "5", "--all-certain").startswith("say which")

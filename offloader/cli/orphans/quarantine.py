@@ -19,13 +19,20 @@ from offloader.cli.parsing import parsed
 from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.configured import bounds_of
+from offloader.lifecycle.deletion.keeping import Keeping
 from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Mark, Marks, Quarantine
 from offloader.lifecycle.ledgers.told import told
 from offloader.metadata.root import read_root
 
 YES = click.option("--yes", is_flag=True, help="Do it; without it, only say what would be done.")
-_FINE = (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING, MarkOutcome.SPARED)
+_FINE = (
+    MarkOutcome.MARKED,
+    MarkOutcome.WOULD_BE_MARKED,
+    MarkOutcome.PENDING,
+    MarkOutcome.SPARED,
+    MarkOutcome.KEPT,
+)
 
 
 @orphans.command()
@@ -49,15 +56,15 @@ def quarantine(
 
     Scans first. Only what is certain is marked, and nothing of a side where anything stands against deletion there.
     What somebody has undone or dropped before is marked again only by its ID: a ledger's number, an object's key, an
-    upload. Objects of Pulsar's own offloader are marked only with --stock. Exit code 2 where something named was not
-    marked.
+    upload. So it is with ledgers that hold data: --all-certain writes down which do, and that stays known. Objects of
+    Pulsar's own offloader are marked only with --stock. Exit code 2 where something named was not marked.
 
     A left-over managed ledger goes whole, with its cursors; its ledgers are orphans after that, and marked by another
     `orphans quarantine`.
 
     \b
     JSON: {message, marks, refusals, goesAt}; marks are [{side, id, outcome, why, kind, bytes, evidence}]; outcome is
-    marked, would be marked, pending already, spared, kept (by a policy's hold), not deletable or changed meanwhile.
+    marked, would be marked, pending already, spared, kept, not deletable or changed meanwhile.
     """
     bucket.check()
     if sum(map(bool, (things, all_certain, names))) != 1:
@@ -108,13 +115,17 @@ def _mark_ledgers(session: CommandSession, named: Collection[int] | None, *, yes
         scan = side.scanner.scan(named)
         queue = queue_of_cluster(session, create=yes)
         phase = Quarantine(queue, side, bounds_of(section), session.dependencies.clock_ms, "command", dry=not yes)
+        held: tuple[Mark, ...] = ()
+        if named is None:
+            held = Keeping(queue, side.is_there, session.dependencies.clock_ms, "command", dry=not yes).remember(scan)
         found = phase.mark(scan, named)
+    marks = (*found.marks, *held)
     return MarkedPart(
         _summary(found, yes=yes, on=section.topic_two_phase_deletion_enabled),
-        tuple(map(_line, found.marks)),
-        tuple(map(_fields, found.marks)),
+        tuple(map(_line, marks)),
+        tuple(map(_fields, marks)),
         found.refusals,
-        fine=all(one.outcome in _FINE for one in found.marks),
+        fine=all(one.outcome in _FINE for one in marks),
     )
 
 

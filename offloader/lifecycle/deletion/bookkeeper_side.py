@@ -95,6 +95,13 @@ class BookKeeperSide:
             return DeletionTry.REFUSED, str(error)
         return _TRIES.get(done.outcome, DeletionTry.REFUSED), done.why
 
+    def is_there(self, ledger: int) -> bool:
+        """Whether it has a node. Raises MetadataUnavailableError, AccessDeniedError."""
+        try:
+            return self._node(ledger) is not None
+        except LedgerNotFoundError:  # no ledger can have such an id
+            return False
+
     def look_closer(
         self, verdict: LedgerVerdict, scan: LedgerScan, begun_ms: int | None = None
     ) -> LedgerToLookAt | UnprovenLedger | FailedLook | GoneLedger:

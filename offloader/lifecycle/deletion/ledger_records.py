@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from offloader.bookkeeper.model import LedgerState
 from offloader.bookkeeper.nodes import Node
 from offloader.lifecycle.deletion.guard import GuardCase, MissingReferee, RefereeAsRead
-from offloader.lifecycle.deletion.machine import FailedLook, ReferencedLedger, UnprovenLedger, UnreferencedLedger
+from offloader.lifecycle.deletion.machine import (
+    HOLDS_DATA,
+    FailedLook,
+    ReferencedLedger,
+    UnprovenLedger,
+    UnreferencedLedger,
+    kept,
+)
 from offloader.lifecycle.deletion.records import (
+    DeletionAnswer,
     DeletionEvidence,
     DeletionProof,
     DeletionState,
@@ -57,6 +67,16 @@ def candidate_of(
         cursor_name=purpose.cursor,
         schema_id=purpose.schema,
     )
+
+
+def kept_record(verdict: LedgerVerdict, by: str, now: int) -> PendingDeleteLedgerInfo:
+    """That a ledger holds data. Nothing proves that it may go, and nothing of it is needed to bring it back."""
+    referee = verdict.referees[0]
+    says = told(verdict), facts_of(verdict)
+    evidence = DeletionEvidence(DeletionProof.ON_DEMAND, referee.node, referee.version, *says)
+    node = LedgerNode(b"", verdict.ledger.version, verdict.ledger.created_ms or 0)
+    record = candidate_of(verdict, node, evidence, by)
+    return kept(replace(record, marked_at=now), DeletionAnswer.HOLDS_DATA, HOLDS_DATA, now)
 
 
 def evidence_of(verdict: LedgerVerdict, referees: tuple[RefereeAsRead, ...]) -> DeletionEvidence | None:

@@ -19,6 +19,8 @@ from offloader.lifecycle.deletion.records import (
 )
 from offloader.lifecycle.deletion.timing import DeletionTiming
 
+HOLDS_DATA = "it holds data that no list has"
+
 
 @dataclass(frozen=True, slots=True)
 class UnreferencedLedger:
@@ -115,7 +117,8 @@ def turn(
 ) -> DeletionTurn:
     """What comes next. Nothing ever, but the removal of what has ended, while deletion is switched off."""
     if record.has_ended:
-        return DeletionTurn.REMOVE if now > record.ended_at + timing.kept else DeletionTurn.NOTHING
+        long_ago = now > record.ended_at + timing.kept and not record.is_memory
+        return DeletionTurn.REMOVE if long_ago else DeletionTurn.NOTHING
     if switch is None or not switch.on or not record.is_in_flight:
         return DeletionTurn.NOTHING
     if not record.is_valid or _began_before(record, switch):
@@ -195,7 +198,7 @@ def _rule_unreferenced(
     switch: DeletionSwitch,
 ) -> DeletionRuling:
     if look.holds_data:
-        return DeletionRuling(kept(record, DeletionAnswer.HOLDS_DATA, "it has entries that no list has", now))
+        return DeletionRuling(kept(record, DeletionAnswer.HOLDS_DATA, HOLDS_DATA, now))
     if not look.evidence.is_complete:
         return DeletionRuling(kept(record, DeletionAnswer.INVALID, "the evidence names no referee", now))
     if look.node != record.node and not _changed_by_our_closing(record, look):

@@ -17,7 +17,7 @@ class MarkOutcome(StrEnum):
     WOULD_BE_MARKED = "would be marked"
     PENDING = "pending already"
     SPARED = "spared"  # an operator has undone or dropped it before: only by its name
-    KEPT = "kept"  # a policy holds it
+    KEPT = "kept"  # it holds data, and that stays known as long as it is there; or a policy holds it
     NOT_DELETABLE = "not deletable"
     CHANGED = "changed meanwhile"
 

@@ -9,7 +9,7 @@ from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerT
 from offloader.lifecycle.deletion.guard import Unguarded
 from offloader.lifecycle.deletion.ledger_records import candidate_of, evidence_of
 from offloader.lifecycle.deletion.look_round import zookeeper_clock
-from offloader.lifecycle.deletion.machine import GoneLedger, UnprovenLedger
+from offloader.lifecycle.deletion.machine import HOLDS_DATA, GoneLedger, UnprovenLedger
 from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
@@ -88,8 +88,7 @@ class Quarantine:
         if former is not None and not former.record.has_ended:
             return Mark(ledger, MarkOutcome.PENDING, f"it is {former.record.state}", verdict, former.record)
         if former is not None and not by_number and former.record.was_spared:
-            why = f"it was {former.record.answer or former.record.state} before: name it to mark it again"
-            return Mark(ledger, MarkOutcome.SPARED, why, verdict)
+            return Mark(ledger, MarkOutcome.SPARED, _why_spared(former.record), verdict)
         seen = self.side.look_closer(verdict, scan)
         if not isinstance(seen, LedgerToLookAt):
             why = "it is gone" if isinstance(seen, GoneLedger) else seen.why
@@ -114,6 +113,12 @@ class Quarantine:
         return Mark(record.ledger_id, MarkOutcome.MARKED, verdict=verdict, record=record)
 
 
+def _why_spared(record: PendingDeleteLedgerInfo) -> str:
+    if record.is_memory:
+        return "it held data that no list had: name it to mark it"
+    return f"it was {record.answer or record.state} before: name it to mark it again"
+
+
 def _not_deletable(scan: LedgerScan, named: Collection[int] | None) -> tuple[Mark, ...]:
     if named is None:
         return ()
@@ -124,6 +129,6 @@ def _not_deletable(scan: LedgerScan, named: Collection[int] | None) -> tuple[Mar
         if verdict is None:
             marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, "there is no such ledger"))
         elif not verdict.deletable:
-            why = "it holds data that no list has" if verdict.kept else f"it is {verdict.standing}"
+            why = HOLDS_DATA if verdict.kept else f"it is {verdict.standing}"
             marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, why, verdict))
     return tuple(marks)

@@ -203,8 +203,14 @@ class PendingDeleteLedgerInfo:
 
     @property
     def was_spared(self) -> bool:
-        """Whether an operator wanted it to stay: it is marked again only by its name."""
-        return self.state is DeletionState.UNDONE or self.answer is DeletionAnswer.DROPPED
+        """Whether an operator wanted it to stay, or it holds data: it is marked again only by its name."""
+        return self.state is DeletionState.UNDONE or self.answer is DeletionAnswer.DROPPED or self.is_memory
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether it is the only thing that knows that the ledger holds data: with the next trim its list looks as if
+        it had been trimmed, too. It stays as long as the ledger is there."""
+        return self.answer is DeletionAnswer.HOLDS_DATA
 
     @property
     def is_in_flight(self) -> bool:

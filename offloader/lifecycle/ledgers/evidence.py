@@ -43,6 +43,7 @@ class Fact(StrEnum):
     COPY_FAILS = "copy-fails"
     UNREADABLE = "unreadable"  # node, version, text
     SAYS_MORE = "says-more"  # node, version
+    MADE_SINCE = "made-since"  # node, version
     NAMESPACE_UNKNOWN = "namespace-unknown"  # node: its policies
     MAY_BE_SHARED = "may-be-shared"
     OTHER_USE = "other-use"  # text
@@ -56,6 +57,7 @@ class Fact(StrEnum):
     ENTRIES_UNKNOWN = "entries-unknown"
     TRIMMED = "trimmed"  # other: the first id of the list
     NO_TRIMS_WORK = "no-trims-work"  # other: the first id of the list
+    FORMER_DATA = "former-data"
 
 
 class Remedy(StrEnum):
@@ -164,5 +166,7 @@ def same_evidence(first: LedgerVerdict, second: LedgerVerdict) -> bool:
 
 def proof_of(verdict: LedgerVerdict) -> set[tuple[str, str, str]]:
     """All that proves it, without what may change while it stays true: fact, store, node."""
-    contents = (Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK)
-    return {(one.fact, one.store, one.node) for one in verdict.evidence if one.fact not in contents}
+    return {(one.fact, one.store, one.node) for one in verdict.evidence if one.fact not in _CONTENTS}
+
+
+_CONTENTS = (Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK, Fact.FORMER_DATA)

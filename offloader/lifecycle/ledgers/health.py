@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from itertools import islice
 
 from offloader.lifecycle.ledgers.kinds import ledger_of
 from offloader.lifecycle.ledgers.patient import PatientNodes
@@ -10,11 +11,12 @@ from offloader.lifecycle.ledgers.patient import PatientNodes
 _READ_ONLY = "readonly"
 _UNDER = "/underreplication"
 _DEEPEST = 4  # folders of four hexadecimal digits
-_ENOUGH = 1_000  # ledgers that lack copies, of which so many are looked at
+_ENOUGH = 1_000  # ledgers that lack copies, to say so
 
 
-def troubles(ledgers: PatientNodes, root: str, orphans: Container[int]) -> Iterator[str]:
-    """`orphans`: those may lack copies for ever, as nobody can make them anew once their bookies are gone."""
+def troubles(ledgers: PatientNodes, root: str, orphans: Container[int] | None) -> Iterator[str]:
+    """`orphans`: those may lack copies for ever, as nobody can make them anew once their bookies are gone. None: nobody
+    knows which are, so that ledgers lack copies says nothing."""
     cookies = set(ledgers.children(f"{root}/cookies") or ())
     writable = set(ledgers.children(f"{root}/available") or ())
     read_only = set(ledgers.children(f"{root}/available/{_READ_ONLY}") or ())
@@ -23,7 +25,9 @@ def troubles(ledgers: PatientNodes, root: str, orphans: Container[int]) -> Itera
         yield f"{_first(away)} not registered, of {len(cookies)} bookies that have a cookie"
     if ledgers.get(f"{root}{_UNDER}/disable") is not None:
         yield "auto-recovery is switched off"
-    lacking = [ledger for ledger in _under_replicated(ledgers, root) if ledger not in orphans]
+    if orphans is None:
+        return
+    lacking = list(islice((one for one in _under_replicated(ledgers, root) if one not in orphans), _ENOUGH))
     if lacking:
         yield f"{len(lacking)} ledgers lack copies, ledger {lacking[0]} is one"
 
@@ -39,8 +43,8 @@ def _first(names: list[str]) -> str:
 
 
 def _under_replicated(ledgers: PatientNodes, root: str) -> Iterator[int]:
-    """Ledgers that the auditor found to lack copies, the first ones. Empty folders stay behind."""
-    folders, found = [f"{root}{_UNDER}/ledgers"], 0
+    """Ledgers that the auditor found to lack copies. Empty folders stay behind."""
+    folders = [f"{root}{_UNDER}/ledgers"]
     for _ in range(_DEEPEST + 1):
         below: list[str] = []
         for path, names in ledgers.children_of_each(folders):
@@ -48,9 +52,6 @@ def _under_replicated(ledgers: PatientNodes, root: str) -> Iterator[int]:
                 ledger = ledger_of(name.removeprefix("urL")) if name.startswith("urL") else None
                 if ledger is not None:
                     yield ledger
-                    found += 1
                 else:
                     below.append(f"{path}/{name}")
-                if found >= _ENOUGH:
-                    return
         folders = below

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import overload
 
 import numpy as np
@@ -115,7 +116,7 @@ class PackedList(Sequence[ListedData]):
 
 def packed(node: ListNode) -> ListNode:
     """The same node for a scan's memory. Entries, sizes and times are not kept."""
-    return ListNode(node.version, PackedList(node.ledgers), node.says_more) if node.ledgers else node
+    return replace(node, ledgers=PackedList(node.ledgers)) if node.ledgers else node
 
 
 def kind_by_referee(referee: Referee) -> LedgerKind:

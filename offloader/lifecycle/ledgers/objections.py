@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
+from dataclasses import dataclass
 
 from offloader.lifecycle.ledgers.health import interruptions, troubles
 from offloader.lifecycle.ledgers.refusals import Refusal, ScanFacts, scan_refusals
 from offloader.lifecycle.ledgers.stores import LocatedStores
 
 IDS, REFERENCES, AGAIN = 1, 2, 3  # what a scan reads after what
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorsWord:
+    """What only the operator knows. `alone`: nobody else keeps ledgers in this BookKeeper. `clusters`: more names of
+    the clusters that are read."""
+
+    alone: bool = False
+    clusters: frozenset[str] = frozenset()
 
 
 def what_failed(located: LocatedStores, more: Iterable[str] = ()) -> list[str]:
@@ -27,14 +37,13 @@ def what_is_doubtful(located: LocatedStores, more: Iterable[str] = ()) -> list[s
 def objections(
     located: LocatedStores,
     root: str,
+    word: OperatorsWord,
     *,
-    alone: bool,
-    clusters: Collection[str],
     clusters_seen: Collection[str] = (),
-    orphans: Container[int] = (),
+    orphans: Container[int] | None,
     failed: Iterable[str] = (),
 ) -> tuple[Refusal, ...]:
-    """`root`: of BookKeeper's nodes. `alone`, `clusters`: the operator's word. `clusters_seen`: named by ledgers.
+    """`root`: of BookKeeper's nodes. `clusters_seen`: named by ledgers. `orphans`: see `troubles`.
 
     Raises MetadataUnavailableError.
     """
@@ -50,4 +59,4 @@ def objections(
         one_store=located.one_store,
         trouble=(*in_trouble, *interruptions(sum(session.interrupted for session in located.sessions))),
     )
-    return scan_refusals(facts, clusters_seen, {*clusters, *located.clusters}, alone=alone)
+    return scan_refusals(facts, clusters_seen, {*word.clusters, *located.clusters}, alone=word.alone)

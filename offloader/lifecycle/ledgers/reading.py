@@ -183,7 +183,7 @@ class ReferenceReader:
             if node is not None:
                 self._count("ledger lists")
                 name = intern(path.removeprefix(root))
-                read = read_list(node.value, node.version)
+                read = read_list(node.value, node.version, node.created_ms)
                 lists[name] = read if name.endswith(PENDING_ACK_SUFFIX) else _compact(read)  # told with their sizes
                 below.append(path)
         found = (f"{path}/{one}" for path, inner in nodes.children_of_each(below) for one in inner or ())
@@ -191,7 +191,7 @@ class ReferenceReader:
             if node is not None:
                 self._count("cursors")
                 name, _, cursor = path.removeprefix(root).rpartition("/")
-                found_there = _without_empty(read_cursor(node.value, node.version))
+                found_there = _without_empty(read_cursor(node.value, node.version, node.created_ms))
                 cursors.setdefault(intern(name), {})[intern(decoded(cursor))] = found_there
 
     # Schemas
@@ -213,7 +213,7 @@ class ReferenceReader:
         for path, node in self.store.nodes.get_each(paths):
             if node is not None and node.value:
                 self._count("schemas")
-                yield intern(path.removeprefix(root)), read_locator(node.value, node.version)
+                yield intern(path.removeprefix(root)), read_locator(node.value, node.version, node.created_ms)
             elif node is not None:
                 folders.append(path)
 

@@ -7,7 +7,7 @@ newer version wrote it) may refer to ledgers in a way that we do not see; `says_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -58,11 +58,13 @@ class UnreadableNode:
 
 @dataclass(frozen=True, slots=True)
 class ListNode:
-    """A managed ledger's node: its ledgers in order, none where it was only just created."""
+    """A managed ledger's node: its ledgers in order, none where it was only just created. `created_ms`: when this very
+    node was made, by its service's clock; None: not known. So it is of the other nodes."""
 
     version: int
     ledgers: Sequence[ListedData] = ()
     says_more: bool = False
+    created_ms: int | None = None
 
     @property
     def greatest(self) -> int | None:
@@ -81,6 +83,7 @@ class CursorNode:
     view: int | None = None
     buckets: Mapping[str, int] = field(default_factory=dict, hash=False)
     says_more: bool = False
+    created_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class LocatorNode:
     ledgers: tuple[int, ...]
     whole: bool = True
     says_more: bool = False
+    created_ms: int | None = None
 
     @property
     def greatest(self) -> int:
@@ -152,19 +156,22 @@ def schema_path(schema: str) -> str:
     return f"/schemas/{schema}"
 
 
-def read_list(value: bytes, version: int) -> ListNode | UnreadableNode:
+def read_list(value: bytes, version: int, created_ms: int | None = None) -> ListNode | UnreadableNode:
     """A managed ledger's node; empty, raw or compressed."""
-    return _read(_list, value, version)
+    found = _read(_list, value, version)
+    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms)
 
 
-def read_cursor(value: bytes, version: int) -> CursorNode | UnreadableNode:
+def read_cursor(value: bytes, version: int, created_ms: int | None = None) -> CursorNode | UnreadableNode:
     """A cursor's node, raw or compressed. An empty one is damaged: brokers write them whole."""
-    return _read(_cursor, value, version)
+    found = _read(_cursor, value, version)
+    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms)
 
 
-def read_locator(value: bytes, version: int) -> LocatorNode | UnreadableNode:
+def read_locator(value: bytes, version: int, created_ms: int | None = None) -> LocatorNode | UnreadableNode:
     """A schema locator's node."""
-    return _read(_locator, value, version)
+    found = _read(_locator, value, version)
+    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms)
 
 
 def read_last_entry(payload: bytes, cursor_ledger: int) -> LastEntry | UnreadableNode:

@@ -8,7 +8,7 @@ nothing is certain: it might have named any ledger.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
 from offloader.lifecycle.ledgers.missing import MissingLedger, named_again, still_missing
 from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
-from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, objections, what_is_doubtful
+from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, OperatorsWord, objections, what_is_doubtful
 from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
 from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.ledgers.refusals import Refusal
@@ -37,15 +37,6 @@ from offloader.lifecycle.ledgers.summary import LedgerTally
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
 _SAID = 10_000  # ledgers
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorsWord:
-    """What only the operator knows. `alone`: nobody else keeps ledgers in this BookKeeper. `clusters`: more names of
-    the clusters that are read."""
-
-    alone: bool = False
-    clusters: frozenset[str] = frozenset()
 
 
 class ClusterScanner:
@@ -84,25 +75,12 @@ class ClusterScanner:
         return _Scan(self, self.finder.locate(), None if only is None else frozenset(only)).run()
 
     def prospects(self) -> tuple[Refusal, ...]:
-        """Why nothing could be deleted, before anything is scanned. Raises MetadataUnavailableError."""
+        """Why nothing could be deleted, before anything is scanned; but for ledgers that lack copies, which only a scan
+        can tell from orphans. Raises MetadataUnavailableError."""
         located = self.finder.locate()
         for store in located.stores:
             store.sync()
-        return self.objections(located, (), (), ())
-
-    def objections(
-        self, located: LocatedStores, clusters_seen: Collection[str], orphans: Container[int], failed: Iterable[str]
-    ) -> tuple[Refusal, ...]:
-        """See `objections`."""
-        return objections(
-            located,
-            self.tree.uri.root,
-            alone=self.word.alone,
-            clusters=self.word.clusters,
-            clusters_seen=clusters_seen,
-            orphans=orphans,
-            failed=failed,
-        )
+        return objections(located, self.tree.uri.root, self.word, orphans=None)
 
     def close(self) -> None:
         """End the sessions that were opened for other stores."""
@@ -111,8 +89,9 @@ class ClusterScanner:
 
 @dataclass
 class _Looked:
-    """What the first look found. `candidates`: to be judged at the second one."""
+    """What the first look found. `orphans`: all of them. `candidates`: to be judged at the second one."""
 
+    orphans: array[int] = field(default_factory=lambda: array("q"))
     candidates: array[int] = field(default_factory=lambda: array("q"))
     again: LookAgain = field(default_factory=LookAgain)
     clusters: set[str] = field(default_factory=set)
@@ -171,8 +150,13 @@ class _Scan:
             gone=self._gone(verdicts),
             missing=still_missing(missing, named_again(missing, judge.named)),
             leftovers=tuple(leftover_doubted(one, failed) for one in left_over),
-            refusals=self._scanner.objections(
-                self._located, looked.clusters, LedgerIds(looked.candidates), self._failed
+            refusals=objections(
+                self._located,
+                self._scanner.tree.uri.root,
+                self._scanner.word,
+                clusters_seen=looked.clusters,
+                orphans=LedgerIds(looked.orphans),
+                failed=self._failed,
             ),
             store=self._located.stores[0].name,
             root=self._located.stores[0].root,
@@ -231,7 +215,8 @@ class _Scan:
             return {}
 
     def _look(self, judge: LedgerJudge, ids: LedgerIds, tally: LedgerTally) -> _Looked:
-        """Into each ledger that nobody names: also for a scan of some, as it may be another cluster's."""
+        """Into each ledger that nobody names: also for a scan of some, as it may be another cluster's, or an orphan
+        that lacks copies."""
         looked, only = _Looked(), self._only or frozenset()
         possible = (ledger for ledger in only if self._is_possible(ledger))
         more = sorted(ledger for ledger in possible if ledger not in ids or judge.named.referees(ledger))
@@ -244,9 +229,11 @@ class _Scan:
             seen = _seen(ledger, node)
             if seen.purpose.cluster:
                 looked.clusters.add(seen.purpose.cluster)
+            verdict = judge.verdict(seen)
+            if verdict.orphan:
+                looked.orphans.append(ledger)
             if self._only is not None and ledger not in self._only:
                 continue
-            verdict = judge.verdict(seen)
             if verdict.orphan or self._only is not None:
                 looked.candidates.append(ledger)
                 looked.again.at_purpose(seen.purpose)

@@ -94,6 +94,12 @@ def facts_told(one: LedgerEvidence, ledger: int | None = None) -> tuple[str, ...
     if one.fact is Fact.NOT_PASSED:
         nothing_later = "no ledger" if one.other is None else f"no ledger later than {one.other}"
         return (f"{_place(one)} names {nothing_later}.", f"Whoever made {this} may still be about to list it.")
+    if one.fact is Fact.MADE_SINCE:
+        return (
+            f"{one.node} was made after {this}.",
+            "It was deleted and made again, or restored from a backup.",
+            "So what it names proves nothing.",
+        )
     return (_FACTS[one.fact](one),)
 
 
@@ -168,6 +174,7 @@ _FACTS: Mapping[Fact, Callable[[LedgerEvidence], str]] = {
         if one.other is None
         else f"It has entries, and the list begins before it, with ledger {one.other}: no trim leaves that."
     ),
+    Fact.FORMER_DATA: lambda _: "It has entries, and is older than the list: no trim of that list leaves it.",
 }
 
 _STANDINGS = {

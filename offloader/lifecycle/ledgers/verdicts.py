@@ -3,6 +3,10 @@
 *Passed by* is proof: an owner reads a reference's version, then takes an id, then creates the ledger, then writes with
 that version, one at a time. Whoever listed a greater id took it later, and so changed the version that the smaller
 one's write needs. That a ledger is not listed proves nothing by itself: it may be about to be.
+
+So it is only where the reference's node was there before the ledger. The versions of a node that was deleted and made
+again begin anew, and a write that was meant for the former one may fit; a node that was restored from a backup knows
+nothing of what was done after it.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from offloader.bookkeeper.managed_ledgers import decoded
+from offloader.lifecycle.ledgers.contents import was_there, with_contents
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, SeenLedger, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind, LedgerPurpose, RefereeKind
 from offloader.lifecycle.ledgers.named import NamedLedgers
@@ -20,6 +25,7 @@ from offloader.lifecycle.ledgers.references import (
     CursorNode,
     ListedData,
     ListNode,
+    LocatorNode,
     Referee,
     References,
     UnreadableNode,
@@ -74,7 +80,7 @@ class LedgerJudge:
         if purpose.cluster and purpose.cluster not in self._known.clusters:
             other = LedgerEvidence(Fact.ANOTHER_CLUSTER, text=purpose.cluster)
             return LedgerVerdict(ledger, Standing.FOREIGN, purpose.kind, (other,))
-        return _with_contents(self._judged(ledger), self._known.stores)
+        return with_contents(self._judged(ledger), self._known.stores)
 
     def _judged(self, ledger: SeenLedger) -> LedgerVerdict:
         findings = [_finding(ledger, store, self._known.copies) for store in self._known.stores]
@@ -145,7 +151,7 @@ def _by_list(ledger: SeenLedger, store: References, copies: Mapping[int, bool]) 
     at = bisect_left(node.ledgers, ledger.ledger, key=attrgetter("ledger"))
     if at < len(node.ledgers) and node.ledgers[at].ledger == ledger.ledger:
         return _by_copy(node.ledgers[at], referee, copies)
-    return _passed(ledger, referee, node.greatest, Remedy.LOAD_TOPIC, says_more=node.says_more)
+    return _passed(ledger, referee, node.greatest, Remedy.LOAD_TOPIC, node)
 
 
 def _by_copy(listed: ListedData, referee: Referee, copies: Mapping[int, bool]) -> _Finding:
@@ -166,7 +172,7 @@ def _by_cursor(ledger: SeenLedger, store: References) -> _Finding:
     if node.ledger is None:
         none = (_seen(Fact.NO_CURSOR_LEDGER, referee),)
         return _Finding(Standing.SUSPECT, none, referee, (Remedy.LOAD_AND_ACKNOWLEDGE,))
-    return _passed(ledger, referee, node.ledger, Remedy.LOAD_AND_ACKNOWLEDGE, says_more=node.says_more)
+    return _passed(ledger, referee, node.ledger, Remedy.LOAD_AND_ACKNOWLEDGE, node)
 
 
 def _by_locator(ledger: SeenLedger, store: References) -> _Finding:
@@ -180,7 +186,7 @@ def _by_locator(ledger: SeenLedger, store: References) -> _Finding:
     referee = Referee(store.store, RefereeKind.SCHEMA_LOCATOR, path, node.version)
     if isinstance(node, UnreadableNode):
         return _unreadable(referee, node)
-    found = _passed(ledger, referee, node.greatest, Remedy.NEW_SCHEMA, says_more=node.says_more)
+    found = _passed(ledger, referee, node.greatest, Remedy.NEW_SCHEMA, node)
     if not node.whole:
         holes = (*found.evidence, _seen(Fact.LOCATOR_HAS_HOLES, referee))
         return replace(found, standing=Standing.SUSPECT, evidence=holes, remedies=())
@@ -198,10 +204,9 @@ def _by_compaction(ledger: SeenLedger, store: References) -> _Finding:
     view = view_of(store, name)
     if isinstance(view, UnreadableNode):
         return _unreadable(referee, view)
-    if view is None:
+    if view is None or not isinstance(cursor, CursorNode):
         return _Finding(Standing.SUSPECT, (_seen(Fact.NO_VIEW_NAMED, referee),), referee, (Remedy.COMPACT,))
-    says_more = isinstance(cursor, CursorNode) and cursor.says_more
-    return _passed(ledger, referee, view, Remedy.COMPACT, says_more=says_more)
+    return _passed(ledger, referee, view, Remedy.COMPACT, cursor)
 
 
 def _by_buckets(ledger: SeenLedger, store: References) -> _Finding:
@@ -235,14 +240,22 @@ def _owner_absent(purpose: LedgerPurpose, store: References) -> _Finding:
     return _Finding(says, (_seen(Fact.OWNER_ABSENT, referee),), referee)
 
 
-def _passed(ledger: SeenLedger, referee: Referee, greatest: int | None, remedy: Remedy, *, says_more: bool) -> _Finding:
-    """By the greatest id that the referee names."""
+def _passed(
+    ledger: SeenLedger,
+    referee: Referee,
+    greatest: int | None,
+    remedy: Remedy,
+    node: ListNode | CursorNode | LocatorNode,
+) -> _Finding:
+    """By the greatest id that the referee's node names."""
     if greatest is None or greatest < ledger.ledger:
         return _Finding(Standing.SUSPECT, (_seen(Fact.NOT_PASSED, referee, greatest),), referee, (remedy,))
     passed = _seen(Fact.PASSED_BY, referee, greatest)
-    if says_more:
+    if node.says_more:
         more = (passed, _seen(Fact.SAYS_MORE, referee))
         return _Finding(Standing.SUSPECT, more, referee, (Remedy.NEWER_OFFLOADER,))
+    if not was_there(node, ledger):
+        return _Finding(Standing.SUSPECT, (passed, _seen(Fact.MADE_SINCE, referee)), referee)
     return _Finding(Standing.CERTAIN, (passed,), referee)
 
 
@@ -253,31 +266,3 @@ def _unreadable(referee: Referee, node: UnreadableNode) -> _Finding:
 
 def _seen(fact: Fact, referee: Referee, other: int | None = None) -> LedgerEvidence:
     return LedgerEvidence(fact, referee.store, referee.node, referee.version, other)
-
-
-def _with_contents(verdict: LedgerVerdict, stores: tuple[References, ...]) -> LedgerVerdict:
-    """Adds what is in it, for a ledger of a list: entries that no trim left behind are data, and kept.
-
-    A data ledger gets entries only after it was listed. So one that is not listed and has some was listed once: a trim
-    drops from the front; what is behind the first one listed was rolled back or edited away.
-    """
-    ledger, copied = verdict.ledger, any(one.fact is Fact.LEFT_BOOKKEEPER for one in verdict.evidence)
-    if ledger.purpose.referee is not RefereeKind.LEDGER_LIST or copied:
-        return replace(verdict, kept=any(one.fact is Fact.COPY_FAILS for one in verdict.evidence))
-    if ledger.empty:
-        return _also(verdict, LedgerEvidence(Fact.EMPTY))
-    owners = [store.lists.get(ledger.purpose.managed_ledger) for store in stores]
-    lists = [owner for owner in owners if isinstance(owner, ListNode)]
-    first = min((node.ledgers[0].ledger for node in lists if node.ledgers), default=None)
-    unknown = (LedgerEvidence(Fact.ENTRIES_UNKNOWN),) if ledger.last_entry is None else ()
-    if not lists:
-        return _also(verdict, *unknown)  # the whole topic is gone, or nothing can be said
-    if first is not None and ledger.ledger < first:
-        return _also(verdict, *unknown, LedgerEvidence(Fact.TRIMMED, other=first))
-    if unknown:
-        return _also(verdict, *unknown)  # it is closed first, and then looked at again
-    return replace(_also(verdict, LedgerEvidence(Fact.NO_TRIMS_WORK, other=first)), kept=True)
-
-
-def _also(verdict: LedgerVerdict, *more: LedgerEvidence) -> LedgerVerdict:
-    return replace(verdict, evidence=(*verdict.evidence, *more))

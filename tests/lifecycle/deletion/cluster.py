@@ -132,11 +132,13 @@ def references(nodes) -> References:
     for path, node in walk(nodes, "/managed-ledgers"):
         pieces = path.removeprefix("/managed-ledgers/").split("/")
         if len(pieces) == 4:
-            lists["/".join(pieces)] = read_list(node.value, node.version)
+            lists["/".join(pieces)] = read_list(node.value, node.version, node.created_ms)
         if len(pieces) == 5:
-            cursors.setdefault("/".join(pieces[:4]), {})[pieces[4]] = read_cursor(node.value, node.version)
+            cursors.setdefault("/".join(pieces[:4]), {})[pieces[4]] = read_cursor(
+                node.value, node.version, node.created_ms
+            )
     schemas = {
-        path.removeprefix("/schemas/"): read_locator(node.value, node.version)
+        path.removeprefix("/schemas/"): read_locator(node.value, node.version, node.created_ms)
         for path, node in walk(nodes, "/schemas")
         if path.count("/") == 4
     }

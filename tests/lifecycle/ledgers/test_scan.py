@@ -341,3 +341,42 @@ def test_a_ledger_that_was_made_again_after_the_listing_is_not_gone():
     scan = written.scanner(nodes=Meanwhile(written.nodes, before)).scan({ledger})
     assert scan.gone == frozenset()
     assert [one.ledger.ledger for one in scan.verdicts] == [ledger]
+
+
+# Orphans that lack copies: nobody can make them anew once their bookies are gone
+
+
+def lacks_copies(written: Written, ledger: int) -> None:
+    written.nodes.put(f"/ledgers/underreplication/ledgers/0000/0000/0000/{ledger:04x}/urL{ledger:010d}", b"")
+
+
+@pytest.mark.parametrize("standing", [Standing.CERTAIN, Standing.SUSPECT])
+def test_an_orphan_that_lacks_copies_stands_in_the_way_of_no_deletion_in_either_phase(standing):
+    """Also where it is suspect, and never goes, or is not among those that are looked at."""
+    written = Written(cluster(3))
+    scanner = written.scanner()
+    before = scanner.scan()
+    lacking = min(ids(before, standing))
+    others = sorted(ids(before, Standing.CERTAIN) - {lacking})
+    lacks_copies(written, lacking)
+    for only in (None, {lacking}, {others[0]}, others, ()):
+        assert scanner.scan(only).refusals == before.refusals
+
+
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_a_ledger_in_use_that_lacks_copies_stands_in_the_way_of_all(asked_for):
+    written = Written(cluster(3))
+    scanner = written.scanner()
+    orphan = min(ids(scanner.scan(), Standing.CERTAIN))
+    used = min(ledger for ledger, _ in named_ledgers(written.world.references()) if ledger in written.world.ledgers)
+    lacks_copies(written, used)
+    for only in (None, {orphan, used} if asked_for else {orphan}):
+        trouble = [one for one in scanner.scan(only).refusals if one.kind is RefusalKind.IN_TROUBLE]
+        assert [one.detail for one in trouble] == [f"1 ledgers lack copies, ledger {used} is one"]
+
+
+def test_the_doctor_who_does_not_scan_says_nothing_of_ledgers_that_lack_copies():
+    written = Written(cluster(3))
+    before = written.scanner().prospects()
+    lacks_copies(written, min(written.world.orphans))
+    assert written.scanner().prospects() == before

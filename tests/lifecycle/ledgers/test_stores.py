@@ -7,9 +7,10 @@ import pytest
 from offloader.bookkeeper.uri import MetadataUri
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError, MetadataUnavailableError
 from offloader.lifecycle.ledgers.evidence import Standing
+from offloader.lifecycle.ledgers.objections import OperatorsWord
 from offloader.lifecycle.ledgers.places import MetadataPlace
 from offloader.lifecycle.ledgers.refusals import RefusalKind
-from offloader.lifecycle.ledgers.scan import ClusterScanner, OperatorsWord
+from offloader.lifecycle.ledgers.scan import ClusterScanner
 from offloader.lifecycle.ledgers.stores import StoreFinder
 from offloader.ports.admin import BrokerStores
 from offloader.testing.ledger_metadata import ADDRESS, ClusterMetadata

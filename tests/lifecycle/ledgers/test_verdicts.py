@@ -9,7 +9,7 @@ import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
 from offloader.bookkeeper.model import DigestType
-from offloader.lifecycle.ledgers.evidence import Fact, Remedy, Standing, same_evidence, seen_ledger
+from offloader.lifecycle.ledgers.evidence import Fact, Remedy, Standing, same_evidence
 from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.lifecycle.ledgers.references import UnreadableNode, cursor_path, list_path, schema_path
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
@@ -32,7 +32,7 @@ def judge(world, ledger, *, alone=True, clusters=("west",), others=(), **changed
     """The verdict on one ledger of the world; `changed`: of what was read."""
     ours = replace(world.references(), **changed)
     known = KnownStores((ours, *others), alone=alone, clusters=frozenset(clusters), copies=world.copies)
-    return LedgerJudge(known).verdict(seen_ledger(ledger, 0, world.ledgers[ledger]))
+    return LedgerJudge(known).verdict(world.look(ledger))
 
 
 def facts(verdict):
@@ -161,6 +161,91 @@ def test_unlisted_with_entries_and_an_empty_list_is_never_deleted(world):
     assert judge(world, ledger).kept
 
 
+def cut_off(world, *, anew):
+    """The list is restored from a backup that has only its first ledger: into the node, or the node made anew."""
+    info = world.info(TOPIC)
+    del info.ledgerInfo[1:]
+    if anew:
+        world.remove_nodes(TOPIC)
+    world.put_list(TOPIC, info)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_data_behind_a_list_that_was_restored_is_kept(world, anew):
+    lost = world.roll(TOPIC, 5)
+    world.roll(TOPIC, 5)
+    cut_off(world, anew=anew)
+    assert judge(world, lost).kept
+    world.roll(TOPIC, 5)
+    assert judge(world, lost).kept
+
+
+def test_a_list_that_was_made_anew_was_not_trimmed_of_what_is_older(world):
+    """Whatever it begins with: its backup was older than the topic, or what came before was trimmed since."""
+    lost = world.roll(TOPIC, 5)
+    world.roll(TOPIC, 5)
+    cut_off(world, anew=True)
+    world.roll(TOPIC, 5)
+    info = world.info(TOPIC)
+    del info.ledgerInfo[0]
+    world.put_list(TOPIC, info)
+    verdict = judge(world, lost)
+    check(verdict, Standing.SUSPECT, Fact.PASSED_BY, Fact.MADE_SINCE, Fact.FORMER_DATA)
+    assert verdict.kept
+
+
+def test_of_several_lists_each_must_have_been_there_to_be_trimmed(world):
+    first = world.info(TOPIC).ledgerInfo[0].ledgerId
+    world.roll(TOPIC, 5)
+    info = world.info(TOPIC)
+    del info.ledgerInfo[0]
+    world.put_list(TOPIC, info)
+    assert judge(world, first).deletable
+    other = World(Random(2), next_id=100, now=world.now)
+    other.topic(TOPIC)
+    verdict = judge(world, first, others=[other.references(store="theirs")])
+    assert verdict.kept
+    assert verdict.standing is Standing.SUSPECT
+
+
+# A node that was deleted and made again has its versions from the beginning: whoever was paused may meet them
+
+
+@pytest.mark.parametrize("custom", [data_of(TOPIC), cursor_of(TOPIC, "sub"), view_custom(TOPIC)])
+def test_what_a_node_that_was_made_since_names_passes_nothing_by(world, custom):
+    for cursor in ("sub", "__compaction"):
+        world.subscribe(TOPIC, cursor)
+    ledger = world.create(custom, 0)
+    world.remove_nodes(TOPIC)
+    world.put(list_path(TOPIC), b"")
+    world.roll(TOPIC)
+    world.acknowledge(TOPIC, world.subscribe(TOPIC, "sub"))
+    world.compact(TOPIC)
+    verdict = judge(world, ledger)
+    assert verdict.standing is Standing.SUSPECT
+    assert facts(verdict)[:2] == [Fact.PASSED_BY, Fact.MADE_SINCE]
+    assert verdict.remedies == ()
+
+
+def test_several_first_schemas_may_be_under_way_before_there_is_a_locator_but_not_for_long(world):
+    ledger = world.create(schema_of(SCHEMA), 1)
+    world.schema(SCHEMA)
+    check(judge(world, ledger), Standing.CERTAIN, Fact.PASSED_BY)
+    world.made[schema_path(SCHEMA)] += 3_600_000
+    check(judge(world, ledger), Standing.SUSPECT, Fact.PASSED_BY, Fact.MADE_SINCE)
+
+
+def test_where_nobody_knows_when_something_was_made_nothing_is_passed_by(world):
+    ledger = world.create(data_of(TOPIC), 0)
+    world.roll(TOPIC)
+    lists = world.references().lists
+    assert judge(world, ledger).standing is Standing.CERTAIN
+    unknown = {TOPIC: replace(lists[TOPIC], created_ms=None)}
+    assert judge(world, ledger, lists=unknown).standing is Standing.SUSPECT
+    del world.made[ledger]
+    assert judge(world, ledger).standing is Standing.SUSPECT
+
+
 # Cursors
 
 
@@ -256,6 +341,7 @@ def test_a_view_whose_managed_ledger_is_absent_is_certain(world):
 
 @pytest.mark.parametrize("unloaded", [False, True])
 def test_a_view_that_was_passed_by_is_certain(world, unloaded):
+    world.subscribe(TOPIC, "__compaction")
     ledger = world.create(view_custom(TOPIC))
     world.compact(TOPIC)
     if unloaded:
@@ -410,6 +496,8 @@ def test_a_referee_that_cannot_be_read_proves_nothing(world, custom):
 
 @pytest.mark.parametrize("custom", [data_of(TOPIC), cursor_of(TOPIC, "sub"), schema_of(SCHEMA), view_custom(TOPIC)])
 def test_a_referee_of_a_newer_version_proves_nothing(world, custom):
+    for cursor in ("sub", "__compaction"):
+        world.subscribe(TOPIC, cursor)
     ledger = world.create(custom, 0)
     world.roll(TOPIC)
     world.acknowledge(TOPIC, world.subscribe(TOPIC, "sub"))

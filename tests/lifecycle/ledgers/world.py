@@ -106,10 +106,18 @@ class World:
     about_to_list: list[Paused] = field(default_factory=list)
     next_id: int = 0
     next_topic: int = 0
+    now: int = 0
+    made: dict[str | int, int] = field(default_factory=dict)  # when each node and each ledger was created
 
     # What ZooKeeper and BookKeeper do
 
+    def tick(self) -> int:
+        self.now += 1
+        return self.now
+
     def put(self, path: str, value: bytes) -> None:
+        if path not in self.nodes:
+            self.made[path] = self.tick()
         self.nodes[path] = (value, self.nodes[path][1] + 1 if path in self.nodes else 0)
 
     def version(self, path: str) -> int | None:
@@ -118,6 +126,7 @@ class World:
     def create(self, custom: dict[str, bytes], entries: int | None = None, **more) -> int:
         self.next_id += self.random.randint(1, 3)
         self.ledgers[self.next_id] = metadata(custom, entries, **more)
+        self.made[self.next_id] = self.tick()
         return self.next_id
 
     def close(self, ledger: int, entries: int) -> None:
@@ -361,19 +370,22 @@ class World:
     # What is read of it
 
     def seen(self) -> tuple[SeenLedger, ...]:
-        return tuple(seen_ledger(ledger, 0, known) for ledger, known in sorted(self.ledgers.items()))
+        return tuple(self.look(ledger) for ledger in sorted(self.ledgers))
+
+    def look(self, ledger: int) -> SeenLedger:
+        return replace(seen_ledger(ledger, 0, self.ledgers[ledger]), created_ms=self.made.get(ledger))
 
     def references(self, since: int = 2, store: str = "ours") -> References:
         lists, cursors, schemas, views = {}, {}, {}, {}
         for path, (value, version) in self.nodes.items():
             pieces = path.split("/")[2:]
             if path.startswith("/schemas/"):
-                schemas["/".join(pieces)] = read_locator(value, version)
+                schemas["/".join(pieces)] = read_locator(value, version, self.made[path])
             elif pieces[-2] == "persistent":
-                lists["/".join(pieces)] = read_list(value, version)
+                lists["/".join(pieces)] = read_list(value, version, self.made[path])
             else:
                 name, cursor = "/".join(pieces[:-1]), decoded(pieces[-1])
-                node = read_cursor(value, version)
+                node = read_cursor(value, version, self.made[path])
                 cursors.setdefault(name, {})[cursor] = node
                 if cursor == COMPACTION and not isinstance(node, UnreadableNode) and node.ledger is not None:
                     with suppress(KeyError):

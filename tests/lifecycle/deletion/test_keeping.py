@@ -1,0 +1,149 @@
+"""Metadata were rolled back: entries that no list has are data, and that stays known after the next trim."""
+
+from __future__ import annotations
+
+import pytest
+
+from offloader.errors import FatalError
+from offloader.lifecycle.deletion.decisions import undone
+from offloader.lifecycle.deletion.keeping import Keeping
+from offloader.lifecycle.deletion.machine import DeletionTurn, turn
+from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, ledger_record_name
+from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
+
+from .cluster import list_node
+from .test_service import DELETED, Setting
+
+KEPT = (DeletionState.KEPT, DeletionAnswer.HOLDS_DATA)
+MONTHS = 100 * 24 * 3600
+
+
+class RolledBack(Setting):
+    """1 and 2 are listed, as a backup has them, and 10, which came after it. 3 to 5 hold what was written between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on()
+        self.cluster.put(list_node("t"), b"")
+        for ledger in (1, 2, 3, 4, 5):
+            self.cluster.ledger(ledger, "t", 3)
+        self.cluster.ledger(10, "t", 1)
+        self.cluster.list_ledgers("t", 1, 2, 10)
+        self.later()
+
+    def remember(self, *, dry=False, refusals=()):
+        side = self.cluster.side()
+        side.scanner.refusals = refusals
+        keeping = Keeping(self.queue, side.is_there, lambda: self.cluster.now_ms, "test", dry)
+        return [(one.ledger, one.outcome) for one in keeping.remember(side.scanner.scan())]
+
+    def trims(self, *left: int, gone=()) -> None:
+        """A broker drops from its list what nobody needs any more."""
+        self.cluster.list_ledgers("t", *left)
+        for ledger in gone:
+            self.cluster.metadata.cluster.delete_ledger(ledger)
+
+    def outcomes(self, *named: int):
+        return {one.ledger: one.outcome for one in self.mark(*named).marks}
+
+
+@pytest.fixture
+def setting():
+    return RolledBack()
+
+
+def test_data_that_no_list_has_stay_known_when_what_was_before_them_is_trimmed(setting):
+    assert setting.remember() == [(ledger, MarkOutcome.KEPT) for ledger in (3, 4, 5)]
+    setting.trims(10, gone=(1, 2))
+    setting.later(MONTHS)
+    setting.service().round()
+    assert setting.outcomes() == dict.fromkeys((3, 4, 5), MarkOutcome.SPARED)
+    setting.later()
+    setting.service().round()
+    assert setting.cluster.ledger_ids() == {3, 4, 5, 10}
+    assert [setting.end_of(ledger) for ledger in (3, 4, 5)] == [KEPT] * 3
+
+
+def test_without_that_nothing_tells_them_from_what_was_trimmed(setting):
+    """So after a restore of metadata nothing is to be marked before somebody has looked: the page says so."""
+    assert setting.outcomes() == {}
+    setting.trims(10, gone=(1, 2))
+    assert setting.outcomes() == dict.fromkeys((3, 4, 5), MarkOutcome.MARKED)
+
+
+def test_by_its_number_somebody_may_mark_it_all_the_same_once_it_looks_trimmed(setting):
+    setting.remember()
+    assert setting.outcomes(3) == {3: MarkOutcome.NOT_DELETABLE}
+    setting.trims(10, gone=(1, 2))
+    assert setting.outcomes(3) == {3: MarkOutcome.MARKED}
+    setting.later()
+    setting.service().round()
+    assert setting.end_of(3) == DELETED
+    assert setting.cluster.ledger_ids() == {4, 5, 10}
+
+
+def test_to_remember_again_writes_nothing_and_a_dry_run_never_does(setting):
+    before = dict(setting.store.list(""))
+    assert len(setting.remember(dry=True)) == 3
+    assert dict(setting.store.list("")) == before
+    setting.remember()
+    before = dict(setting.store.list(""))
+    setting.later()
+    assert len(setting.remember()) == 3
+    assert dict(setting.store.list("")) == before
+
+
+def test_it_is_remembered_also_where_something_stands_against_deletion(setting):
+    setting.remember(refusals=(Refusal(RefusalKind.IN_TROUBLE, "a bookie"),))
+    assert setting.end_of(3) == KEPT
+
+
+def test_what_is_pending_is_kept_by_its_second_look(setting):
+    setting.trims(10)
+    assert setting.outcomes(3) == {3: MarkOutcome.MARKED}
+    setting.trims(1, 2, 10)
+    setting.remember()
+    assert setting.record(3).state is DeletionState.MARKED
+    setting.later()
+    setting.service().round()
+    assert setting.end_of(3) == KEPT
+
+
+def test_the_memory_ends_with_its_ledger(setting):
+    setting.remember()
+    setting.cluster.metadata.cluster.delete_ledger(3)
+    setting.cluster.list_ledgers("t", 1, 2, 4, 10)  # somebody has mended the list
+    setting.remember(refusals=(Refusal(RefusalKind.LISTING_FAILED, "some"),))
+    assert setting.end_of(3) == setting.end_of(4) == KEPT  # who has not seen all forgets nothing
+    setting.remember()
+    assert setting.end_of(3) == (DeletionState.DELETED, DeletionAnswer.ALREADY_GONE)
+    assert setting.end_of(4) == (DeletionState.KEPT, DeletionAnswer.STILL_IN_USE)
+    assert setting.end_of(5) == KEPT
+    setting.later(MONTHS)
+    setting.service().round()
+    assert setting.record(3) is setting.record(4) is None
+    assert setting.end_of(5) == KEPT
+
+
+def test_a_memory_is_never_due_and_cannot_be_undone(setting):
+    setting.remember()
+    record = setting.record(3)
+    late = record.ended_at + 10 * setting.timing.kept
+    assert turn(record, late, setting.timing, setting.queue.switch()) is DeletionTurn.NOTHING
+    with pytest.raises(FatalError):
+        undone(record, late)
+
+
+def test_an_idle_round_does_not_read_it_again(setting):
+    setting.remember()
+    service = setting.service()
+    service.round()
+    setting.later(MONTHS)
+    service.round()
+    reads, read = [], setting.store.read
+    setting.store.read = lambda key, *more, **named: reads.append(key) or read(key, *more, **named)
+    service.round()
+    assert [key for key in reads if ledger_record_name(3) in key] == []
+    setting.queue.read(ledger_record_name(3))
+    assert [key for key in reads if ledger_record_name(3) in key] != []
