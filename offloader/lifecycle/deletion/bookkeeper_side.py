@@ -73,7 +73,7 @@ class BookKeeperSide:
         if versioned.metadata.listed_ms != record.node.ctime:
             raise LedgerNotFoundError(f"ledger {ledger}: another one has this id now")
         if not versioned.metadata.closed:
-            refused = still_written(record, self.loaded_by)
+            refused = still_written(record, self.tree.nodes, chroot(self.tree), self.loaded_by)
             if refused is not None:
                 raise RecoveryAbortedError(refused)
         found = examine(ledger, self.tree, self.bookies, self.closing)
