@@ -58,6 +58,10 @@ class Fact(StrEnum):
     NO_TRIMS_WORK = "no-trims-work"  # other: the first id of the list
 
 
+CONTENTS = frozenset({Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK})
+"""What is in a ledger. It may show only later, and proves nothing of who refers to it."""
+
+
 class Remedy(StrEnum):
     """What would turn suspect into certain."""
 
@@ -164,5 +168,4 @@ def same_evidence(first: LedgerVerdict, second: LedgerVerdict) -> bool:
 
 def proof_of(verdict: LedgerVerdict) -> set[tuple[str, str, str]]:
     """All that proves it, without what may change while it stays true: fact, store, node."""
-    contents = (Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK)
-    return {(one.fact, one.store, one.node) for one in verdict.evidence if one.fact not in contents}
+    return {(one.fact, one.store, one.node) for one in verdict.evidence if one.fact not in CONTENTS}
