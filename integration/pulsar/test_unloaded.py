@@ -153,6 +153,7 @@ def test_retention_holds_within_two_visits_without_any_client(
     assert size(tree, held) > 30_000
     until(lambda: set(brokers.loaded()) & {str(idle), str(held), str(used)} == {str(used)})
     assert run("plan")[""]["due"] == 0
+    print(f"bytes: {bytes_before} before, {bytes_between} after the first visit, {size(tree, idle)} after the second")
 
 
 def test_what_brokers_answer(pulsar: PatientPulsar, brokers: BrokerVisits, tree: MetadataTree) -> None:
