@@ -39,7 +39,7 @@ def ask_for_copy(session: CommandSession, payload: DeleteLedgerPayload, stock: s
     if not url:
         raise FatalError("say in which bucket the copy is: --stock URL, or lifecycle.stockBucket")
     with stock_scanner(session, url, lists_of(session), session.admin.cluster()) as scanner:
-        found = demand_copy(payload, scanner, urlsplit(url).netloc)
+        found = demand_copy(payload, scanner, urlsplit(url).netloc or url)
     if isinstance(found, ObjectScan):
         return _marked(session, found, url, yes=yes)
     return CopyAnswer(str(found.answer) if isinstance(found, DemandAnswered) else DENIED, found.why)
