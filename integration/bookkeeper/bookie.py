@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import socket
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from dev.embedded.commands import JavaCommands
 from dev.embedded.process import JavaProcess
-from dev.embedded.settings import properties
 from integration.bookkeeper.settings import JAVA_OPTIONS, bookie_configuration
-from integration.processes import HANGS, suspend
+from integration.java_server import JavaServer
 
 _STOP_SECONDS = 15.0
 
@@ -28,7 +25,7 @@ class Registrations(Protocol):
     def forget_cookie(self, bookie: str) -> None: ...
 
 
-class Bookie:
+class Bookie(JavaServer):
     """A bookie and its disk, in `directory`. `id` is what ledgers call it; it survives restarts, as the port does."""
 
     def __init__(
@@ -40,47 +37,26 @@ class Bookie:
         registrations: Registrations,
         overrides: Mapping[str, str],
     ) -> None:
-        self.name = f"bookie-{number}"
+        name = f"bookie-{number}"
         self.port = port
-        self.directory = commands.directory / self.name
-        self.log = commands.directory / f"{self.name}.log"
-        self._settings = {**bookie_configuration(number, port, metadata_uri, self.directory), **overrides}
-        self.id = self._settings.get("bookieId", f"127.0.0.1:{port}")
-        self._commands = commands
+        self.directory = commands.directory / name
+        settings = {**bookie_configuration(number, port, metadata_uri, self.directory), **overrides}
+        super().__init__(name, commands, settings)
+        self.id = settings.get("bookieId", f"127.0.0.1:{port}")
         self._registrations = registrations
-        self._process: JavaProcess | None = None
-        self._paused = False
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.id}>"
-
-    @property
-    def running(self) -> bool:
-        """Whether it has a process, which may be paused; one may have ended by itself."""
-        return self._process is not None and not self._process.ended_within(0)
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, f"{self.name} does not run"
-        return self._process.pid
 
     def launch(self) -> None:
         """Start it; `await_ready` waits for it."""
         self.kill()
         # It would wait for its predecessor's session to end.
         self._registrations.unregister(self.id)
-        file = self._commands.directory / f"{self.name}.conf"
-        file.write_text(properties(self._settings))
-        program = ("org.apache.bookkeeper.server.Main", "--conf", str(file))
-        command = self._commands.program(self.name, JAVA_OPTIONS, program)
-        self._process = JavaProcess(command, self._commands.directory, self.log)
+        self._begin("org.apache.bookkeeper.server.Main", "--conf", JAVA_OPTIONS)
 
-    def await_ready(self) -> None:
-        """Until it serves and is registered. Raises FatalError that names its log."""
-        assert self._process is not None, f"{self.name} does not run"
-        self._process.await_ready(self._serves, HANGS)
-
-    def _serves(self) -> bool:
+    def serves(self) -> bool:
+        """And is registered."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5.0):
                 return self._registrations.is_registered(self.id)
@@ -106,17 +82,6 @@ class Bookie:
         self.resume()
         how(self._process)
         self._process = None
-
-    def pause(self) -> None:
-        """Let it stand still: it takes connections and requests, and answers none."""
-        suspend(self.pid)
-        self._paused = True
-
-    def resume(self) -> None:
-        """Go on after `pause`."""
-        if self._paused and self.running:
-            os.kill(self.pid, signal.SIGCONT)
-        self._paused = False
 
     def back(self) -> None:
         """Running again, whatever was done to it."""

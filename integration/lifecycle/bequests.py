@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import Shape
 from integration.lifecycle import topics
-from integration.lifecycle.ground import Ground, list_of, path_of
+from integration.lifecycle.ground import KEPT, Ground, list_of, path_of
 from integration.lifecycle.makings import CERTAIN, SUSPECT, LeftBehind, Making, deletes
 from integration.pulsar.waiting import until
 from offloader.bookkeeper.managed_ledgers import decode_record
@@ -18,13 +18,14 @@ from offloader.model import TopicName
 _SHAPE = {"ensemble": 2, "write_quorum": 2, "ack_quorum": 2}
 _CONTENTS = Contents(seed=1)
 _NUMBERS = itertools.count()
+_GONE = {"application": "pulsar", "component": "managed-ledger", "pulsar/managed-ledger": f"{KEPT}/persistent/gone"}
 
 
 def deleted_compacted(ground: Ground) -> list[LeftBehind]:
     """`DELETE` of a compacted topic that no broker has loaded."""
     topic = topics.compacted(ground)
     made = topics.views(ground, topic)
-    _delete_unloaded(ground, topic)
+    delete_unloaded(ground, topic)
     return [LeftBehind("deleted compacted", ledger, LedgerKind.COMPACTED_VIEW, CERTAIN, topic) for ledger in made]
 
 
@@ -33,14 +34,14 @@ def deleted_delayed(ground: Ground) -> list[LeftBehind]:
     topic = topics.delayed(ground)
     ground.unload(topic)
     made = topics.indexes(ground, topic)
-    _delete_unloaded(ground, topic)
+    delete_unloaded(ground, topic)
     return [LeftBehind("deleted delayed", ledger, LedgerKind.DELAYED_INDEX, CERTAIN, topic) for ledger in made]
 
 
 def deleted_transactional(ground: Ground) -> list[LeftBehind]:
     """The same for a topic with pending acknowledgements: no orphans, but a managed ledger that belongs to nobody."""
     topic = topics.transactional(ground)
-    _delete_unloaded(ground, topic)
+    delete_unloaded(ground, topic)
     assert ground.naming(managed_ledger=topics.pending_acks(topic))
     return []
 
@@ -128,6 +129,11 @@ def package_ledger(ground: Ground) -> int:
     return ledger
 
 
+def closed_orphan(ground: Ground) -> int:
+    """A ledger of ten entries, of a topic that is not there."""
+    return ground.cluster.books.official.write(Shape(2, 2, 2), 10, Contents(seed=7, smallest=1), custom=_GONE)
+
+
 def of_another_cluster(ground: Ground) -> int:
     """The ledger of the health check of another cluster in the same BookKeeper."""
     name = b"pulsar/elsewhere/broker-1:8080/persistent/healthcheck"
@@ -135,8 +141,14 @@ def of_another_cluster(ground: Ground) -> int:
     return ground.cluster.books.official.write(Shape(**_SHAPE), 1, _CONTENTS, custom=custom)
 
 
-def _delete_unloaded(ground: Ground, topic: TopicName) -> None:
+def delete_unloaded(ground: Ground, topic: TopicName) -> None:
+    """Unload it, and delete it before anybody loads it."""
     ground.unload(topic)
+    delete(ground, topic)
+
+
+def delete(ground: Ground, topic: TopicName) -> None:
+    """Where nobody has it loaded, that loads nothing."""
     broker = ground.cluster.broker()
     until(lambda: broker.answer("DELETE", topic.rest_path).status_code in (204, 404))
     assert ground.zookeeper.exists(list_of(topic)) is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +10,10 @@ from typing import Any
 import httpx
 
 from dev.embedded.commands import JavaCommands
-from dev.embedded.process import JavaProcess
-from dev.embedded.settings import properties
+from integration.java_server import JavaServer
 from integration.lifecycle.proxy import FreezingProxy
 from integration.patient import BUSY, DONE, PAUSE
-from integration.processes import HANGS, suspend
+from integration.processes import HANGS
 
 _OPENED = ("java.lang", "java.nio", "java.util", "jdk.internal.misc", "jdk.internal.platform", "sun.net")
 JAVA_OPTIONS = (
@@ -31,7 +28,7 @@ JAVA_OPTIONS = (
 )
 
 
-class Broker:
+class Broker(JavaServer):
     """A broker that reaches ZooKeeper through the proxy. Its ports survive its restarts."""
 
     def __init__(
@@ -43,44 +40,18 @@ class Broker:
         settings: Mapping[str, str],
         environment: Mapping[str, str],
     ) -> None:
-        self.name = f"broker-{number}"
+        own = {"brokerServicePort": str(ports[0]), "webServicePort": str(ports[1])}
+        super().__init__(f"broker-{number}", commands, {**settings, **own}, environment)
         self.service_url = f"pulsar://127.0.0.1:{ports[0]}"
         self.admin_url = f"http://127.0.0.1:{ports[1]}"
-        self.log = commands.directory / f"{self.name}.log"
         self.web = httpx.Client(base_url=f"{self.admin_url}/admin/v2/", timeout=HANGS, follow_redirects=True)
         self._proxy = proxy
-        self._commands = commands
-        self._settings = {**settings, "brokerServicePort": str(ports[0]), "webServicePort": str(ports[1])}
-        self._environment = environment
-        self._process: JavaProcess | None = None
-        self._paused = False
-
-    def __repr__(self) -> str:
-        return f"<{self.name}>"
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and not self._process.ended_within(0)
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, f"{self.name} does not run"
-        return self._process.pid
 
     def launch(self) -> None:
         """Start it; `await_ready` waits for it."""
-        file = self._commands.directory / f"{self.name}.conf"
-        file.write_text(properties(self._settings))
-        program = ("org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", str(file))
-        command = self._commands.program(self.name, JAVA_OPTIONS, program)
-        self._process = JavaProcess(command, self._commands.directory, self.log, self._environment)
+        self._begin("org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", JAVA_OPTIONS)
 
-    def await_ready(self) -> None:
-        """Until it serves. Raises FatalError that names its log."""
-        assert self._process is not None, f"{self.name} does not run"
-        self._process.await_ready(self._serves, HANGS)
-
-    def _serves(self) -> bool:
+    def serves(self) -> bool:
         try:
             return self.web.get("brokers/ready", timeout=5.0).is_success
         except httpx.TransportError:
@@ -95,18 +66,6 @@ class Broker:
         with self._proxy.burying(local_ports(self.pid)):
             self._process.kill()
         self._process, self._paused = None, False
-
-    def pause(self) -> None:
-        """Let it stand still, as a long garbage collection would."""
-        if not self._paused:
-            suspend(self.pid)
-        self._paused = True
-
-    def resume(self) -> None:
-        """Go on after `pause`."""
-        if self._paused and self.running:
-            os.kill(self.pid, signal.SIGCONT)
-        self._paused = False
 
     def end(self) -> None:
         """End it, and do not care what becomes of its sessions."""

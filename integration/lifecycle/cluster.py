@@ -59,7 +59,7 @@ class PulsarCluster:
         self.directory = directory.resolve()
         self._stack = ExitStack()
         self._count = brokers
-        self._offloader = offloader
+        self.offloader = offloader
         self._http_ports = free_ports(bookies, random.SystemRandom())
         settings = {"gcWaitTime": str(collections * 1000), "httpServerEnabled": "true", "httpServerClass": _HTTP}
         own = [{"httpServerPort": str(port)} for port in self._http_ports]
@@ -75,10 +75,10 @@ class PulsarCluster:
             ports = free_ports(2 * self._count, random.SystemRandom())
             self._set_up(commands, ports)
             settings, environment = dict(broker_settings(self.metadata_uri)), {}
-            if self._offloader is not None:
+            if self.offloader is not None:
                 install_offloader(self.directory)
-                settings |= offloader_configuration(self._offloader)
-                environment = dict(self._offloader.environment)
+                settings |= offloader_configuration(self.offloader)
+                environment = dict(self.offloader.environment)
             self.brokers = tuple(
                 Broker(n, (ports[2 * n], ports[2 * n + 1]), self.proxy, commands, settings, environment)
                 for n in range(self._count)
@@ -107,7 +107,7 @@ class PulsarCluster:
         for broker in self.brokers:
             if not broker.running:
                 broker.launch()
-        serving = [broker for broker in self.brokers if broker._serves()]
+        serving = [broker for broker in self.brokers if broker.serves()]
         if not serving:
             self.brokers[0].await_ready()
             return self.brokers[0]

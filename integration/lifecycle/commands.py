@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from integration.lifecycle.cluster import PulsarCluster
 from offloader.cli.main import main
 
 _JSON = json.JSONDecoder()
+_NUMBERS = itertools.count()
 QUARANTINE = 5.0
 """Seconds: longer than a scan and a deletion's first phase take here."""
 
@@ -22,13 +25,13 @@ pulsar:
   serviceUrl: "{service}"
   adminUrl: "{admin}"
   metadataServiceUri: "{metadata}"
-storage: {{root: "file://{folder}"}}
+storage: {storage}
 lifecycle:
   bookkeeperIsNotShared: true
   quarantine: {quarantine:.0f}s
   quarantineFloor: 0s
   limits: {{percent: 100}}
-namespaces:
+{lifecycle}namespaces:
   {namespace}: {{enabled: true}}
 """
 """The floor is lowered as only tests may have it; orphans are most of what there is."""
@@ -42,6 +45,24 @@ class Commands:
 
     @classmethod
     def beside(cls, cluster: PulsarCluster, folder: Path, namespace: str) -> Commands:
+        """Its archive is a folder."""
+        return cls._written(cluster, folder, namespace, {"root": f"file://{folder}/archive"}, {})
+
+    @classmethod
+    def beside_the_copies(cls, cluster: PulsarCluster, folder: Path, namespace: str) -> Commands:
+        """Its archive is in the store of the brokers' own offloader, whose bucket it knows. Credentials are those of
+        the environment."""
+        copies = cluster.offloader
+        assert copies is not None
+        root = f"s3://{copies.bucket}/archive-{next(_NUMBERS)}"
+        storage = {"root": root, "endpoint": copies.endpoint, "region": copies.region}
+        return cls._written(cluster, folder, namespace, storage, {"stockBucket": f"s3://{copies.bucket}"})
+
+    @classmethod
+    def _written(
+        cls, cluster: PulsarCluster, folder: Path, namespace: str, storage: dict[str, str], lifecycle: dict[str, str]
+    ) -> Commands:
+        cluster.all_back()  # all brokers are asked
         broker = cluster.broker()
         config = folder / "offloader.yaml"
         config.write_text(
@@ -49,7 +70,8 @@ class Commands:
                 service=broker.service_url,
                 admin=broker.admin_url,
                 metadata=cluster.books.metadata_uri,
-                folder=folder / "archive",
+                storage=json.dumps(storage),
+                lifecycle="".join(f"  {name}: {value}\n" for name, value in lifecycle.items()),
                 namespace=namespace,
                 quarantine=QUARANTINE,
             )
@@ -60,6 +82,20 @@ class Commands:
         """The one object that it prints."""
         (said,) = self.lines(*arguments, code=code)
         return said
+
+    def delete(self, *what: object) -> dict[object, str]:
+        """Take what `orphans quarantine` marks through both phases. What came of each that ended."""
+        marked = self("orphans", "quarantine", *what, "--yes")
+        assert {one["outcome"] for one in marked["marks"]} == {"marked"}, marked
+        return self.purge()
+
+    def purge(self) -> dict[object, str]:
+        """The second phase, once the quarantine is over."""
+        assert self("orphans", "purge", "--yes")["due"] == 0
+        time.sleep(QUARANTINE)
+        purged = self("orphans", "purge", "--yes")
+        assert (purged["failed"], purged["gaveUp"], purged["refusals"]) == ([], [], [])
+        return {one["topic"] if one["id"] is None else one["id"]: one["answer"] for one in purged["ended"]}
 
     def lines(self, *arguments: object, code: int = 0) -> list[Any]:
         """All objects that it prints."""

@@ -48,6 +48,18 @@ def account(ground: Ground, namespaces: Sequence[str]) -> set[int]:
     return {ledger for namespace in namespaces for ledger in _of_namespace(ground, namespace)}
 
 
+def copies(ground: Ground, ledger: int) -> dict[str, list[bytes]]:
+    """What each bookie gives of the ledger's first entries."""
+    official = ground.cluster.books.official
+    found = {}
+    for bookie in ground.cluster.books.bookies:
+        answers = official.ask(bookie.id, ledger, 0, 9)
+        entries = [one for one in answers if isinstance(one, bytes)]
+        if entries:
+            found[bookie.id] = entries
+    return found
+
+
 def _of_namespace(ground: Ground, namespace: str) -> Iterator[int]:
     names = ground.cluster.admin("GET", f"persistent/{namespace}?includeSystemTopic=true").json()
     for name in names:

@@ -6,25 +6,18 @@ One cluster for everything here. A test leaves it as it found it, but for broker
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from integration.bookkeeper.contents import Contents
-from integration.bookkeeper.official import Shape
 from integration.lifecycle import bequests, topics
-from integration.lifecycle.bequests import BEQUESTS
-from integration.lifecycle.commands import QUARANTINE, Commands
+from integration.lifecycle.bequests import BEQUESTS, closed_orphan
+from integration.lifecycle.conftest import Used
 from integration.lifecycle.ground import KEPT, TRIMMED, Ground
-from integration.lifecycle.looking import Looking, looking
+from integration.lifecycle.looking import Looking
 from integration.lifecycle.makings import MAKINGS, LeftBehind, roll_cut, trim_cut
-from integration.lifecycle.reading import account, controls, everything
+from integration.lifecycle.reading import account, copies, everything
 from integration.lifecycle.rounds import SENT, Outcome, Session, checking, paused_round, plainly, rewriting
-from integration.lifecycle.soak import offloading_cluster
-from integration.starting import started
 from offloader.lifecycle.deletion.guarded import GuardedOutcome
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind
@@ -33,22 +26,6 @@ from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.model import TopicName
 
 pytestmark = pytest.mark.pulsar
-
-GONE = {"application": "pulsar", "component": "managed-ledger", "pulsar/managed-ledger": f"{KEPT}/persistent/gone"}
-
-
-@pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    with started(tmp_path_factory.mktemp("lifecycle"), offloading_cluster) as cluster:
-        ground = Ground(cluster)
-        yield ground
-        ground.close()
-
-
-@pytest.fixture(scope="module")
-def product(ground: Ground) -> Iterator[Looking]:
-    with looking(ground.cluster) as found:
-        yield found
 
 
 @dataclass
@@ -61,20 +38,6 @@ class Scene:
     foreign: dict[str, int]
     package: int
     scan: LedgerScan
-
-
-@dataclass
-class Used:
-    """Topics that are in use. `said`: what they said before anything else was there."""
-
-    topics: dict[str, TopicName]
-    said: dict
-
-
-@pytest.fixture(scope="module")
-def used(ground: Ground) -> Used:
-    topics = controls(ground)
-    return Used(topics, everything(ground, topics))
 
 
 @pytest.fixture(scope="module")
@@ -128,61 +91,11 @@ def test_whoever_uses_a_topic_notices_nothing_of_the_deletion(ground: Ground, pr
         assert done.outcome is GuardedOutcome.DELETED, done
     ground.cluster.collect()
     for verdict in going:
-        assert _copies(ground, verdict.ledger.ledger) == {}, verdict
+        assert copies(ground, verdict.ledger.ledger) == {}, verdict
     assert everything(ground, scene.topics) == scene.said
     after = product.scan()
     assert not after.missing
     assert {one.ledger.ledger for one in after.verdicts}.isdisjoint(one.ledger.ledger for one in going)
-
-
-def test_the_commands_take_orphans_through_both_phases_and_one_of_them_back(
-    ground: Ground, used: Used, tmp_path: Path
-) -> None:
-    """By the command line alone. One bookie has collected when one deletion is undone, the other one has not."""
-    cut = {one.ledger for one in trim_cut(ground)}
-    back = _closed_orphan(ground)
-    ground.cluster.all_back()
-    offloader = Commands.beside(ground.cluster, tmp_path, KEPT)
-    copies = _copies(ground, back)
-    assert {len(entries) for entries in copies.values()} == {10}
-    assert {one["outcome"] for one in offloader("orphans", "quarantine", "--all-certain")["marks"]} == {
-        "would be marked"
-    }
-    said = offloader("orphans", "quarantine", "--all-certain", "--yes")
-    marked = {one["id"] for one in said["marks"] if one["outcome"] == "marked"}
-    assert marked >= {*cut, back}
-    assert not said["refusals"]
-    assert offloader("orphans", "purge", "--yes")["due"] == 0  # the quarantine is not over
-    assert marked <= ground.ledgers()
-    offloader("orphans", "undo", min(cut))
-    time.sleep(QUARANTINE)
-    purged = offloader("orphans", "purge", "--yes")
-    assert {one["id"] for one in purged["ended"] if one["answer"] == "deleted"} == marked - {min(cut)}
-    assert (purged["failed"], purged["gaveUp"], purged["refusals"]) == ([], [], [])
-    assert ground.ledgers() & marked == {min(cut)}
-    ground.cluster.collect(1)
-    undone = offloader("orphans", "undo", back, code=2)  # it is there again, without some copies
-    first, second = (one.id for one in ground.cluster.books.bookies)
-    assert (undone["entries"], undone["lost"]) == (10, [])
-    assert {one["bookie"]: (one["there"], one["gone"]) for one in undone["copies"]} == {first: (0, 10), second: (10, 0)}
-    ground.cluster.collect()
-    assert _copies(ground, back) == {second: copies[second]}
-    for ledger in marked - {back, min(cut)}:
-        assert _copies(ground, ledger) == {}, ledger
-    assert everything(ground, used.topics) == used.said
-    states = {one["id"]: one["state"] for one in offloader.lines("orphans", "list")}
-    assert states == {one: "undone" if one in (back, min(cut)) else "deleted" for one in marked}
-    again = {one["id"]: one["outcome"] for one in offloader("orphans", "quarantine", "--all-certain", "--yes")["marks"]}
-    assert again == {back: "spared", min(cut): "spared"}  # somebody wanted them
-    for ledger in (back, min(cut)):
-        ground.cluster.books.official.call("delete", ledger=ledger)
-
-
-def test_the_doctor_fails_where_the_floor_was_lowered(ground: Ground, tmp_path: Path) -> None:
-    ground.cluster.all_back()
-    checks = Commands.beside(ground.cluster, tmp_path, KEPT).lines("doctor", code=2)
-    (floor,) = [one for one in checks if one["check"] == "quarantine-floor"]
-    assert floor["verdict"] == "fail"
 
 
 def test_a_suspect_one_becomes_certain_once_its_topic_is_loaded(ground: Ground, product: Looking) -> None:
@@ -228,20 +141,16 @@ def test_without_the_guard_acknowledged_messages_are_lost(ground: Ground, produc
 
 
 def test_a_deletion_is_undone_until_the_bookies_have_collected(ground: Ground, product: Looking) -> None:
-    ledger = _closed_orphan(ground)
-    before = _copies(ground, ledger)
+    ledger = closed_orphan(ground)
+    before = copies(ground, ledger)
     assert {len(entries) for entries in before.values()} == {10}
     assert len(before) == 2
     _delete_and_undo(ground, product, ledger, collected=0)
-    assert _copies(ground, ledger) == before
+    assert copies(ground, ledger) == before
     _delete_and_undo(ground, product, ledger, collected=1)
-    assert _copies(ground, ledger) == dict(list(before.items())[1:])  # the first one's copies are gone
+    assert copies(ground, ledger) == dict(list(before.items())[1:])  # the first one's copies are gone
     _delete_and_undo(ground, product, ledger, collected=2)
-    assert _copies(ground, ledger) == {}
-
-
-def _closed_orphan(ground: Ground) -> int:
-    return ground.cluster.books.official.write(Shape(2, 2, 2), 10, Contents(seed=7, smallest=1), custom=GONE)
+    assert copies(ground, ledger) == {}
 
 
 def _delete_and_undo(ground: Ground, product: Looking, ledger: int, *, collected: int) -> None:
@@ -254,15 +163,3 @@ def _delete_and_undo(ground: Ground, product: Looking, ledger: int, *, collected
     assert product.delete(verdict).outcome is GuardedOutcome.DELETED
     ground.cluster.collect(collected)
     product.tree.nodes.create(path, saved.value, saved.acl)
-
-
-def _copies(ground: Ground, ledger: int) -> dict[str, list[bytes]]:
-    """What each bookie gives of the ledger's first entries."""
-    official = ground.cluster.books.official
-    found = {}
-    for bookie in ground.cluster.books.bookies:
-        answers = official.ask(bookie.id, ledger, 0, 9)
-        entries = [one for one in answers if isinstance(one, bytes)]
-        if entries:
-            found[bookie.id] = entries
-    return found

@@ -24,9 +24,11 @@ from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.zookeeper import connect
 from offloader.cli.main import main
 from offloader.errors import TopicNotFoundError
+from offloader.lifecycle.deletion.owners import used_by
 from offloader.lifecycle.topics.node_reader import TopicNodeReader
 from offloader.lifecycle.topics.topic_nodes import TopicNodes
 from offloader.model import TopicName
+from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.visits import BrokerVisits
 
@@ -153,6 +155,7 @@ def test_retention_holds_within_two_visits_without_any_client(
     assert size(tree, held) > 30_000
     until(lambda: set(brokers.loaded()) & {str(idle), str(held), str(used)} == {str(used)})
     assert run("plan")[""]["due"] == 0
+    print(f"bytes: {bytes_before} before, {bytes_between} after the first visit, {size(tree, idle)} after the second")
 
 
 def test_what_brokers_answer(pulsar: PatientPulsar, brokers: BrokerVisits, tree: MetadataTree) -> None:
@@ -190,3 +193,21 @@ def test_what_brokers_answer(pulsar: PatientPulsar, brokers: BrokerVisits, tree:
     assert active_ms != before.cursors["s"].last_active_ms  # a visit counts as a subscription's activity
     brokers.trim(parted)  # goes to all partitions
     until(lambda: partitions <= set(brokers.loaded()))
+
+
+def test_a_health_check_is_found_among_the_topics_that_brokers_have_loaded(
+    pulsar: PatientPulsar, tree: MetadataTree
+) -> None:
+    """Its managed ledger's name is of the old form, with a cluster. One of a broker that is gone nobody has loaded."""
+    pulsar.admin("GET", "brokers/health?topicVersion=V1")
+    ((cluster, address),) = [
+        (cluster, address)
+        for cluster in tree.nodes.children("/managed-ledgers/pulsar") or ()
+        for address in tree.nodes.children(f"/managed-ledgers/pulsar/{cluster}") or ()
+        if ":" in address
+    ]
+    with closing(AdminClient(PulsarSettings(admin_url=pulsar.admin_url))) as admin:
+        name = f"pulsar/{cluster}/{address}/persistent/healthcheck"
+        assert until(lambda: used_by(name, tree.nodes, "", admin.loaded_by))
+        gone = f"pulsar/{cluster}/gone:8080/persistent/healthcheck"
+        assert used_by(gone, tree.nodes, "", admin.loaded_by) == ""

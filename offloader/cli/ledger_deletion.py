@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.copy_deletion import DENIED, ask_for_copy
 from offloader.cli.ledgers import ledgers
 from offloader.cli.orphans.deletion_parts import queue_of_cluster, shown, side_of, timing
 from offloader.cli.orphans.quarantine import YES
@@ -33,6 +34,7 @@ from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import refusal_told
 
 _REFUSED = "something stands against any deletion"
+_MORE = " If it shall go all the same: --suspect."
 
 
 @ledgers.command()
@@ -58,12 +60,16 @@ _REFUSED = "something stands against any deletion"
     callback=parsed(parse_pair),
     help="More about that copy. Can be repeated.",
 )
+@click.option("--stock", metavar="URL", help="The bucket of that copy; by default lifecycle.stockBucket.")
+@click.option("--suspect", is_flag=True, help="Also where it is suspect only: you have looked, and want it to go.")
 @YES
 @command()
 def delete(
     session: CommandSession,
     ledger: int,
     *,
+    suspect: bool,
+    stock: str | None,
     topic: str,
     kind: str,
     component: str | None,
@@ -75,7 +81,14 @@ def delete(
     yes: bool,
 ) -> int:
     """Ask for a ledger's deletion, as PIP-186 has it. What is asked is compared with what is there, never believed, and
-    no delay is skipped: what is certainly an orphan is marked, and `orphans list` says when it goes.
+    no delay is skipped: what is certainly an orphan is marked, and `orphans list` says when it goes. An OFFLOAD_LEDGER
+    is the copy in the bucket of Pulsar's own offloader, data and index.
+
+    --suspect marks a data ledger, too, of which nobody can say but that its topic's list has no greater ID yet: a
+    broker that stands still may be about to list it. No broker may have the topic loaded, then and when it goes. It
+    goes in one transaction that writes the list anew, with the same bytes, so that such a broker fails, looks at the
+    list again, and loses nothing. Loading the topic makes the ledger certain, or shows that it is in use: do that
+    instead, if you can.
 
     Exit code 0 also for the answers with which nothing is left to do: still in use, does not match, already gone,
     invalid. Exit code 2 where it is not proven that nobody needs it, or anything stands against deletion.
@@ -89,37 +102,50 @@ def delete(
     payload = DeleteLedgerPayload(ledger, LedgerType(kind), topic, part, schema_id, cursor, context)
     if payload.problem:
         return _said(session, payload, str(DeletionAnswer.INVALID), payload.problem)
-    if payload.ledger_type is LedgerType.OFFLOAD_LEDGER:
-        raise FatalError("copies in a bucket are found and marked by `orphans scan` and `orphans quarantine`")
+    in_bucket = payload.ledger_type is LedgerType.OFFLOAD_LEDGER
+    if (suspect and in_bucket) or (stock and not in_bucket):
+        raise FatalError("--suspect is for a LEDGER, --stock for an OFFLOAD_LEDGER")
+    if in_bucket:
+        found = ask_for_copy(session, payload, stock, yes=yes)
+        return _said(session, payload, found.answer, found.why, record=found.record, refusals=found.refusals)
     with side_of(session) as side:
-        return _demand(session, payload, side, yes=yes)
+        return _demand(session, payload, side, suspect=suspect, yes=yes)
 
 
-def _demand(session: CommandSession, payload: DeleteLedgerPayload, side: BookKeeperSide, *, yes: bool) -> int:
+def _demand(
+    session: CommandSession, payload: DeleteLedgerPayload, side: BookKeeperSide, *, suspect: bool, yes: bool
+) -> int:
     scan = side.scanner.scan({payload.ledger_id})
-    answered, refusals = answer_demand(payload, scan), tuple(map(refusal_told, scan.refusals))
+    answered = answer_demand(payload, scan, suspect=suspect)
+    refusals = tuple(map(refusal_told, scan.refusals))
     harmless = isinstance(answered, DemandAnswered) and answered.answer is not DeletionAnswer.ALREADY_GONE
     if refusals and not harmless:
-        return _said(session, payload, "denied", _REFUSED, refusals=refusals)
+        return _said(session, payload, DENIED, _REFUSED, refusals=refusals)
     if isinstance(answered, DemandAnswered):
         return _said(session, payload, str(answered.answer), answered.why)
     if isinstance(answered, DemandDenied):
-        return _said(session, payload, "denied", answered.why)
-    return _mark(session, payload, side, scan, yes=yes)
+        return _said(session, payload, DENIED, answered.why + (_MORE if answered.suspect else ""))
+    return _mark(session, payload, side, scan, suspect=suspect, yes=yes)
 
 
 def _mark(
-    session: CommandSession, payload: DeleteLedgerPayload, side: BookKeeperSide, scan: LedgerScan, *, yes: bool
+    session: CommandSession,
+    payload: DeleteLedgerPayload,
+    side: BookKeeperSide,
+    scan: LedgerScan,
+    *,
+    suspect: bool,
+    yes: bool,
 ) -> int:
     quarantine = _quarantine(session, side, yes=yes)
-    found = quarantine.mark(scan, {payload.ledger_id})
+    found = quarantine.mark(scan, {payload.ledger_id}, suspect=suspect)
     if found.refusals:
-        return _said(session, payload, "denied", _REFUSED, refusals=found.refusals)
+        return _said(session, payload, DENIED, _REFUSED, refusals=found.refusals)
     (mark,) = found.marks
     stored = quarantine.queue.read(ledger_record_name(payload.ledger_id))
     fine = mark.outcome in (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING)
     why = mark.why or ("" if yes else "nothing is marked without --yes")
-    answer = str(mark.outcome) if fine else "denied"
+    answer = str(mark.outcome) if fine else DENIED
     return _said(session, payload, answer, why, record=stored.record if stored else None)
 
 
@@ -147,4 +173,4 @@ def _said(
         deletion=fields,
         refusals=list(refusals),
     )
-    return FINDINGS if answer == "denied" else OK
+    return FINDINGS if answer == DENIED else OK

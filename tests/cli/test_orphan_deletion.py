@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
 from offloader.cli.orphans.bookie_window import ask_window
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.machine import DeletionTry
@@ -24,7 +25,7 @@ from offloader.lifecycle.deletion.records import (
 from offloader.lifecycle.deletion.system_topic.messages import read_message
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from tests.cli.support import CONFIG
-from tests.lifecycle.deletion.cluster import DAY, JudgingScanner, OrphanCluster
+from tests.lifecycle.deletion.cluster import DAY, JudgingScanner, OrphanCluster, list_node
 from tests.lifecycle.system_topic.memory import MemoryTopics
 from tests.lifecycle.system_topic.support import publisher
 
@@ -529,6 +530,64 @@ def test_what_is_not_proven_is_denied(line, orphans):
     assert said["refusals"]
     assert line.json("ledgers", "delete", "1000")["answer"] == "still in use"
     assert list(line.archive.store.list("_deletion/")) == []
+
+
+def test_a_suspect_data_ledger_goes_where_an_operator_says_that_this_is_enough(line, orphans):
+    """Nobody has its topic loaded. The list is written anew, with its bytes: whoever has read it before has lost."""
+    said = found(line, "ledgers", "delete", "2000", "--yes")
+    assert (said["answer"], "--suspect" in said["why"]) == ("denied", True)
+    assert line.json("ledgers", "delete", "2000", "--suspect")["answer"] == "would be marked"
+    before = orphans.metadata.nodes.get(list_node("t"))
+    said = line.json("ledgers", "delete", "2000", "--suspect", "--yes")
+    assert (said["answer"], said["deletion"]["proof"]) == ("marked", "on demand")
+    assert orphans.metadata.nodes.get(list_node("t")) == before
+    assert line.json("orphans", "purge", "--yes")["due"] == 0
+    done = purged(line, orphans)
+    assert [(one["id"], one["answer"]) for one in done["ended"]] == [(2000, "deleted")]
+    after = orphans.metadata.nodes.get(list_node("t"))
+    assert (after.value, after.version) == (before.value, before.version + 1)
+    assert orphans.ledger_ids() == {5, 6, 1000}
+
+
+def loads(orphans: Orphans, loaded: list[str]) -> None:
+    loaded.append("broker-1:8080")
+
+
+def rolls(orphans: Orphans, _loaded: list[str]) -> None:
+    orphans.list_ledgers("t", 1000, 2000)
+
+
+@pytest.mark.parametrize(("does", "state", "reason"), [(loads, "marked", "broker-1:8080"), (rolls, "kept", "t")])
+def test_a_suspect_one_stays_where_somebody_may_use_it_by_now(line, orphans, monkeypatch, does, state, reason):
+    loaded: list[str] = []
+    monkeypatch.setattr(
+        "offloader.testing.cluster_clients.MemoryAdmin.loaded_by", lambda _self, _topic: next(iter(loaded), None)
+    )
+    line.json("ledgers", "delete", "2000", "--suspect", "--yes")
+    does(orphans, loaded)
+    orphans.network.now += DAY + 1
+    line.run("orphans", "purge", "--yes")
+    assert 2000 in orphans.ledger_ids()
+    (listed,) = line.json_lines("orphans", "list")
+    assert (listed["state"], reason in listed["reason"]) == (state, True)
+
+
+def test_suspect_is_not_enough_where_more_speaks_against_it(line, orphans):
+    orphans.ledger(2001, "t", 3)  # entries that no list has
+    orphans.ledger(2002, "t", 0, **{"pulsar/cursor": b"sub"})
+    orphans.put(f"{list_node('t')}/sub", ManagedCursorInfo(cursorsLedgerId=1).SerializeToString())
+    orphans.ledger(2003, "t", 0, **{"pulsar/managed-ledger": b"acme/unknown/persistent/t"})
+    for ledger in (2001, 2002, 2003):
+        said = found(line, "ledgers", "delete", str(ledger), "--suspect", "--yes")
+        assert said["answer"] == "denied"
+        assert "--suspect" not in said["why"]
+    assert list(line.archive.store.list("_deletion/")) == []
+
+
+def test_nothing_but_the_command_marks_a_suspect_one(line):
+    assert found(line, "orphans", "quarantine", "2000", "--yes")["marks"][0]["outcome"] == "not deletable"
+    marked(line)
+    assert {one["id"] for one in line.json_lines("orphans", "list")} == {5, 6}
 
 
 # A bookie's window

@@ -19,6 +19,8 @@ from offloader.metadata.stock_keys import LedgerKey, parse_key
 from offloader.ports.object_store import ObjectStore
 
 READERS = 8
+NAMED = "a ledger list names it"
+OTHERS = "it is another cluster's"
 
 
 @dataclass(frozen=True)
@@ -36,20 +38,23 @@ class StockScanner:
         """Every object whose key is one of that offloader's."""
         keys = [key for key, _ in self.store.list() if parse_key(key) is not None]
         progress(len(keys))
-        return tuple(self._unnamed(keys, Doubts(self._now(), self.grace_ms)))
+        return tuple(self._unnamed(keys, stock_names(self.references()), Doubts(self._now(), self.grace_ms)))
 
-    def look(self, keys: Sequence[str]) -> dict[str, BucketOrphan | str]:
-        """Some keys by the same rules. By key: what it is, or why it stays; what is not there is left out."""
+    def look(self, keys: Sequence[str], grace_ms: int = 0) -> dict[str, BucketOrphan | str]:
+        """Some keys by the same rules. By key: what it is, or why it stays; what is not there is left out. By default
+        no grace: the second phase has one of its own."""
         there = [key for key in keys if self.store.stat(key) is not None]
-        told: dict[str, BucketOrphan | str] = dict.fromkeys(there, "a ledger list names it, or it is another cluster's")
-        return told | {each.key: each for each in self._unnamed(there, Doubts(self._now(), 0))}
+        names = stock_names(self.references())
+        told: dict[str, BucketOrphan | str] = {
+            key: NAMED if (found := parse_key(key)) is not None and names.names(found) else OTHERS for key in there
+        }
+        return told | {each.key: each for each in self._unnamed(there, names, Doubts(self._now(), grace_ms))}
 
     def _now(self) -> int:
         """Nothing of ours is written into another program's bucket, also not to learn its time."""
         return self.clock_ms() - MOST_SKEW_MS
 
-    def _unnamed(self, keys: Sequence[str], doubts: Doubts) -> Iterator[BucketOrphan]:
-        names = stock_names(self.references())
+    def _unnamed(self, keys: Sequence[str], names: StockNames, doubts: Doubts) -> Iterator[BucketOrphan]:
         parsed = ((key, found) for key in keys if (found := parse_key(key)) is not None)
         unnamed = ((key, found) for key, found in parsed if not names.names(found))
         with ThreadPoolExecutor(READERS, "stock-scan") as pool:

@@ -16,13 +16,21 @@ from offloader.errors import (
     OutcomeUnknownError,
     RecoveryAbortedError,
 )
-from offloader.lifecycle.deletion.guard import GuardCase, LedgerToGo, RefereeAsRead, StandingReferee, Unguarded, guard
+from offloader.lifecycle.deletion.guard import (
+    GuardCase,
+    GuardDoubt,
+    LedgerToGo,
+    RefereeAsRead,
+    StandingReferee,
+    Unguarded,
+    guard,
+)
 from offloader.lifecycle.deletion.guarded import GuardedLedgers, GuardedOutcome
 from offloader.lifecycle.deletion.ledger_records import evidence_of, fits, node_of, not_deletable, unreferenced
 from offloader.lifecycle.deletion.look_round import LookRound, begin_look
 from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook, GoneLedger, SecondLook, UnprovenLedger
-from offloader.lifecycle.deletion.owners import LoadedBy, still_written
-from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.owners import LoadedBy, still_written, used_by
+from offloader.lifecycle.deletion.records import DeletionEvidence, DeletionProof, LedgerNode, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.side import SideLooks
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan, LedgerScanner
@@ -38,6 +46,14 @@ class LedgerToLookAt:
     verdict: LedgerVerdict
     node: LedgerNode
     referees: tuple[RefereeAsRead, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenLedger:
+    """Why it may go, and what a deletion checks."""
+
+    evidence: DeletionEvidence
+    case: GuardCase
 
 
 @dataclass
@@ -73,7 +89,7 @@ class BookKeeperSide:
         if versioned.metadata.listed_ms != record.node.ctime:
             raise LedgerNotFoundError(f"ledger {ledger}: another one has this id now")
         if not versioned.metadata.closed:
-            refused = still_written(record, self.loaded_by)
+            refused = still_written(record, self.tree.nodes, chroot(self.tree), self.loaded_by)
             if refused is not None:
                 raise RecoveryAbortedError(refused)
         found = examine(ledger, self.tree, self.bookies, self.closing)
@@ -126,33 +142,46 @@ class BookKeeperSide:
             return FailedLook(str(error))
         return LedgerToLookAt(verdict, node, tuple(referees))
 
-    def guarded(self, seen: LedgerToLookAt, this_round: LookRound | None = None) -> GuardCase | Unguarded:
-        """What its guard is made of, or why there is none."""
+    def proven(
+        self, seen: LedgerToLookAt, this_round: LookRound | None = None, *, demanded: bool = False
+    ) -> ProvenLedger | UnprovenLedger | FailedLook:
+        """What proves that it may go, or why nothing does. `demanded`: an operator has asked for this very ledger."""
+        evidence = evidence_of(seen.verdict, seen.referees, demanded=demanded)
+        if evidence is None:
+            return UnprovenLedger("nothing proves it that a transaction could check")
+        doubt = None
+        if evidence.proof is DeletionProof.ON_DEMAND:
+            try:
+                name = seen.verdict.ledger.purpose.managed_ledger
+                used = used_by(name, self.tree.nodes, chroot(self.tree), self.loaded_by)
+            except (ValueError, OffloadError) as error:
+                return FailedLook(f"whether a broker has its topic loaded cannot be found out ({error})")
+            if used:
+                return FailedLook(f"it is suspect, and {used}")
+            doubt = GuardDoubt(data=True, loaded=False, demanded=True)
         ledger = LedgerToGo(seen.verdict.ledger.ledger, seen.node.version, seen.node.ctime)
         check = this_round.check if this_round else None
-        case = GuardCase(ledger, seen.referees, one_zookeeper=True, round_node=check)
+        case = GuardCase(ledger, seen.referees, one_zookeeper=True, doubt=doubt, round_node=check)
         operations = guard(case, self.tree.uri.root, self.tree.layout)
-        return operations if isinstance(operations, Unguarded) else case
+        return UnprovenLedger(operations.why) if isinstance(operations, Unguarded) else ProvenLedger(evidence, case)
 
     def _look_at(
         self, record: PendingDeleteLedgerInfo, verdict: LedgerVerdict | None, scan: LedgerScan, this_round: LookRound
     ) -> SecondLook:
         if verdict is None:
             return GoneLedger() if record.ledger_id in scan.gone else FailedLook("the scan says nothing of it")
-        says = not_deletable(verdict)
+        demanded = record.evidence.proof is DeletionProof.ON_DEMAND
+        says = not_deletable(verdict, demanded=demanded)
         if says is not None:
             return says
         seen = self.look_closer(verdict, scan, this_round.now_ms)
         if not isinstance(seen, LedgerToLookAt):
             return seen
-        evidence = evidence_of(verdict, seen.referees)
-        if evidence is None:
-            return UnprovenLedger("nothing proves it that a transaction could check")
-        case = self.guarded(seen, this_round)
-        if isinstance(case, Unguarded):
-            return UnprovenLedger(case.why)
-        self._cases[record.name] = case
-        return unreferenced(verdict, seen.node, evidence, this_round.now_ms)
+        proven = self.proven(seen, this_round, demanded=demanded)
+        if not isinstance(proven, ProvenLedger):
+            return proven
+        self._cases[record.name] = proven.case
+        return unreferenced(verdict, seen.node, proven.evidence, this_round.now_ms)
 
     def _referee(self, path: str, seen: int | None, begun_ms: int | None) -> RefereeAsRead | FailedLook:
         found = self.ledgers.referee(path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offloader.lifecycle.deletion.ledger_records import COMPONENTS, not_deletable
+from offloader.lifecycle.deletion.ledger_records import COMPONENTS, may_be_demanded, not_deletable
 from offloader.lifecycle.deletion.machine import ReferencedLedger
 from offloader.lifecycle.deletion.records import (
     PIP_TYPES,
@@ -62,13 +62,18 @@ class DemandAnswered:
 
 @dataclass(frozen=True, slots=True)
 class DemandDenied:
-    """It is there, it may be what the request says, and it is not proven that nobody needs it."""
+    """It is there, it may be what the request says, and it is not proven that nobody needs it. `suspect`: where an
+    operator says that this is enough, it may be marked all the same."""
 
     why: str
+    suspect: bool = False
 
 
-def answer_demand(payload: DeleteLedgerPayload, scan: LedgerScan) -> DemandAnswered | DemandDenied | None:
-    """What follows from a scan of that ledger. None: it may be marked; it never goes before the delay is over."""
+def answer_demand(
+    payload: DeleteLedgerPayload, scan: LedgerScan, *, suspect: bool = False
+) -> DemandAnswered | DemandDenied | None:
+    """What follows from a scan of that ledger. None: it may be marked; it never goes before the delay is over.
+    `suspect`: an operator has looked, and suspect is enough."""
     problem = payload.problem
     if problem:
         return DemandAnswered(DeletionAnswer.INVALID, problem)
@@ -79,15 +84,15 @@ def answer_demand(payload: DeleteLedgerPayload, scan: LedgerScan) -> DemandAnswe
     difference = _difference(payload, verdict.ledger.purpose)
     if difference:
         return DemandAnswered(DeletionAnswer.DOES_NOT_MATCH, difference)
-    return _by_verdict(verdict)
+    return _by_verdict(verdict, suspect=suspect)
 
 
-def _by_verdict(verdict: LedgerVerdict) -> DemandAnswered | DemandDenied | None:
-    says = not_deletable(verdict)
+def _by_verdict(verdict: LedgerVerdict, *, suspect: bool) -> DemandAnswered | DemandDenied | None:
+    says = not_deletable(verdict, demanded=suspect)
     if isinstance(says, ReferencedLedger):
         return DemandAnswered(DeletionAnswer.STILL_IN_USE, f"it is named by {says.by}")
     if says is not None:
-        return DemandDenied(says.why)
+        return DemandDenied(says.why, may_be_demanded(verdict) and not verdict.kept)
     return DemandDenied("it holds entries that no list has: they are data") if verdict.kept else None
 
 

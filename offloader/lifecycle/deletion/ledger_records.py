@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from offloader.bookkeeper.model import LedgerState
 from offloader.bookkeeper.nodes import Node
-from offloader.lifecycle.deletion.guard import GuardCase, MissingReferee, RefereeAsRead
+from offloader.lifecycle.deletion.guard import GuardCase, MissingReferee, RefereeAsRead, StandingReferee
 from offloader.lifecycle.deletion.machine import (
     HOLDS_DATA,
     FailedLook,
@@ -25,7 +25,7 @@ from offloader.lifecycle.deletion.records import (
     LedgerType,
     PendingDeleteLedgerInfo,
 )
-from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict, Standing, proof_of
+from offloader.lifecycle.ledgers.evidence import CONTENTS, Fact, LedgerVerdict, Standing, proof_of
 from offloader.lifecycle.ledgers.kinds import RefereeKind
 from offloader.lifecycle.ledgers.told import facts_told, told
 from offloader.printable import printable
@@ -79,9 +79,23 @@ def kept_record(verdict: LedgerVerdict, by: str, now: int) -> PendingDeleteLedge
     return kept(replace(record, marked_at=now), DeletionAnswer.HOLDS_DATA, HOLDS_DATA, now)
 
 
-def evidence_of(verdict: LedgerVerdict, referees: tuple[RefereeAsRead, ...]) -> DeletionEvidence | None:
+def may_be_demanded(verdict: LedgerVerdict) -> bool:
+    """Whether it may be marked where an operator asks for this very ledger: all that speaks against it is that its list
+    has no greater id yet. Then whoever is about to list it can be stopped: the list is written anew."""
+    doubts = {one.fact for one in verdict.evidence} - CONTENTS
+    by_list = verdict.ledger.purpose.referee is RefereeKind.LEDGER_LIST
+    return verdict.standing is Standing.SUSPECT and by_list and doubts == {Fact.NOT_PASSED}
+
+
+def evidence_of(
+    verdict: LedgerVerdict, referees: tuple[RefereeAsRead, ...], *, demanded: bool = False
+) -> DeletionEvidence | None:
     """A verdict's proof in the record's form. `referees`: the nodes that the verdict names, in its order, as they are.
-    None: it proves nothing that could be guarded."""
+    `demanded`: an operator has asked for this very ledger. None: it proves nothing that could be guarded."""
+    if demanded and may_be_demanded(verdict):
+        one = next((one for one in referees if isinstance(one, StandingReferee)), None)
+        said = told(verdict), facts_of(verdict)
+        return None if one is None else DeletionEvidence(DeletionProof.ON_DEMAND, one.path, one.version, *said)
     proofs = {_PROOFS[one.fact] for one in verdict.evidence if one.fact in _PROOFS}
     if verdict.standing is not Standing.CERTAIN or not proofs:
         return None
@@ -104,9 +118,11 @@ def node_of(node: Node) -> LedgerNode:
     return LedgerNode(node.value, node.version, node.created_ms, node.acl or ())
 
 
-def not_deletable(verdict: LedgerVerdict) -> ReferencedLedger | UnprovenLedger | FailedLook | None:
+def not_deletable(
+    verdict: LedgerVerdict, *, demanded: bool = False
+) -> ReferencedLedger | UnprovenLedger | FailedLook | None:
     """What a look says of a verdict that deletes nothing; None: it may be deleted, or holds data."""
-    if verdict.standing is Standing.CERTAIN:
+    if verdict.standing is Standing.CERTAIN or (demanded and may_be_demanded(verdict)):
         return None
     if verdict.standing is Standing.REFERENCED:
         return ReferencedLedger(printable(verdict.referees[0].node if verdict.referees else "a node"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.nodes import Nodes
 from offloader.errors import (
@@ -21,7 +20,7 @@ from offloader.errors import (
     OutcomeUnknownError,
 )
 from offloader.lifecycle.deletion.bookkeeper_side import round_path
-from offloader.lifecycle.deletion.guard import MissingReferee, RefereeAsRead, StandingReferee, Unguarded
+from offloader.lifecycle.deletion.guard import RefereeAsRead, StandingReferee, Unguarded
 from offloader.lifecycle.deletion.guarded import GuardedDeletion, GuardedOutcome, read_back, read_referee
 from offloader.lifecycle.deletion.ledger_records import node_of
 from offloader.lifecycle.deletion.leftover_guard import LeftoverCase, leftover_guard
@@ -36,7 +35,7 @@ from offloader.lifecycle.deletion.machine import (
     UnprovenLedger,
     UnreferencedLedger,
 )
-from offloader.lifecycle.deletion.owners import LoadedBy
+from offloader.lifecycle.deletion.owners import LoadedBy, used_by
 from offloader.lifecycle.deletion.records import DeletionEvidence, LedgerNode, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.side import SideLooks
 from offloader.lifecycle.ledgers.evidence import Fact, Standing
@@ -100,13 +99,13 @@ class LeftoverSide:
         try:
             node = self._node(path)
             owners = self._owners(leftover.name, scan.root)
-            loaded = self._loaded(leftover.name, owners, scan.root)
-        except OffloadError as error:
+            used = used_by(leftover.name, self.tree.nodes, scan.root, self.loaded_by)
+        except (ValueError, OffloadError) as error:
             return FailedLook(str(error))
         if not isinstance(node, LedgerNode):
             return node
-        if node.version != leftover.version or loaded:
-            return FailedLook(loaded or "its node was changed while it was looked at")
+        if node.version != leftover.version or used:
+            return FailedLook(used or "its node was changed while it was looked at")
         case = LeftoverCase(path, node, owners, this_round.check if this_round else None)
         operations, evidence = leftover_guard(case), leftover_evidence(leftover, owners)
         if isinstance(operations, Unguarded):
@@ -162,21 +161,6 @@ class LeftoverSide:
                 if isinstance(found[subscription], StandingReferee):
                     raise MetadataUnavailableError(f"{subscription} came while it was looked at")
         return tuple(found.values())
-
-    def _loaded(self, name: str, owners: Sequence[RefereeAsRead], root: str) -> str:
-        """Why somebody may still use it although the nodes are gone; empty: nobody does. What is loaded and has its
-        node has no such subscription: a broker writes the cursor's node before it opens the pending acks."""
-        absent = {one.path for one in owners if isinstance(one, MissingReferee)}
-        names = [name, *(owner for owner, _ in owners_of(name) if root + list_path(owner) in absent)]
-        for one in dict.fromkeys(names):
-            try:
-                topic = topic_of(one)
-            except ValueError:  # no broker can have loaded it
-                continue
-            broker = self.loaded_by(topic)
-            if broker is not None:
-                return f"{topic} is loaded by the broker {broker}, which may still use it"
-        return ""
 
 
 def delete_leftover(nodes: Nodes, case: LeftoverCase) -> GuardedDeletion:

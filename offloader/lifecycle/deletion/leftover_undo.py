@@ -6,12 +6,14 @@ from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.nodes import CreateNode
 from offloader.errors import FatalError, NodeRefusal, OperationRefusedError, OutcomeUnknownError
 from offloader.lifecycle.deletion.records import PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.undo import check_acl
 
 
 def recreate_leftover(tree: MetadataTree, record: PendingDeleteLedgerInfo) -> None:
     """Put the nodes back, if there are none. Repeated it does nothing more. Whether its ledgers are still there is not
-    looked at. Raises FatalError: another one has the name; MetadataUnavailableError, AccessDeniedError;
-    OutcomeUnknownError: repeat it."""
+    looked at. Raises FatalError: another one has the name, or it cannot be put back as it was;
+    MetadataUnavailableError, AccessDeniedError; OutcomeUnknownError: repeat it."""
+    check_acl(record)
     path, node = f"{tree.uri.managed_ledgers}/{record.topic_name}", record.node
     below = (CreateNode(f"{path}/{name}", one.data, one.acl or None) for name, one in node.below)
     try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerToLookAt, round_path
-from offloader.lifecycle.deletion.guard import Unguarded
-from offloader.lifecycle.deletion.ledger_records import candidate_of, evidence_of
+from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerToLookAt, ProvenLedger, round_path
+from offloader.lifecycle.deletion.ledger_records import candidate_of, may_be_demanded
 from offloader.lifecycle.deletion.look_round import zookeeper_clock
 from offloader.lifecycle.deletion.machine import HOLDS_DATA, GoneLedger, UnprovenLedger
 from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
@@ -53,12 +52,18 @@ class Quarantine:
     by: str
     dry: bool = False
 
-    def mark(self, scan: LedgerScan, named: Collection[int] | None = None) -> Marks:
-        """What is deletable in a scan; `named`: only these, also those that somebody has undone. Repeated it marks
-        nothing twice. Raises OffloadError: what was marked until then is marked."""
+    def mark(self, scan: LedgerScan, named: Collection[int] | None = None, *, suspect: bool = False) -> Marks:
+        """What is deletable in a scan; `named`: only these, also those that somebody has undone, and with `suspect`
+        those that may be demanded. Repeated it marks nothing twice. Raises OffloadError: what was marked until then is
+        marked."""
         refusals = tuple(map(refusal_told, scan.refusals))
-        chosen = [one for one in scan.verdicts if one.deletable and (named is None or one.ledger.ledger in named)]
-        others = _not_deletable(scan, named)
+        chosen = [
+            one
+            for one in scan.verdicts
+            if (named is None or one.ledger.ledger in named)
+            and (one.deletable or (suspect and named is not None and may_be_demanded(one) and not one.kept))
+        ]
+        others = _not_deletable(scan, {*(named or ())} - {one.ledger.ledger for one in chosen})
         if not refusals and chosen:
             refusals = self._too_many(chosen, scan.ledgers)
         if refusals:
@@ -94,12 +99,10 @@ class Quarantine:
             why = "it is gone" if isinstance(seen, GoneLedger) else seen.why
             unproven = isinstance(seen, UnprovenLedger)
             return Mark(ledger, MarkOutcome.NOT_DELETABLE if unproven else MarkOutcome.CHANGED, why, verdict)
-        evidence = evidence_of(verdict, seen.referees)
-        unguarded = self.side.guarded(seen)
-        if evidence is None or isinstance(unguarded, Unguarded):
-            why = unguarded.why if isinstance(unguarded, Unguarded) else "nothing proves it that can be checked"
-            return Mark(ledger, MarkOutcome.NOT_DELETABLE, why, verdict)
-        candidate = candidate_of(verdict, seen.node, evidence, self.by)
+        proven = self.side.proven(seen, demanded=by_number)
+        if not isinstance(proven, ProvenLedger):
+            return Mark(ledger, MarkOutcome.NOT_DELETABLE, proven.why, verdict)
+        candidate = candidate_of(verdict, seen.node, proven.evidence, self.by)
         record = stamp.marked(candidate, former.record if former else None)
         if record is None:
             return Mark(ledger, MarkOutcome.NOT_DELETABLE, "the record would lack what a deletion needs", verdict)
@@ -119,16 +122,14 @@ def _why_spared(record: PendingDeleteLedgerInfo) -> str:
     return f"it was {record.answer or record.state} before: name it to mark it again"
 
 
-def _not_deletable(scan: LedgerScan, named: Collection[int] | None) -> tuple[Mark, ...]:
-    if named is None:
-        return ()
+def _not_deletable(scan: LedgerScan, named: Collection[int]) -> tuple[Mark, ...]:
     found = {one.ledger.ledger: one for one in scan.verdicts}
     marks = []
-    for ledger in sorted(set(named)):
+    for ledger in sorted(named):
         verdict = found.get(ledger)
         if verdict is None:
             marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, "there is no such ledger"))
-        elif not verdict.deletable:
+        else:
             why = HOLDS_DATA if verdict.kept else f"it is {verdict.standing}"
             marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, why, verdict))
     return tuple(marks)

@@ -80,7 +80,7 @@ class LedgerUndo:
 
         Raises FatalError: it cannot be; MetadataUnavailableError, AccessDeniedError; OutcomeUnknownError: repeat it."""
         metadata = _closed(record)
-        _check_acl(record)
+        check_acl(record)
         path = self.tree.path_of(record.ledger_id)
         try:
             self.tree.nodes.create(path, record.node.data, record.node.acl or None, parents=True)
@@ -179,12 +179,14 @@ def _answered(future: Future[bytes], timeout: float) -> bool | None:
     return True
 
 
-def _check_acl(record: PendingDeleteLedgerInfo) -> None:
-    """ZooKeeper shows digests only to those who may administer a node."""
-    if any(one.scheme == "digest" and one.identity.endswith(":x") for one in record.node.acl):
+def check_acl(record: PendingDeleteLedgerInfo) -> None:
+    """ZooKeeper shows digests only to those who may administer a node. Raises FatalError: what was hidden cannot be put
+    back, and with it nobody could use the node."""
+    nodes = record.node, *(node for _, node in record.node.below)
+    if any(one.scheme == "digest" and one.identity.endswith(":x") for node in nodes for one in node.acl):
         raise FatalError(
-            f"ledger {record.ledger_id}: who may do what with its node was hidden from us when it was marked: create "
-            "the node by hand, with the data of its record"
+            f"{record.thing}: who may do what with its nodes was hidden from us when it was marked: create them by "
+            "hand, with the data of its record"
         )
 
 

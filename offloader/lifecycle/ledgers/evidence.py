@@ -60,6 +60,10 @@ class Fact(StrEnum):
     FORMER_DATA = "former-data"
 
 
+CONTENTS = frozenset({Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK, Fact.FORMER_DATA})
+"""What is in a ledger. It may show only later, and proves nothing of who refers to it."""
+
+
 class Remedy(StrEnum):
     """What would turn suspect into certain."""
 
@@ -166,7 +170,4 @@ def same_evidence(first: LedgerVerdict, second: LedgerVerdict) -> bool:
 
 def proof_of(verdict: LedgerVerdict) -> set[tuple[str, str, str]]:
     """All that proves it, without what may change while it stays true: fact, store, node."""
-    return {(one.fact, one.store, one.node) for one in verdict.evidence if one.fact not in _CONTENTS}
-
-
-_CONTENTS = (Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK, Fact.FORMER_DATA)
+    return {(one.fact, one.store, one.node) for one in verdict.evidence if one.fact not in CONTENTS}

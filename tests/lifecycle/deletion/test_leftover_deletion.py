@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from offloader.bookkeeper.nodes import CheckNode, CreateNode, DeleteNode
-from offloader.errors import BookieUnavailableError
+from offloader.bookkeeper.nodes import AclEntry, CheckNode, CreateNode, DeleteNode
+from offloader.errors import BookieUnavailableError, FatalError
 from offloader.lifecycle.deletion.decisions import recreated
 from offloader.lifecycle.deletion.guard import MissingReferee
 from offloader.lifecycle.deletion.leftover_guard import MOST_OPERATIONS, LeftoverCase, leftover_guard
@@ -357,6 +357,23 @@ def test_the_undo_puts_back_what_there_was(ground):
     after = ground.tree()
     assert {path: value for path, (value, _) in after.items()} == {path: value for path, (value, _) in before.items()}
     assert recreated(ground.record(NAME), ground.now_ms()).state is DeletionState.UNDONE
+
+
+@pytest.mark.parametrize("hidden", [PATH, f"{PATH}/__pending_ack_state"])
+def test_an_acl_that_was_hidden_from_us_is_not_put_back(ground, hidden):
+    """Nobody has the digest that ZooKeeper shows in the place of another: no broker could read the node."""
+    value = {path: ground.nodes.get(path).value for path in (PATH, f"{PATH}/__pending_ack_state")}
+    for path in (f"{PATH}/__pending_ack_state", PATH):
+        ground.nodes.delete(path)
+    for path, data in value.items():
+        ground.nodes.create(path, data, (AclEntry(31, "digest", "broker:x"),) if path == hidden else None)
+    ground.marked(NAME)
+    ground.later()
+    ground.round()
+    assert ground.end_of(NAME) == DELETED
+    with pytest.raises(FatalError, match=f"managed ledger {NAME}.*by hand"):
+        recreate_leftover(ground.side().tree, ground.record(NAME))
+    assert ground.nodes.get(PATH) is None
 
 
 def test_a_topic_that_only_has_such_a_name_is_suspect(ground):

@@ -1,0 +1,142 @@
+"""The command line takes orphans through both phases on real processes, and some of them back. Whoever uses topics
+notices nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from integration.lifecycle import topics
+from integration.lifecycle.bequests import closed_orphan, delete, offloaded_cut
+from integration.lifecycle.commands import QUARANTINE, Commands
+from integration.lifecycle.conftest import Used
+from integration.lifecycle.ground import KEPT, Ground, list_of
+from integration.lifecycle.makings import roll_cut, trim_cut
+from integration.lifecycle.reading import copies, everything
+from offloader.bookkeeper.managed_ledgers import decode_record
+from offloader.bookkeeper.model import LedgerState
+from offloader.lifecycle.ledgers.references import list_path
+
+pytestmark = pytest.mark.pulsar
+
+
+def test_the_commands_take_orphans_through_both_phases_and_one_of_them_back(
+    ground: Ground, used: Used, tmp_path: Path
+) -> None:
+    """By the command line alone. One bookie has collected when one deletion is undone, the other one has not."""
+    cut = {one.ledger for one in trim_cut(ground)}
+    back = closed_orphan(ground)
+    offloader = Commands.beside(ground.cluster, tmp_path, KEPT)
+    whole = copies(ground, back)
+    assert {len(entries) for entries in whole.values()} == {10}
+    assert {one["outcome"] for one in offloader("orphans", "quarantine", "--all-certain")["marks"]} == {
+        "would be marked"
+    }
+    said = offloader("orphans", "quarantine", "--all-certain", "--yes")
+    marked = {one["id"] for one in said["marks"] if one["outcome"] == "marked"}
+    assert marked >= {*cut, back}
+    assert not said["refusals"]
+    assert offloader("orphans", "purge", "--yes")["due"] == 0  # the quarantine is not over
+    assert marked <= ground.ledgers()
+    offloader("orphans", "undo", min(cut))
+    time.sleep(QUARANTINE)
+    purged = offloader("orphans", "purge", "--yes")
+    assert {one["id"] for one in purged["ended"] if one["answer"] == "deleted"} == marked - {min(cut)}
+    assert (purged["failed"], purged["gaveUp"], purged["refusals"]) == ([], [], [])
+    assert ground.ledgers() & marked == {min(cut)}
+    ground.cluster.collect(1)
+    undone = offloader("orphans", "undo", back, code=2)  # it is there again, without some copies
+    first, second = (one.id for one in ground.cluster.books.bookies)
+    assert (undone["entries"], undone["lost"]) == (10, [])
+    assert {one["bookie"]: (one["there"], one["gone"]) for one in undone["copies"]} == {first: (0, 10), second: (10, 0)}
+    ground.cluster.collect()
+    assert copies(ground, back) == {second: whole[second]}
+    for ledger in marked - {back, min(cut)}:
+        assert copies(ground, ledger) == {}, ledger
+    assert everything(ground, used.topics) == used.said
+    states = {one["id"]: one["state"] for one in offloader.lines("orphans", "list")}
+    assert states == {one: "undone" if one in (back, min(cut)) else "deleted" for one in marked}
+    again = {one["id"]: one["outcome"] for one in offloader("orphans", "quarantine", "--all-certain", "--yes")["marks"]}
+    assert again == {back: "spared", min(cut): "spared"}  # somebody wanted them
+    for ledger in (back, min(cut)):
+        ground.cluster.books.official.call("delete", ledger=ledger)
+
+
+def test_the_doctor_fails_where_the_floor_was_lowered(ground: Ground, tmp_path: Path) -> None:
+    checks = Commands.beside(ground.cluster, tmp_path, KEPT).lines("doctor", code=2)
+    (floor,) = [one for one in checks if one["check"] == "quarantine-floor"]
+    assert floor["verdict"] == "fail"
+
+
+def test_pending_acknowledgements_of_a_deleted_topic_go_as_a_whole_and_then_their_ledgers(
+    ground: Ground, used: Used, tmp_path: Path
+) -> None:
+    topic = topics.transactional(ground)
+    name = topics.pending_acks(topic)
+    ground.owner(topic).kill()  # so some of the ledgers stay open
+    delete(ground, topic)
+    ledgers = ground.naming(managed_ledger=name)
+    assert LedgerState.OPEN in {ground.metadata(one).state for one in ledgers}
+    offloader = Commands.beside(ground.cluster, tmp_path, KEPT)
+    (found,) = offloader("orphans", "scan", "--ledgers-only", code=2)["leftOverManagedLedgers"]
+    assert (found["name"], found["verdict"], set(found["ledgers"]) <= ledgers) == (name, "certain", True)
+    assert offloader.delete("--managed-ledger", name) == {name: "deleted"}
+    assert ground.zookeeper.exists(list_path(name)) is None
+    assert ledgers <= ground.ledgers()
+    assert offloader.delete(*ledgers) == dict.fromkeys(ledgers, "deleted")
+    ground.cluster.collect()
+    assert [copies(ground, one) for one in ledgers] == [{}] * len(ledgers)
+    assert everything(ground, used.topics) == used.said
+
+
+@pytest.mark.usefixtures("credentials")
+def test_an_offloaded_ledger_goes_once_its_copy_was_read_back_and_readers_read_the_same(
+    ground: Ground, tmp_path: Path
+) -> None:
+    """A broker died between `bookkeeperDeleted` and the deletion: it would never be tried again."""
+    cut = offloaded_cut(ground)
+    topic, ledgers = cut[0].topic, {one.ledger for one in cut}
+    said = ground.read(topic)
+    offloader = Commands.beside(ground.cluster, tmp_path, KEPT)
+    for ledger in ledgers:
+        assert offloader("orphans", "explain", ledger)["verdict"] == "suspect"  # nobody says where its copy is
+    refused = offloader("orphans", "quarantine", *ledgers, "--yes", code=2)
+    assert {one["outcome"] for one in refused["marks"]} == {"not deletable"}
+    offloader = Commands.beside_the_copies(ground.cluster, tmp_path, KEPT)
+    for ledger in ledgers:
+        assert offloader("orphans", "explain", ledger)["verdict"] == "certain"
+    assert offloader.delete(*ledgers) == dict.fromkeys(ledgers, "deleted")
+    ground.cluster.collect()
+    assert [copies(ground, one) for one in ledgers] == [{}] * len(ledgers)
+    ground.unload(topic)
+    assert ground.read(topic) == said
+    assert ledgers <= set(ground.listed(topic))
+    for one in decode_record(ground.zookeeper.get(list_of(topic))[0]).ledgerInfo:
+        if one.ledgerId in ledgers:
+            uuid = _uuid(one.offloadContext.uidMsb, one.offloadContext.uidLsb)
+            asked = ("ledgers", "delete", one.ledgerId, "--type", "OFFLOAD_LEDGER", "--offload-uuid", uuid, "--yes")
+            assert offloader(*asked)["answer"] == "still in use"
+
+
+def test_a_suspect_ledger_goes_on_demand_and_its_topic_goes_on(ground: Ground, tmp_path: Path) -> None:
+    (left,) = roll_cut(ground)
+    offloader = Commands.beside(ground.cluster, tmp_path, KEPT)
+    assert offloader("ledgers", "delete", left.ledger, "--yes", code=2)["answer"] == "denied"
+    before = ground.zookeeper.get(list_of(left.topic))
+    marked = offloader("ledgers", "delete", left.ledger, "--topic", left.topic, "--suspect", "--yes")
+    assert (marked["answer"], marked["deletion"]["proof"]) == ("marked", "on demand")
+    assert offloader.purge() == {left.ledger: "deleted"}
+    after = ground.zookeeper.get(list_of(left.topic))
+    assert (after[0], after[1].version) == (before[0], before[1].version + 1)
+    found = ground.read(left.topic)
+    assert len(found) >= 10
+    sent = ground.produce(left.topic, 15, first=100)  # over the end of a ledger
+    assert [data for _, _, data in ground.read(left.topic)] == [data for _, _, data in found] + sent
+    assert left.ledger not in ground.ledgers()
+
+
+def _uuid(most: int, least: int) -> str:
+    digits = f"{most % 2**64:016x}{least % 2**64:016x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
