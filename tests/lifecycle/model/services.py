@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from offloader.lifecycle.deletion.decisions import undone
+from offloader.lifecycle.deletion.decisions import taken_back, undone
 from offloader.lifecycle.deletion.machine import (
     DeletionStep,
     DeletionTry,
@@ -53,7 +53,7 @@ class Services:
         # What the machine says is a function of numbers: it is asked once.
         self._ruled = cache(self._rule)
         self._tried = cache(self._number_tried)
-        self._undone = cache(lambda number: self.number(undone(self.records[number], NOW)))
+        self._undone = cache(self._number_undone)
 
     def number(self, record: PendingDeleteLedgerInfo) -> int:
         """Without what tells nothing: times, and texts for people."""
@@ -171,10 +171,20 @@ class Services:
         return with_ledger(state, ledger, OURS), DeletionTry.DONE
 
     def _undoes(self, state: State) -> Steps:
+        """An operator's mind changes, also between two tries. What is in doubt is looked at, as a service does."""
         for ledger, number in enumerate(state.records):
-            if number >= 0 and self.records[number].state in (DeletionState.MARKED, DeletionState.GIVEN_UP):
-                told = state._replace(undone=state.undone | 1 << ledger)
-                yield ("undoes", ledger), _recorded(told, ledger, self._undone(number))
+            if number < 0 or self.records[number].has_ended:
+                continue
+            if self.records[number].in_doubt and self.world.waits and self._may_come_late(state, ledger):
+                continue
+            after = self._undone(number, state.ledgers[ledger] == THERE)
+            is_undone = self.records[after].state is DeletionState.UNDONE
+            told = state._replace(undone=state.undone | int(is_undone) << ledger)
+            yield ("undoes", ledger), _recorded(told, ledger, after)
+
+    def _number_undone(self, number: int, there: bool) -> int:
+        record = self.records[number]
+        return self.number(taken_back(record, there=there, now=NOW) if record.in_doubt else undone(record, NOW))
 
     def _written(self, state: State, service: Service, number: int) -> State | None:
         """None: somebody else has changed the record."""
