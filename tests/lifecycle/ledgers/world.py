@@ -14,6 +14,7 @@ from random import Random
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, PositionInfo, SchemaLocator
 from offloader.bookkeeper.managed_ledgers import Compression, decode_cursor_record, decode_record, decoded, encoded
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState
+from offloader.lifecycle.ledgers.decoding import read_cursor, read_last_entry, read_list, read_locator
 from offloader.lifecycle.ledgers.evidence import SeenLedger, seen_ledger
 from offloader.lifecycle.ledgers.kinds import COMPACTION
 from offloader.lifecycle.ledgers.references import (
@@ -23,10 +24,6 @@ from offloader.lifecycle.ledgers.references import (
     UnreadableNode,
     cursor_path,
     list_path,
-    read_cursor,
-    read_last_entry,
-    read_list,
-    read_locator,
     schema_path,
 )
 from offloader.testing.ledger_metadata import envelope
