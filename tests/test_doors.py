@@ -90,8 +90,8 @@ from offloader.lifecycle.explaining.bookie_facts import (
     bookie_facts,
 )
 from offloader.lifecycle.explaining.bookies import explain_bookie
+from offloader.lifecycle.ledgers.decoding import read_cursor, read_last_entry, read_list, read_locator
 from offloader.lifecycle.ledgers.kinds import purpose_of
-from offloader.lifecycle.ledgers.references import read_cursor, read_last_entry, read_list, read_locator
 from offloader.lifecycle.topics.broker_retention import (
     BrokerRetention,
     RetentionLevel,

@@ -12,6 +12,7 @@ from offloader.bookkeeper.uri import parse_uri
 from offloader.config.levels import ChosenSource
 from offloader.config.section import Section
 from offloader.config.units import Wait
+from offloader.config.urls import store_url
 from offloader.errors import ConfigError
 from offloader.model import Source
 from offloader.pulsar.auth import UNFIT, is_token
@@ -173,16 +174,7 @@ class Storage(Section):
     @field_validator("root")
     @classmethod
     def _root(cls, value: str) -> str:
-        url = urlsplit(value)
-        if not url.scheme or "://" not in value:
-            raise ValueError("not a URL; write s3://bucket/prefix or file:///folder")
-        if url.query or url.fragment or "@" in url.netloc:
-            raise ValueError("write only scheme, bucket and prefix; credentials come from the environment")
-        if url.scheme == "s3" and not url.netloc:
-            raise ValueError("s3:// needs a bucket: s3://bucket/prefix")
-        if url.scheme == "file" and (url.netloc or not url.path.strip("/")):
-            raise ValueError("file:// needs an absolute folder: file:///var/lib/archive")
-        return value.rstrip("/")
+        return store_url(value)
 
     @model_validator(mode="after")
     def _only_what_the_store_reads(self) -> Self:

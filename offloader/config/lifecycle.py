@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from offloader.bookkeeper.uri import parse_uri
 from offloader.config.problems import ConfigProblem
 from offloader.config.section import Section
 from offloader.config.units import Time, TimeInSeconds, Wait, format_time
+from offloader.config.urls import store_url
+from offloader.errors import ConfigError
 
 HOUR_MS = 3_600_000
 SystemTopicUse = Literal["off", "publish", "accept", "both"]
@@ -117,6 +120,21 @@ class Lifecycle(Section):
         description="Between the record that a segment goes and the deletion of its objects, at least 1h: longer than "
         "the longest read of the archive.",
     )
+
+    @field_validator("stock_bucket")
+    @classmethod
+    def _stock_bucket(cls, value: str) -> str:
+        return store_url(value) if value else ""
+
+    @field_validator("metadata_stores")
+    @classmethod
+    def _metadata_stores(cls, value: list[str]) -> list[str]:
+        for one in value:
+            try:
+                parse_uri(one, "")
+            except ConfigError as error:
+                raise ValueError(f"{one!r} names no ZooKeeper; write zk://host:2181/chroot") from error
+        return value
 
 
 def unreachable(section: Lifecycle, *, has_bookies: bool) -> Iterator[ConfigProblem]:

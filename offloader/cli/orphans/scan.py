@@ -12,6 +12,8 @@ from offloader.cli.orphans.both_sides import FoundOrphans
 from offloader.cli.orphans.bucket import BucketOption, bucket_options, scan_bucket
 from offloader.cli.orphans.scanning import has_ledgers, known_cluster, ledger_scanner, lists_of
 from offloader.cli.output import say
+from offloader.errors import MetadataUnavailableError
+from offloader.lifecycle.ledgers.scanned import LedgerScan
 
 SHOWN = 20
 
@@ -62,7 +64,17 @@ def _found(session: CommandSession, option: BucketOption) -> FoundOrphans:
     ledgers, cluster = None, None
     if not option.only:
         cluster = known_cluster(session)
-        with ledger_scanner(session) as scanner:
-            ledgers = scanner.scan()
+        ledgers = _of_ledgers(session, option)
     objects = None if option.left_out else scan_bucket(session, option, lists_of(session), cluster)
     return FoundOrphans(ledgers, objects)
+
+
+def _of_ledgers(session: CommandSession, option: BucketOption) -> LedgerScan:
+    """Half a report would look like a whole one."""
+    try:
+        with ledger_scanner(session) as scanner:
+            return scanner.scan()
+    except MetadataUnavailableError as error:
+        if option.left_out:
+            raise
+        raise MetadataUnavailableError(f"{error}; --bucket-only looks at the archive alone") from error

@@ -21,7 +21,7 @@ class CopiedLedger(NamedTuple):
 
 
 VerifyCopies = Callable[[Collection[CopiedLedger]], Mapping[int, bool]]
-"""Reads copies back: whether each is whole. Those that it leaves out could not be read. Raises OffloadError."""
+"""Reads copies back: whether each is whole. Those that it leaves out could not be read. Raises ConfigError."""
 
 
 def no_copies(_ledgers: Collection[CopiedLedger]) -> Mapping[int, bool]:

@@ -39,8 +39,8 @@ class Fact(StrEnum):
     NO_CURSOR_LEDGER = "no-cursor-ledger"  # node, version
     NO_VIEW_NAMED = "no-view-named"  # node
     CURSOR_IS_THERE = "cursor-is-there"  # node, version
-    COPY_NOT_READ = "copy-not-read"
-    COPY_FAILS = "copy-fails"
+    COPY_NOT_READ = "copy-not-read"  # text: the bucket that is named
+    COPY_FAILS = "copy-fails"  # the same
     UNREADABLE = "unreadable"  # node, version, text
     SAYS_MORE = "says-more"  # node, version
     MADE_SINCE = "made-since"  # node, version

@@ -19,8 +19,9 @@ from offloader.bookkeeper.entry_codec import decode
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata, StoredEntry
 from offloader.errors import DamagedRecordError, LedgerNotFoundError, OffloadError
+from offloader.lifecycle.ledgers.decoding import read_last_entry
 from offloader.lifecycle.ledgers.patient import PatientNodes
-from offloader.lifecycle.ledgers.references import LastEntry, UnreadableNode, read_last_entry
+from offloader.lifecycle.ledgers.references import LastEntry, UnreadableNode
 
 AT_ONCE = 200  # ledgers whose bookies are asked at a time
 

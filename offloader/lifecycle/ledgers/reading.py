@@ -13,6 +13,7 @@ from sys import intern
 from offloader.bookkeeper.managed_ledgers import decoded
 from offloader.bookkeeper.nodes import Node
 from offloader.lifecycle.ledgers.again import LookAgain
+from offloader.lifecycle.ledgers.decoding import read_cursor, read_list, read_locator
 from offloader.lifecycle.ledgers.kinds import COMPACTION, PENDING_ACK_SUFFIX, ledger_of
 from offloader.lifecycle.ledgers.named import packed
 from offloader.lifecycle.ledgers.patient import PatientNodes
@@ -23,9 +24,6 @@ from offloader.lifecycle.ledgers.references import (
     LocatorNode,
     References,
     UnreadableNode,
-    read_cursor,
-    read_list,
-    read_locator,
 )
 
 MANAGED_LEDGERS, SCHEMAS, POLICIES, CLUSTERS = "/managed-ledgers", "/schemas", "/admin/policies", "/admin/clusters"

@@ -18,7 +18,7 @@ from offloader.bookkeeper.listing import LedgerListing
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.nodes import Node
-from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError, OffloadError
+from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError
 from offloader.lifecycle.ledgers.again import LookAgain, doubted, leftover_doubted
 from offloader.lifecycle.ledgers.clock import clock_by_reading
 from offloader.lifecycle.ledgers.copies import VerifyCopies, copied, no_copies, with_ends
@@ -70,7 +70,7 @@ class ClusterScanner:
     def scan(self, only: Collection[int] | None = None) -> LedgerScan:
         """See `LedgerScanner`. A service that is away for a while is waited for.
 
-        Raises MetadataUnavailableError, AccessDeniedError where there is hardly anything that we may read.
+        Raises MetadataUnavailableError, AccessDeniedError where there is hardly anything that we may read, ConfigError.
         """
         return _Scan(self, self.finder.locate(), None if only is None else frozenset(only)).run()
 
@@ -207,12 +207,9 @@ class _Scan:
     def _copies(self, stores: Sequence[References], looked: _Looked) -> Mapping[int, bool]:
         """What cannot be read back now stays suspect."""
         found = tuple(copied(stores, looked.again.managed_ledgers, looked.candidates))
-        try:
-            nodes = self._nodes_of([one.ledger for one in found])
-            seen = (_seen(ledger, node) for ledger, node in nodes if node is not None)
-            return self._scanner.verify_copies(with_ends(found, seen)) if found else {}
-        except OffloadError:
-            return {}
+        nodes = self._nodes_of([one.ledger for one in found])
+        seen = (_seen(ledger, node) for ledger, node in nodes if node is not None)
+        return self._scanner.verify_copies(with_ends(found, seen)) if found else {}
 
     def _look(self, judge: LedgerJudge, ids: LedgerIds, tally: LedgerTally) -> _Looked:
         """Into each ledger that nobody names: also for a scan of some, as it may be another cluster's, or an orphan

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of
-from offloader.errors import DamagedObjectError, ObjectNotFoundError, OffloadError
+from offloader.errors import ConfigError, DamagedObjectError, ObjectNotFoundError, OffloadError
 from offloader.format.ledger_account import account_ledger
 from offloader.format.v1 import decode_ledger_index
 from offloader.lifecycle.ledgers.copies import CopiedLedger, VerifyCopies, no_copies
@@ -21,28 +22,53 @@ from offloader.storage.settings import StoreSettings
 log = logging.getLogger(__name__)
 
 
+def stock_store(bucket: str, archive: StoreSettings) -> StoreSettings:
+    """`bucket`: its URL. It is reached as the archive is. Raises ConfigError."""
+    return archive.beside(bucket, "lifecycle.stockBucket")
+
+
 def stock_copies(bucket: str, archive: StoreSettings) -> VerifyCopies:
-    """`bucket`: its URL, reached as the archive is; empty: nobody knows it."""
+    """See `stock_store`; empty: nobody knows the bucket. Raises ConfigError."""
     if not bucket:
         return no_copies
-    settings = archive.beside(bucket, "lifecycle.stockBucket")
-    return StockCopies(lambda: open_store(settings, read_only=True))
+    settings = stock_store(bucket, archive)
+    name = urlsplit(bucket).netloc.partition("@")[0]  # an Azure container's account stands behind it
+    return StockCopies(lambda: open_store(settings, read_only=True), name)
 
 
 @dataclass(frozen=True, slots=True)
 class StockCopies:
-    """See `VerifyCopies`. The bucket is opened only where there is something to read."""
+    """See `VerifyCopies`. `name`: the bucket's. It is opened only where there is something to read."""
 
     open_bucket: Callable[[], ObjectStore]
+    name: str = ""
 
     def __call__(self, ledgers: Collection[CopiedLedger]) -> Mapping[int, bool]:
         found: dict[int, bool] = {}
-        with closing(self.open_bucket()) as store:
-            for one in ledgers:
-                whole = _asked(store, one)
-                if whole is not None:
-                    found[one.ledger] = whole and found.get(one.ledger, True)
+        failed: list[str] = []
+        elsewhere = {one.ledger for one in ledgers if not self._is_here(one)}
+        try:
+            with closing(self.open_bucket()) as store:
+                for one in (each for each in ledgers if each.ledger not in elsewhere):
+                    whole = _asked(store, one, failed)
+                    if whole is not None:
+                        found[one.ledger] = whole and found.get(one.ledger, True)
+        except ConfigError:
+            raise
+        except OffloadError as error:
+            failed.append(str(error))
+        if failed:
+            log.warning(
+                "the bucket of Pulsar's own offloader cannot be read now, its ledgers stay: %s",
+                failed[0],
+                extra={"see": "stock-bucket"},
+            )
         return found
+
+    def _is_here(self, one: CopiedLedger) -> bool:
+        """A mirror of the bucket that readers use proves nothing."""
+        copy = one.copy
+        return bool(copy.uuid) and copy.complete and copy.bucket in ("", self.name)
 
 
 def is_whole(store: ObjectStore, one: CopiedLedger) -> bool | None:
@@ -72,11 +98,9 @@ def is_whole(store: ObjectStore, one: CopiedLedger) -> bool | None:
     )
 
 
-def _asked(store: ObjectStore, one: CopiedLedger) -> bool | None:
-    if not (one.copy.uuid and one.copy.complete):
-        return None
+def _asked(store: ObjectStore, one: CopiedLedger, failed: list[str]) -> bool | None:
     try:
         return is_whole(store, one)
     except OffloadError as error:
-        log.info("the copy of ledger %d cannot be read now: %s", one.ledger, error)
+        failed.append(f"ledger {one.ledger}: {error}")
         return None

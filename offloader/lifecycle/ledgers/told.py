@@ -140,6 +140,10 @@ def _place(one: LedgerEvidence) -> str:
     return f"{one.node} (version {one.version})" if one.version is not None else one.node
 
 
+def _named(one: LedgerEvidence) -> str:
+    return f" {one.text}" if one.text else ""
+
+
 def _foreign_told(one: LedgerEvidence) -> str:
     return f"Nothing more can be said of it: {one.text}." if one.text else "Nothing more can be said of it."
 
@@ -157,8 +161,8 @@ _FACTS: Mapping[Fact, Callable[[LedgerEvidence], str]] = {
     Fact.NO_CURSOR_LEDGER: lambda one: f"{_place(one)} names no ledger at the moment.",
     Fact.NO_VIEW_NAMED: lambda one: f"{one.node} names no compacted view.",
     Fact.CURSOR_IS_THERE: lambda one: f"{_place(one)} is there, and may be about to name it.",
-    Fact.COPY_NOT_READ: lambda _: "Its copy in the bucket was not read back.",
-    Fact.COPY_FAILS: lambda _: "Its copy in the bucket is not whole.",
+    Fact.COPY_NOT_READ: lambda one: f"Its copy in the bucket{_named(one)} was not read back.",
+    Fact.COPY_FAILS: lambda one: f"Its copy in the bucket{_named(one)} is not whole.",
     Fact.UNREADABLE: lambda one: f"{_place(one)} cannot be read: {one.text}.",
     Fact.SAYS_MORE: lambda one: f"{_place(one)} says more than this version understands.",
     Fact.NAMESPACE_UNKNOWN: lambda one: f"There is no {one.node}: nobody knows the namespace.",
@@ -208,7 +212,7 @@ _REMEDIES = {
     Remedy.NEW_SCHEMA: "put another version of the schema",
     Remedy.COMPACT: "have the topic compacted once more",
     Remedy.REMOVE_CURSOR: "remove the subscription",
-    Remedy.READ_COPY: "have its copy in the bucket read back",
+    Remedy.READ_COPY: "have its copy in the bucket read back (lifecycle.stockBucket names the bucket)",
     Remedy.REPAIR_NODE: "see that everything can be read",
     Remedy.NEWER_OFFLOADER: "look with a version of the offloader that knows these fields",
     Remedy.KNOW_NAMESPACE: "name the metadata store that has its namespace",

@@ -160,7 +160,8 @@ def _by_copy(listed: ListedData, referee: Referee, copies: Mapping[int, bool]) -
     whole = copies.get(listed.ledger) if listed.copy is not None and listed.copy.complete else False
     if whole:
         return _Finding(Standing.CERTAIN, (left, LedgerEvidence(Fact.COPY_READ_BACK)), referee)
-    unproven = LedgerEvidence(Fact.COPY_NOT_READ if whole is None else Fact.COPY_FAILS)
+    bucket = listed.copy.bucket if listed.copy is not None else ""
+    unproven = LedgerEvidence(Fact.COPY_NOT_READ if whole is None else Fact.COPY_FAILS, text=bucket)
     return _Finding(Standing.SUSPECT, (left, unproven), referee, (Remedy.READ_COPY,))
 
 

@@ -42,3 +42,11 @@ def followed(found: Mapping[TopicName, tuple[int, int] | OffloadError]) -> Itera
 def _some(topics: Sequence[TopicName]) -> str:
     more = f" and {len(topics) - SHOWN} more" if len(topics) > SHOWN else ""
     return ", ".join(str(topic) for topic in topics[:SHOWN]) + more
+
+def stock_bucket(found: str | OffloadError | None) -> Iterator[Check]:
+    """Whether copies of Pulsar's own offloader could be read back: without that their ledgers stay for ever."""
+    name = "stock-bucket"
+    if isinstance(found, OffloadError):
+        yield fail(name, str(found), "lifecycle.stockBucket: it is reached as storage is, and must be listed and read")
+    elif found is not None:
+        yield ok(name, f"copies of Pulsar's own offloader can be read from {found}")

@@ -25,6 +25,7 @@ def examine(config: Config, probes: Probes) -> Iterator[Check]:
         yield from pulsar_checks.bookies_reachable(bookies)
         yield from pulsar_checks.ledgers_deletable(attempt(probes.ledger_deletion))
     yield from deletion_checks.quarantine(config.lifecycle)
+    yield from deletion_checks.stock_bucket(attempt(probes.stock_bucket))
     yield from _store(probes)
     yield from _topics(config, probes, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 

@@ -21,6 +21,7 @@ from offloader.config.lifecycle import Lifecycle
 from offloader.errors import BookieUnavailableError, ConfigError, OffloadError
 from offloader.java import find_java
 from offloader.lifecycle.ledgers.open import open_scanner
+from offloader.lifecycle.ledgers.stock_copies import stock_store
 from offloader.lifecycle.ledgers.told import refusal_told
 from offloader.metadata.layout import PROOF, ROOT
 from offloader.metadata.root import prove, read_root
@@ -31,6 +32,7 @@ from offloader.operations.doctor.store_checks import BucketFacts
 from offloader.ports.admin import Admin, TopicInfo
 from offloader.ports.entry_source import Extent
 from offloader.ports.object_store import ObjectStore
+from offloader.storage.open import open_store
 
 
 class Probes(Protocol):
@@ -63,6 +65,9 @@ class Probes(Protocol):
 
     def ledger_deletion(self) -> tuple[str, ...] | None:
         """Why no ledger that nobody refers to could be deleted; None where the section `lifecycle` says nothing."""
+
+    def stock_bucket(self) -> str | None:
+        """Look into the bucket of Pulsar's own offloader; say which. None where none is named."""
 
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
         """The bucket's rules, and how far its clock is ahead; None where the store has no buckets."""
@@ -130,6 +135,15 @@ class RealProbes:
             scanner = open_scanner(self._lifecycle, tree, bookies, self.admin, connect=ZooKeeper)
             with closing(scanner):
                 return tuple(refusal_told(one) for one in scanner.prospects())
+
+    def stock_bucket(self) -> str | None:
+        if not self._lifecycle.stock_bucket:
+            return None
+        settings = stock_store(self._lifecycle.stock_bucket, self._store_settings)
+        with closing(open_store(settings, read_only=True)) as store:
+            next(iter(store.list("")), None)
+            store.stat(ROOT)  # what is not there: only who may read is told so
+            return store.url
 
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
         if self._store_settings.scheme != "s3":

@@ -9,7 +9,12 @@ from random import Random
 import pytest
 
 from offloader.cli.orphans.scanning import ScanProgress
-from offloader.errors import AuthorizationFailedError, BrokerUnavailableError, StoreUnavailableError
+from offloader.errors import (
+    AuthorizationFailedError,
+    BrokerUnavailableError,
+    MetadataUnavailableError,
+    StoreUnavailableError,
+)
 from offloader.metadata import layout
 from tests.archive.support import TOPIC, stream
 from tests.lifecycle.bucket.support import a_uuid
@@ -239,3 +244,15 @@ def test_a_bucket_that_cannot_be_reached_takes_nothing_from_the_ledgers(scanned)
     assert [one["id"] for one in found["candidates"]] == [old]
     assert [one["message"] for one in found["refusals"]] == ["The bucket cannot be looked at: connection refused"]
     assert line.run("orphans", "scan", "--bucket-only").exit_code == 1
+
+
+def test_without_zookeeper_one_error_says_how_to_look_at_the_bucket_alone(scanned):
+    line = scanned(a_world())
+
+    def away(*_):
+        raise MetadataUnavailableError("zk://unused:2181: no server answers")
+
+    line.dependencies = replace(line.dependencies, bookkeeper=away)
+    said = "zk://unused:2181: no server answers"
+    assert line.error("orphans", "scan", "--output", "json") == f"{said}; --bucket-only looks at the archive alone"
+    assert line.error("orphans", "scan", "--ledgers-only") == said

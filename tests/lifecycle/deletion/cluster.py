@@ -16,9 +16,10 @@ from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bookkeeper.nodes import DeleteNode, Node
 from offloader.errors import DamagedRecordError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
+from offloader.lifecycle.ledgers.decoding import read_cursor, read_list, read_locator
 from offloader.lifecycle.ledgers.evidence import SeenLedger, seen_ledger
 from offloader.lifecycle.ledgers.leftovers import leftover_managed_ledgers
-from offloader.lifecycle.ledgers.references import References, read_cursor, read_list, read_locator
+from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.ledgers.refusals import Refusal
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge

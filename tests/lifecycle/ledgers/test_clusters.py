@@ -129,6 +129,110 @@ def test_each_making_of_orphans_is_found_by_itself(making):
         assert {one.name for one in leftover_managed_ledgers(world.references())} == left_over_names(world)
 
 
+# Metadata that were restored, and topics that were made again
+
+
+def without_ages(world: World, meanwhile: Callable[[], None] = nothing) -> list[LedgerVerdict]:
+    """Broken: nodes are as old as can be, whenever they were made."""
+    made, world.made = world.made, world.made | dict.fromkeys((one for one in world.made if isinstance(one, str)), 0)
+    try:
+        return scan(world, meanwhile)
+    finally:
+        world.made = made
+
+
+def restored(seed: int, *, anew: bool) -> tuple[World, list[str]]:
+    """Lists are put back to what they were some ledgers ago; nobody has loaded the topics since."""
+    world = cluster(seed, steps=20)
+    names = [world.topic() for _ in range(4)]
+    for name in names:
+        for _ in range(world.random.randint(0, 2)):
+            world.roll(name)
+        backup = world.info(name)
+        for _ in range(world.random.randint(2, 4)):
+            world.roll(name)
+        if world.random.random() < 0.3:
+            world.trim(name)
+        world.restore(name, backup, anew=anew)
+    return world, names
+
+
+def go_on_and_trim(world: World, names: list[str]) -> None:
+    """Brokers load the topics, and trim until nothing is listed that is older than the restore."""
+    for name in names:
+        restored_ones = len(world.info(name).ledgerInfo)
+        for _ in range(world.random.randint(1, 3)):
+            world.roll(name)
+        info = world.info(name)
+        for one in info.ledgerInfo[:restored_ones]:
+            world.drop(one.ledgerId)
+        del info.ledgerInfo[:restored_ones]
+        world.put_list(name, info)
+
+
+def deletable(verdicts) -> set[int]:
+    return {one.ledger.ledger for one in verdicts if one.deletable}
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_entries_that_were_never_trimmed_are_kept_after_a_restore(seed, anew):
+    """In a node that was made anew for ever; else as long as it is remembered what was kept."""
+    world, names = restored(seed, anew=anew)
+    assert world.untrimmed
+    before = scan(world)
+    assert deletable(before) & world.untrimmed == set()
+    kept = {one.ledger.ledger for one in before if one.kept}
+    go_on_and_trim(world, names)
+    after = deletable(scan(world))
+    assert (after if anew else after - kept) & world.untrimmed == set()
+
+
+def test_to_forget_what_was_kept_is_caught_and_so_is_a_scan_that_knows_no_ages():
+    for anew, scan_it in ((False, scan), (True, without_ages)):
+        caught = 0
+        for seed in SEEDS:
+            world, names = restored(seed, anew=anew)
+            go_on_and_trim(world, names)
+            caught += bool(deletable(scan_it(world)) & world.untrimmed)
+        assert caught > len(SEEDS) / 2
+
+
+def lost_to_a_former_owner(scan_it: Scan, seed: int) -> set[int]:
+    """Brokers are paused, their topics and subscriptions deleted and made again, and loaded by others; then a scan, and
+    its deletions. At last the paused ones go on, whose versions may fit again."""
+    world = cluster(seed, steps=20)
+    for _ in range(6):
+        name = world.topic()
+        cursor = world.subscribe(name, "sub")
+        for _ in range(world.random.randint(0, 2)):
+            world.roll(name)
+            world.acknowledge(name, cursor)
+        world.pause_roll(name)
+        world.pause_acknowledge(name, cursor)
+        world.delete(name)
+        world.topic(name)
+        world.subscribe(name, cursor)
+        for _ in range(world.random.randint(0, 3)):
+            world.roll(name)
+            world.acknowledge(name, cursor)
+    deleted = deletable(scan_it(world, nothing))
+    for ledger in deleted:
+        world.ledgers.pop(ledger, None)
+    world.resume()
+    return deleted & {ledger for ledger, _ in named_ledgers(world.references())}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_former_owner_that_goes_on_after_its_topic_was_made_again_misses_nothing(seed):
+    assert lost_to_a_former_owner(scan, seed) == set()
+
+
+def test_a_scan_that_knows_no_ages_loses_what_a_former_owner_lists():
+    caught = [seed for seed in SEEDS if lost_to_a_former_owner(without_ages, seed)]
+    assert len(caught) > 3
+
+
 # The other way round
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, PositionInfo, SchemaLocator
 from offloader.bookkeeper.managed_ledgers import Compression
+from offloader.lifecycle.ledgers.decoding import read_cursor, read_last_entry, read_list, read_locator
 from offloader.lifecycle.ledgers.kinds import RefereeKind
 from offloader.lifecycle.ledgers.references import (
     BUCKET_PREFIX,
@@ -24,10 +25,6 @@ from offloader.lifecycle.ledgers.references import (
     UnreadableNode,
     cursor_path,
     named_ledgers,
-    read_cursor,
-    read_last_entry,
-    read_list,
-    read_locator,
     view_of,
 )
 from offloader.testing.ledger_metadata import envelope

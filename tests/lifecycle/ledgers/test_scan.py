@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from offloader.errors import AccessDeniedError, MetadataUnavailableError, StoreUnavailableError
+from offloader.errors import AccessDeniedError, MetadataUnavailableError
 from offloader.lifecycle.ledgers.again import LookAgain
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.named import LedgerIds
@@ -310,17 +310,6 @@ def test_an_offloaded_ledger_is_certain_once_its_copy_was_read_back(whole, stand
     assert asked.managed_ledger == written.world.topics[0]
     assert asked.copy.uuid == "00000000-0000-0001-ffff-fffffffffffe"
     assert asked.copy.complete
-
-
-def test_a_bucket_that_cannot_be_read_makes_no_scan_fail():
-    written, _ = an_offloaded_one()
-    scanner = written.scanner()
-
-    def away(_ledgers):
-        raise StoreUnavailableError("away")
-
-    scanner.verify_copies = away
-    assert [one.standing for one in scanner.scan().verdicts] == [Standing.SUSPECT]
 
 
 def test_ids_that_no_ledger_can_have_are_gone():

@@ -14,6 +14,7 @@ from random import Random
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, PositionInfo, SchemaLocator
 from offloader.bookkeeper.managed_ledgers import Compression, decode_cursor_record, decode_record, decoded, encoded
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState
+from offloader.lifecycle.ledgers.decoding import read_cursor, read_last_entry, read_list, read_locator
 from offloader.lifecycle.ledgers.evidence import SeenLedger, seen_ledger
 from offloader.lifecycle.ledgers.kinds import COMPACTION
 from offloader.lifecycle.ledgers.references import (
@@ -23,10 +24,6 @@ from offloader.lifecycle.ledgers.references import (
     UnreadableNode,
     cursor_path,
     list_path,
-    read_cursor,
-    read_last_entry,
-    read_list,
-    read_locator,
     schema_path,
 )
 from offloader.testing.ledger_metadata import envelope
@@ -104,6 +101,7 @@ class World:
     copies: dict[int, bool] = field(default_factory=dict)
     left_over: set[str] = field(default_factory=set)
     about_to_list: list[Paused] = field(default_factory=list)
+    untrimmed: set[int] = field(default_factory=set)
     next_id: int = 0
     next_topic: int = 0
     now: int = 0
@@ -331,6 +329,18 @@ class World:
             for ledger in self.used_by(one):
                 self.drop(ledger)
             self.remove_nodes(one)
+
+    # What an operator does
+
+    def restore(self, name: str, backup: ManagedLedgerInfo, *, anew: bool) -> None:
+        """The list as a backup has it: written into the node, or the node made anew. Entries of the ledgers that it
+        lacks are data that nobody ever trimmed."""
+        kept = {one.ledgerId for one in backup.ledgerInfo}
+        lost = {one.ledgerId for one in self.info(name).ledgerInfo} - kept
+        self.untrimmed |= {one for one in lost if (known := self.ledgers[one]) and known.closed}
+        if anew:
+            del self.nodes[list_path(name)]
+        self.put_list(name, backup)
 
     # Brokers that are paused between create and list
 

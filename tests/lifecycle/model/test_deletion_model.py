@@ -15,6 +15,7 @@ from integration.soak import SOAK
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionProof, DeletionState
 from tests.bookkeeper.model.explorer import Explored, explore
 from tests.lifecycle.model.deletion import DeletionModel
+from tests.lifecycle.model.restoring import NEVER_TRIMMED, RestoredWorld, RestoringModel
 from tests.lifecycle.model.world import OURS, State, World
 
 WORLDS = [
@@ -137,6 +138,34 @@ def test_a_write_meant_for_a_former_topic_of_the_name_is_no_proof_s_concern_as_i
     names = [name[0] for name in found.trace]
     assert names.index("deletes the topic") < len(names) - 1
     assert names.count("creates the topic") == 2
+
+
+RESTORED = {
+    "into a node that is made anew": RestoredWorld(owners=1, targets=(1,), tries=1),
+    "into the node, and somebody looks before a broker does": RestoredWorld(
+        owners=1, targets=(1,), tries=1, anew=False, remembers=True
+    ),
+}
+
+
+@pytest.mark.parametrize("world", RESTORED.values(), ids=RESTORED)
+def test_entries_that_nobody_trimmed_are_never_deleted_after_a_restore(world: RestoredWorld):
+    found = explore(RestoringModel(world))
+    assert found.violation is None, str(found)
+    assert found.states > 1_000
+
+
+@pytest.mark.parametrize("world", [RestoredWorld(owners=1, targets=(1,), ages=False)])
+def test_a_scan_that_knows_no_ages_deletes_what_a_restore_took_off_the_list(world: RestoredWorld):
+    assert explore(RestoringModel(world)).violation == NEVER_TRIMMED
+
+
+def test_what_was_restored_into_its_node_and_trimmed_since_is_known_by_nothing_else_than_a_look_before():
+    """So the page says: after a restore look first, and mark nothing else that was not looked at."""
+    found = explore(RestoringModel(RestoredWorld(owners=1, targets=(1,), anew=False)))
+    assert found.violation == NEVER_TRIMMED
+    names = [name[0] for name in found.trace]
+    assert names.index("restores") < names.index("trims") < names.index("marks")
 
 
 def random_walk(model: DeletionModel, rng: random.Random, length: int) -> tuple[list[object], State]:

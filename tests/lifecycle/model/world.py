@@ -80,6 +80,20 @@ class Late(NamedTuple):
     version: int
 
 
+class Restored(NamedTuple):
+    """Of a world with restores; ledgers are a bit each. `backup`: what the list was when it was saved, ABSENT before.
+    `older`: those that were there before the node was made. `held`: those that were listed once, and got entries.
+    `released`: those that a broker trimmed, or whose topic was deleted. `kept`: those of which a record remembers that
+    they hold data."""
+
+    backup: int = ABSENT
+    done: bool = False
+    older: int = 0
+    held: int = 0
+    released: int = 0
+    kept: int = 0
+
+
 class State(NamedTuple):
     """`records`: their numbers, -1 for none. `certain`: ledgers that were called so, a bit each; `undone`: those of
     which somebody was told that they stay."""
@@ -93,3 +107,4 @@ class State(NamedTuple):
     certain: int
     undone: int
     late: Late | None
+    restored: Restored | None = None

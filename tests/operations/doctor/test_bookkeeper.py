@@ -11,6 +11,7 @@ from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import StoredEntry
 from offloader.config import Config
+from offloader.errors import ConfigError
 from offloader.model import LedgerList, LedgerSpan, TopicName
 from offloader.offload.core.check import Verdict
 from offloader.operations.doctor.probes import LedgerProbes, RealProbes
@@ -61,6 +62,19 @@ application: app
 pulsar: {serviceUrl: "pulsar://h:6650", adminUrl: "http://h:8080", metadataServiceUri: "zk://memory:1/ledgers"}
 storage: {root: "file:///unused"}
 """
+
+
+def test_the_stock_bucket_is_opened_listed_and_read(tmp_path):
+    def probes(section: str) -> RealProbes:
+        other: Any = None
+        return RealProbes(Config.parse(f"{BASE}lifecycle: {{{section}}}", {}), other, other)
+
+    assert probes("").stock_bucket() is None
+    there = tmp_path / "offload"
+    there.mkdir()
+    assert probes(f"stockBucket: 'file://{there}'").stock_bucket() == f"file://{there}"
+    with pytest.raises(ConfigError):
+        probes("stockBucket: 's4://bucket'").stock_bucket()
 
 
 @pytest.mark.parametrize(

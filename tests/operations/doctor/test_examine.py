@@ -12,6 +12,7 @@ from offloader.errors import (
     AuthorizationFailedError,
     BookieUnavailableError,
     BrokerUnavailableError,
+    ConfigError,
     FatalError,
     MetadataUnavailableError,
     OffloadError,
@@ -38,6 +39,7 @@ class FakeProbes:
     bucket_facts: Any = None
     registered: dict[str, OffloadError | None] | None = None
     offset: float | None = 0.1
+    stock: str | None = None
     against_deletion: tuple[str, ...] | None = None
 
     def java(self) -> str:
@@ -66,6 +68,9 @@ class FakeProbes:
 
     def ledger_deletion(self) -> Any:
         return self._answer("ledger_deletion", self.against_deletion)
+
+    def stock_bucket(self) -> Any:
+        return self._answer("stock_bucket", self.stock)
 
     def _answer(self, call: str, answer: Any) -> Any:
         if call in self.errors:
@@ -189,6 +194,24 @@ def test_what_stands_against_deleting_ledgers(line, against, errors, verdict) ->
     line.probes.against_deletion = against
     line.probes.errors = errors
     assert verdicts(line).get("ledger-deletion") == verdict
+
+
+@pytest.mark.parametrize(
+    ("stock", "errors", "verdict"),
+    [
+        (None, {}, None),
+        ("s3://pulsar-offload", {}, "ok"),
+        (
+            "s3://pulsar-offload",
+            {"stock_bucket": ConfigError("there is no such bucket")},
+            "fail",
+        ),
+    ],
+)
+def test_the_bucket_of_pulsars_own_offloader_where_one_is_named(line, stock, errors, verdict) -> None:
+    line.probes.stock = stock
+    line.probes.errors = errors
+    assert verdicts(line).get("stock-bucket") == verdict
 
 
 def test_an_admin_port_that_does_not_answer_is_told_once(line) -> None:

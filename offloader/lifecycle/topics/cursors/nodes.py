@@ -25,7 +25,8 @@ from offloader.errors import (
     OffloadError,
     TopicNotFoundError,
 )
-from offloader.lifecycle.ledgers.references import ListNode, UnreadableNode, read_list
+from offloader.lifecycle.ledgers.decoding import read_list
+from offloader.lifecycle.ledgers.references import ListNode, UnreadableNode
 from offloader.lifecycle.topics.cursors.held import HeldLedger
 from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
 from offloader.model import TopicName
