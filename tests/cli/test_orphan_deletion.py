@@ -302,6 +302,87 @@ def test_a_purge_sends_what_it_deletes_to_the_system_topic_where_the_configurati
     assert said["notSent"] == ({"foreign consumer": 2} if use == "publish" and foreign else {})
 
 
+# The settings, by their names
+
+
+def configured(line, said: str) -> None:
+    line.config = LEDGERS + LIMITS.replace("lifecycle: {", f"lifecycle: {{{said}, ")
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_no_more_than_the_parallelism_are_deleted_at_a_time(line, orphans, monkeypatch, parallelism):
+    """Each waits until all that may go at once are there, and a moment for one more."""
+    configured(line, f"twoPhaseDeletionLedgerDeletionParallelism: {parallelism}")
+    for ledger in range(10, 16):
+        orphans.ledger(ledger, "t", 0)
+    orphans.network.now += DAY
+    marked(line, *range(10, 16))
+    delete, lock, now, most = BookKeeperSide.delete, threading.Lock(), [], []
+    together = threading.Barrier(parallelism)
+
+    def counted(side, record):
+        with lock:
+            now.append(record)
+            most.append(len(now))
+        together.wait(10)
+        try:
+            with lock:
+                return delete(side, record)
+        finally:
+            with lock:
+                now.remove(record)
+
+    monkeypatch.setattr(BookKeeperSide, "delete", counted)
+    assert len(purged(line, orphans)["ended"]) == 6
+    assert max(most) == parallelism
+
+
+def test_the_second_try_is_due_when_the_setting_says(line, orphans, monkeypatch):
+    configured(line, "twoPhaseDeletionReconsumeLaterInSeconds: 5")
+    tried(line, orphans, DeletionTry.REFUSED, monkeypatch)
+    assert line.json("orphans", "purge", "--yes")["due"] == 0
+    orphans.network.now += 5
+    assert line.json("orphans", "purge", "--yes")["ended"][0]["answer"] == "deleted"
+
+
+def test_a_deletion_is_given_up_after_as_many_tries_as_the_setting_says(line, orphans, monkeypatch):
+    configured(line, "twoPhaseDeletionMaxRetryDeleteCount: 2")
+    marked(line, 5)
+    monkeypatch.setattr(BookKeeperSide, "delete", lambda _self, _record: (DeletionTry.REFUSED, "no"))
+    for tries, expected in ((1, "deleting"), (2, "deleting"), (2, "given up")):
+        orphans.network.now += DAY + 1
+        line.run("orphans", "purge", "--yes")
+        (one,) = line.json_lines("orphans", "list")
+        assert (one["tries"], one["state"]) == (tries, expected)
+
+
+def test_the_quarantine_is_twice_as_long_as_the_longest_compaction(line, orphans):
+    configured(line, "longestCompaction: 2d")
+    marked(line)
+    for due in (0, 0, 0, 2):
+        orphans.network.now += DAY + 1
+        assert line.json("orphans", "purge")["due"] == due
+    assert len(line.json("orphans", "purge", "--yes")["ended"]) == 2
+
+
+def test_more_than_the_number_of_the_limits_are_not_marked_and_do_not_go(line, orphans):
+    def limited(number: int) -> None:
+        line.config = LEDGERS + LIMITS.replace("percent: 100", f"percent: 100, number: {number}")
+
+    limited(1)
+    (why,) = found(line, "orphans", "quarantine", "--all-certain", "--yes")["refusals"]
+    assert why.startswith("2 ledgers would go at once, more than 1:")
+    limited(2)
+    marked(line)
+    orphans.network.now += DAY + 1
+    limited(1)
+    (why,) = found(line, "orphans", "purge", "--yes")["refusals"]
+    assert why.startswith("2 ledgers would go at once, more than 1:")
+    assert {5, 6} <= orphans.ledger_ids()
+    limited(2)
+    assert len(line.json("orphans", "purge", "--yes")["ended"]) == 2
+
+
 # undo, retry, drop
 
 

@@ -219,13 +219,12 @@ def _rule_unreferenced(
 def _begin_try(
     record: PendingDeleteLedgerInfo, look: UnreferencedLedger, now: int, timing: DeletionTiming
 ) -> DeletionRuling:
-    tries = record.tries + 1
     begun = replace(
         record,
         state=DeletionState.DELETING,
         evidence=look.evidence,
-        tries=tries,
-        next_at=now + timing.wait_after(tries),
+        tries=record.tries + 1,
+        next_at=now + timing.wait_after(record.tries + 1),
         closing=look.is_open,
         in_doubt=not look.is_open,
     )

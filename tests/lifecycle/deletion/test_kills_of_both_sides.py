@@ -1,6 +1,5 @@
-"""One service over both sides, killed at any write to the bucket or to ZooKeeper: each marked ledger and each marked
-object is deleted exactly once or told, none is told twice, none is lost. The queue is in the bucket whose objects are
-deleted."""
+"""One service over both sides, killed at any write to the bucket or to ZooKeeper: each marked ledger and each object is
+deleted exactly once or told, none is told twice, none is lost. The queue is in the bucket whose objects go."""
 
 from __future__ import annotations
 
