@@ -1,0 +1,648 @@
+"""A topic's archive over its ages: deleted and made again, released and claimed by one of two applications whose
+policies differ, sealed late, rebuilt; with starts and kills at any time, and processes that are paused while others go
+on. Whatever goes must have been somebody's to delete, at that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from threading import get_ident
+
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.archive.findings import FindingKind
+from offloader.errors import ClaimedByOtherError, IntegrityError, OffloadError, OvertakenError
+from offloader.lifecycle.bucket.reading import read_names
+from offloader.lifecycle.retention.phases import ArchiveDeletion
+from offloader.lifecycle.retention.plan import DueRange
+from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.retention import ArchiveRetention, GoneDoubt
+from offloader.metadata import layout
+from offloader.metadata.catalog import Catalogs, released
+from offloader.metadata.deletions import (
+    Deleted,
+    Deleting,
+    DeletionBegun,
+    PulsarTrimmed,
+    Removal,
+    TopicGone,
+    range_of,
+)
+from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Said, TopicCatalog
+from offloader.model import Position
+from offloader.operations.rebuild.remains import Given
+from offloader.operations.rebuild.write import rebuild
+from offloader.operations.verify.verify import verify
+from offloader.storage.forwarding import ForwardingStore, T, Verb
+from offloader.storage.memory import MemoryStore
+from tests.archive.support import META, SMALL, TOPIC, Archive, stream
+from tests.format.support import Stored, checksummed
+
+from .world import A_LEDGER, ENTRIES, GRACE, KilledError, Reader
+
+APPLICATIONS = ("app", "other")
+POLICIES = (
+    RetentionPolicy(),
+    RetentionPolicy(minutes=30),
+    RetentionPolicy(minutes=0, megabytes=0),
+    RetentionPolicy(gone_minutes=20),
+    RetentionPolicy(minutes=30, hold="court"),
+    RetentionPolicy(hold="court"),
+    RetentionPolicy(follow_pulsar=True),
+)
+LOOKS = 3  # until a topic is proven to be gone
+Making = Callable[[ArchiveDeletion, "Process"], ArchiveRetention]
+
+
+class WatchedStore(ForwardingStore):
+    """Before each call something else may happen; a call may be the last one."""
+
+    def __init__(self, store: MemoryStore, before: Callable[[Verb, str], None]) -> None:
+        super().__init__(store)
+        self._before = before
+
+    def _call(self, verb: Verb, key: str, work: Callable[[], T]) -> T:
+        self._before(verb, key)
+        return work()
+
+
+def is_note(verb: Verb, key: str) -> bool:
+    return verb in ("put", "delete") and key.startswith(layout.archive_deletions_folder("memory"))
+
+
+def is_slot(verb: Verb, key: str) -> bool:
+    return verb == "put" and f"/{layout.CATALOG}/" in key
+
+
+class Process:
+    """One run of an application."""
+
+    def __init__(self, world: Ages, name: str) -> None:
+        self.world, self.name, self.looks = world, name, 0
+        world.epochs[name] += 1
+        self.epoch = world.epochs[name]
+        store = WatchedStore(world.store, world.between)
+        self.catalogs = Catalogs(store, name)
+        deletion = Watched(
+            store,
+            self.catalogs,
+            self.catalogs.append,
+            self.check,
+            lambda: world.now,
+            "memory",
+            name,
+            self,
+        )
+        self.retention = world.make(deletion, self)
+
+    def check(self) -> None:
+        if self.world.epochs[self.name] != self.epoch:
+            raise OvertakenError("there is a newer process")
+
+    def policy(self) -> RetentionPolicy:
+        return self.world.policies[self.name]
+
+    def gone_since(self, head: CatalogHead) -> int | GoneDoubt | None:
+        world, gone = self.world, head.removed.gone
+        if head.claim is None or (world.there and head.claim.incarnation == world.incarnation):
+            self.looks = 0
+            return None
+        self.looks += 1
+        if self.looks < LOOKS or (world.left_open and not world.rolled_back):
+            return None if gone is None else GoneDoubt.NOT_KNOWN_YET
+        if gone is None:
+            gone = TopicGone(head.claim.incarnation, world.now)
+            self.catalogs.append(head, gone)
+        return gone.at
+
+    def visit_all(self) -> None:
+        noted = TOPIC in self.retention.deletion.marked()
+        if noted or self.policy().says_anything:
+            self.retention.visit(TOPIC, noted=noted)
+
+
+@dataclass(frozen=True)
+class Watched(ArchiveDeletion):
+    """Says whether what is decided may be decided."""
+
+    process: Process
+
+    def record(self, head: CatalogHead, due: Sequence[DueRange], by: str, grace_ms: int) -> CatalogHead:
+        self.process.world.changed = False
+        return super().record(head, due, by, grace_ms)
+
+    def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
+        found = super().begin(head, pending)
+        self.process.world.has_begun(self.process, found)
+        return found
+
+    def undo(self, head: CatalogHead, by: str, why: str) -> CatalogHead:
+        found = super().undo(head, by, why)
+        self.process.world.has_undone(by, why)
+        return found
+
+
+def sound(deletion: ArchiveDeletion, process: Process) -> ArchiveRetention:
+    return ArchiveRetention(deletion, lambda _: process.policy(), process.gone_since, GRACE)
+
+
+@dataclass
+class Counts:
+    """What a world has seen."""
+
+    kills: int = 0
+    pauses: int = 0
+    late: int = 0
+    again: int = 0
+    released: int = 0
+    rebuilt: int = 0
+    begun: int = 0
+    undone: int = 0
+    split: int = 0
+
+
+class Chunks(Enum):
+    """Of a chunked message, at a segment's end or beginning."""
+
+    BEGIN = "a message begins in the last entry"
+    GO_ON = "it goes on in the first one"
+    NONE = "nothing of it"
+
+
+@dataclass
+class Message:
+    """A chunked one: the position of its first chunk, those of later ones."""
+
+    first: Position
+    later: list[Position] = field(default_factory=list)
+
+
+class Ages:
+    """`make`: the retention that is tried, or a broken variant. `told`, `reads`: see `Reader`."""
+
+    def __init__(self, seed: int, make: Making = sound) -> None:
+        self.rng, self.make = Random(seed), make
+        self.store = MemoryStore()
+        self.now = 1_800_000_000_000
+        self.policies = {name: self.rng.choice(POLICIES) for name in APPLICATIONS}
+        self.epochs = dict.fromkeys(APPLICATIONS, 0)
+        self.counts = Counts()
+        self.written: list[tuple[tuple[int, int], bytes]] = []
+        self.readers: list[Reader] = []
+        self.reads = self.told = 0
+        self.there, self.left_open, self.rolled_back = True, False, False
+        self.incarnation, self.owner, self.decides = 0, "app", "app"
+        self.changed = True  # anything that a decision may depend on, since the last one was recorded
+        self.messages: list[Message] = []
+        self._segments = 0
+        self._archive = Archive(self.store)
+        self._archive.claim(created=0)  # the root, too
+        self._kill_at, self._nested, self._thread = -1, False, get_ident()
+        self._kill_when: Callable[[Verb, str], bool] | None = None
+        self.running = {name: Process(self, name) for name in APPLICATIONS}
+
+    # What happens to the topic
+
+    def seal(self, chunks: Chunks | None = None) -> None:
+        """Its last uploaded segment, where it is gone: as late as that comes."""
+        if not self.owner or not (self.there or self.left_open):
+            return
+        self.counts.late += not self.there
+        self.left_open = self.there and self.left_open
+        number, part = divmod(self._segments, A_LEDGER)
+        ledger, first = self._ledger(number), part * ENTRIES
+        entries = self._with_chunks(stream(ledger, first, first + ENTRIES - 1), chunks)
+        self._archive.incarnation, self._archive.sealed_at = self.incarnation, self.now
+        closes = {ledger: first + ENTRIES - 1} if part == A_LEDGER - 1 else {}
+        segment, data, index = self._archive.made(entries, [], closes, SMALL)
+        self.store.put(layout.data_key(TOPIC, segment.uuid), data, meta=META)
+        self.store.put(layout.index_key(TOPIC, segment.uuid), index, meta=META)
+        self._append(segment)
+        if closes:
+            self._append(LedgerClosed(self.incarnation, ledger, closes[ledger]))
+        self._segments += 1
+        self.written += [((ledger, e.entry), e.data) for e in entries]
+        self.changed = True
+
+    def _ledger(self, number: int) -> int:
+        return 1_000 * self.incarnation + number
+
+    def _with_chunks(self, entries: list[Stored], chunks: Chunks | None) -> list[Stored]:
+        """A message goes on that began one or more segments before; or another one begins."""
+        last, chunks = entries[-1], chunks or self.rng.choice([Chunks.GO_ON, Chunks.BEGIN, Chunks.NONE])
+        begun = self.messages and self.messages[-1].first.incarnation == self.incarnation
+        if begun and chunks is Chunks.GO_ON:
+            message = self.messages[-1]
+            entries[0] = self._chunk(entries[0], message, 1 + len(message.later))
+            message.later.append(Position(self.incarnation, entries[0].ledger, entries[0].entry))
+        elif chunks is Chunks.BEGIN:
+            self.messages.append(Message(Position(self.incarnation, last.ledger, last.entry)))
+            entries[-1] = self._chunk(last, self.messages[-1], 0)
+        return entries
+
+    @staticmethod
+    def _chunk(at: Stored, message: Message, number: int) -> Stored:
+        metadata = MessageMetadata(
+            producer_name="p",
+            sequence_id=7,
+            publish_time=1_700_000_000_000,
+            uuid=f"p-{message.first}",
+            num_chunks_from_msg=99,
+            chunk_id=number,
+            total_chunk_msg_size=100,
+        )
+        return Stored(at.ledger, at.entry, checksummed(metadata, b"x" * 20))
+
+    def vanish(self) -> None:
+        """Perhaps with a segment that is still to be sealed; `rolled_back`: and nobody knows of that any more."""
+        self.there, self.left_open, self.rolled_back = False, self.rng.random() < 0.5, self.rng.random() < 0.5
+        self.changed = True
+
+    def made_again(self) -> None:
+        """Under the same name, or rolled back: the same one; somebody claims it."""
+        self.changed, before = True, self.incarnation
+        if self.rng.random() < 0.7:
+            self.incarnation, self._segments = self.incarnation + 1, 0
+            self.left_open = False
+        self.counts.again += self.incarnation > before
+        self.there = True
+        self.claim(self.owner or self.rng.choice(APPLICATIONS))
+
+    def claim(self, name: str) -> None:
+        number, part = divmod(self._segments, A_LEDGER)
+        begin = Position(self.incarnation, self._ledger(number), part * ENTRIES)
+        self.owner = self.decides = name
+        self.changed = True
+        catalogs = Catalogs(self.store, name)
+        catalogs.append(catalogs.head(TOPIC), Claim(name, self.incarnation, self.incarnation, begin, self.now))
+
+    def release(self) -> None:
+        head = self.head
+        assert head.claim is not None
+        self._append(released(head.claim, self.now, "released"))
+        self.owner, self.left_open, self.changed = "", False, True
+        self.counts.released += 1
+
+    def _append(self, record: Said) -> None:
+        catalogs = Catalogs(self.store, self.owner)
+        catalogs.append(catalogs.head(TOPIC), record)
+
+    def trim(self) -> None:
+        """Pulsar deletes all ledgers but the newest."""
+        self._append(PulsarTrimmed(self.incarnation, self._ledger(self._segments // A_LEDGER), self.now))
+        self.changed = True
+
+    def topic_event(self) -> None:
+        if self.there and self.owner and self.rng.random() < 0.3:
+            self.trim()
+        if self.there and self.rng.random() < 0.3:
+            self.vanish()
+        elif not self.there and self.rng.random() < 0.5:
+            self.made_again()
+        elif self.owner and self.rng.random() < 0.4:
+            self.release()
+        elif not self.owner and self.there:
+            self.claim(self.rng.choice(APPLICATIONS))
+
+    def rebuild(self, share: float | None = None) -> None:
+        """The catalog is lost, wholly or in part, or nothing is."""
+        before, catalog = self.head.removed, self.catalog
+        keys = [key for key, _ in self.store.list(layout.generations_folder(TOPIC))]
+        lost = self.rng.sample(keys, int(len(keys) * (self.rng.choice([0, 0.5, 1]) if share is None else share)))
+        self.store.delete(lost)
+        self.now += 1
+        rebuild(self.store, TOPIC, Given(self.owner or "app", self.now), self._archive.token)
+        after = self.head.removed
+        self.counts.rebuilt += bool(lost)
+        for segment in catalog.segments:
+            there = self.store.stat(layout.data_key(TOPIC, segment.uuid)) is not None
+            told = range_of(after.absent, segment.end) is not None
+            assert there or told, f"{segment.start} is gone, and nothing says so any more"
+            assert not told or range_of(before.absent, segment.end) is not None, f"{segment.start} {before} {after}"
+        assert after.begun is None or before.begun is not None
+        self.changed = True
+
+    # What processes do
+
+    def start(self, name: str) -> None:
+        self.running[name] = Process(self, name)
+
+    def new_policy(self, name: str) -> None:
+        self.policies[name], self.changed = self.rng.choice(POLICIES), True
+        self.start(name)
+
+    def doing(self, name: str, what: Callable[[Process], object], *, killed: bool = True) -> None:
+        """Something of a process, which may be killed, or paused while others go on."""
+        process, before = self.running[name], self.counts.pauses
+        self._kill_at = self.rng.choice([-1, -1, self.rng.randint(1, 40)]) if killed and not self._nested else -1
+        try:
+            what(process)
+        except KilledError:
+            self.counts.kills += 1
+            self.start(name)
+        except OffloadError:
+            if self.counts.pauses == before:
+                raise
+        finally:
+            self._kill_at = -1
+
+    def visit(self, name: str) -> None:
+        self.doing(name, Process.visit_all)
+
+    def ask(self, name: str) -> None:
+        def asked(process: Process) -> None:
+            with suppress(IntegrityError, ClaimedByOtherError):  # nothing is there, or under way, or it is another's
+                self.rng.choice([process.retention.delete, process.retention.undelete])(TOPIC, "me")
+
+        self.changed = True
+        self.doing(name, asked)
+
+    def between(self, verb: Verb, key: str) -> None:
+        """Between two calls of a process."""
+        if self._nested or get_ident() != self._thread:
+            return
+        if self._kill_when is not None and self._kill_when(verb, key):
+            self._kill_when = None
+            raise KilledError
+        if self._kill_at > 0:
+            self._kill_at -= 1
+            if self._kill_at == 0:
+                raise KilledError
+        self._nested = True
+        try:
+            if self.rng.random() < 0.1:
+                self._step_readers()
+            if self.rng.random() < (0.2 if is_note(verb, key) else 0.02):
+                self.meanwhile()
+        finally:
+            self._nested = False
+
+    def meanwhile(self) -> None:
+        """A process is paused, and perhaps replaced by another one."""
+        self.counts.pauses += 1
+        self._kill_at = -1
+        name = self.rng.choice(APPLICATIONS)
+        if self.rng.random() < 0.7:
+            self.start(name)
+        for _ in range(self.rng.randint(1, 3)):
+            self.rng.choice([self.visit, self.ask, lambda _: self.seal(), lambda _: self.topic_event()])(name)
+            self.now += self.rng.choice([0, GRACE + 1])
+
+    def step(self) -> None:
+        name = self.rng.choice(APPLICATIONS)
+        match self.rng.choice(["seal"] * 3 + ["wait"] * 3 + ["visit"] * 6 + ["ask", "mind", "topic", "start", "lost"]):
+            case "seal":
+                self.seal()
+            case "wait":
+                self.now += self.rng.randint(1, 15) * MINUTE_MS
+            case "visit":
+                self.visit(name)
+            case "ask":
+                self.ask(name)
+            case "mind" if self.rng.random() < 0.5:
+                self.new_policy(name)
+            case "topic":
+                self.topic_event()
+            case "start":
+                self.start(name)
+            case "lost" if self.rng.random() < 0.3:
+                self.rebuild()
+            case _:
+                self._step_readers()
+        self.check()
+
+    def begin(self, prologue: Callable[[Ages], None] | None) -> None:
+        if prologue is not None:
+            self._nested = True  # nothing comes between
+            prologue(self)
+            self._nested = False
+            self.check()
+
+    def run(self, steps: int) -> None:
+        self.begin(self.rng.choice(PROLOGUES))
+        for _ in range(steps):
+            self.step()
+
+    def finish(self) -> None:
+        """Minds do not change any more: what is under way comes to its end."""
+        for reader in self.readers:
+            while not reader.done:
+                reader.step()
+        for name in APPLICATIONS:
+            self.policies[name] = RetentionPolicy()
+            self.start(name)
+        self.changed = True
+        self._nested = True  # nobody is paused any more
+        for _ in range(4 * LOOKS):
+            self.now += GRACE + 1
+            for name in APPLICATIONS:
+                self.visit(name)
+        self._nested = False
+        self.check()
+        pending = self.head.removed.pending
+        assert pending is None or (self.left_open and not self.there), f"{pending} is under way for ever"
+        found = [f for f in verify(self.store).findings if f.kind is not FindingKind.UNCOMMITTED_RECORD]
+        assert all(f.kind is FindingKind.LEFT_OVER and f"/{layout.CATALOG}/" in f.key for f in found), found
+
+    # What must hold
+
+    @property
+    def catalog(self) -> TopicCatalog:
+        return Catalogs(self.store, "").load(TOPIC)
+
+    @property
+    def head(self) -> CatalogHead:
+        return Catalogs(self.store, "").head(TOPIC)
+
+    def has_begun(self, process: Process, head: CatalogHead) -> None:
+        """Whether this process may have begun this, now."""
+        pending, catalog = head.removed.pending, self.catalog
+        assert pending is not None
+        self.counts.begun += 1
+        assert process.name == self.decides, f"{process.name} decides of what is {self.decides}'s"
+        assert not process.policy().hold
+        assert self.now >= pending.not_before
+        newest = catalog.segments[-1]
+        goes = [s for s in catalog.segments if any(r.start <= s.start and s.end <= r.end for r in pending.ranges)]
+        if self.owner and self.there and newest.start.incarnation == self.incarnation:
+            assert newest not in goes, "the newest segment of a topic that goes on"
+        ends = {r.start.incarnation: r.end for r in pending.ranges}
+        for message in self.messages:
+            end = ends.get(message.first.incarnation)
+            if end is not None and message.first <= end and not self._deleted(head.removed, message.first):
+                assert all(later <= end for later in message.later), "a kept message loses its beginning"
+
+    @staticmethod
+    def _deleted(removal: Removal, position: Position) -> bool:
+        return range_of(removal.ranges, position) is not None
+
+    def has_undone(self, by: str, why: str) -> None:
+        self.counts.undone += 1
+        self.counts.split += why.startswith("a message")
+        if by == "retention":
+            assert self.changed, f"nothing has changed since it was recorded, and it is undone: {why}"
+            self.changed = False
+
+    def check(self) -> None:
+        """What is told as deleted was decided, each segment of it; what is kept is there."""
+        catalog = self.catalog
+        removed = catalog.head.removed
+        names = read_names(self.store, TOPIC)
+        log = self._log(catalog.head)
+        begun = {each.number for each in log if isinstance(each, DeletionBegun)}
+        done = [r for each in log if isinstance(each, Deleted) for r in each.ranges]
+        going = [r for each in log if isinstance(each, Deleting) and each.number in begun for r in each.ranges]
+        for segment in catalog.segments:
+            decided = any(r.start <= segment.start and segment.end <= r.end for r in (*done, *going))
+            there = self.store.stat(layout.data_key(TOPIC, segment.uuid)) is not None
+            assert there or decided, f"{segment.start} went without a record"
+            assert (range_of(removed.absent, segment.end) is not None) == decided, f"{segment.start}: {removed}"
+            assert decided or segment.uuid not in names.deleted
+
+    def _log(self, head: CatalogHead) -> list[object]:
+        return [each.record for each in Catalogs(self.store, "").history(TOPIC).read(range(head.next_slot))]
+
+    def _step_readers(self) -> None:
+        while len(self.readers) < 3:
+            if not self.written:
+                return
+            self.readers.append(Reader(self))  # type: ignore[arg-type]
+        reader = self.rng.choice(self.readers)
+        reader.step()
+        if reader.done:
+            self.readers.remove(reader)
+
+
+# What is rare, for a beginning. What comes after it is as in any other world.
+
+
+def _visits(world: Ages, count: int = 1, wait: int = 0) -> None:
+    for _ in range(count):
+        world.now += wait
+        world.visit("app")
+
+
+def _with_policy(world: Ages, policy: RetentionPolicy) -> None:
+    world.policies["app"], world.changed = policy, True
+    world.start("app")
+
+
+def sealed_behind_all_that_went(world: Ages) -> None:
+    """Then the topic is made again, and its beginning goes."""
+    _with_policy(world, RetentionPolicy(gone_minutes=20))
+    for _ in range(3):
+        world.seal()
+    world.there, world.left_open, world.rolled_back = False, True, True
+    _visits(world, LOOKS + 3, wait=21 * MINUTE_MS)
+    world.seal()
+    world.incarnation, world._segments, world.there = world.incarnation + 1, 0, True
+    world.claim("app")
+    for _ in range(A_LEDGER + 1):
+        world.seal()
+    world.trim()
+    _with_policy(world, RetentionPolicy(follow_pulsar=True))
+    _visits(world, 2, wait=GRACE + 1)
+
+
+def started_again_and_again(world: Ages) -> None:
+    """Each time with one look."""
+    _with_policy(world, RetentionPolicy(gone_minutes=20))
+    for _ in range(3):
+        world.seal()
+    world.there, world.left_open = False, False
+    _visits(world, LOOKS)
+    _visits(world, 1, wait=21 * MINUTE_MS)
+    for _ in range(4):
+        world.start("app")
+        _visits(world, 1, wait=GRACE + 1)
+
+
+def an_undo_that_never_counted(world: Ages) -> None:
+    """And what it was about begins, is interrupted, and the catalog is lost."""
+    _with_policy(world, RetentionPolicy(minutes=30))
+    for _ in range(4):
+        world.seal()
+    _visits(world, 1, wait=31 * MINUTE_MS)
+    world._nested = False
+    _with_policy(world, RetentionPolicy(minutes=30, hold="court"))
+    world._kill_when = is_slot
+    world.doing("app", Process.visit_all, killed=False)
+    _with_policy(world, RetentionPolicy(minutes=30))
+    world.now += GRACE + 1
+    segments = {layout.record_key(TOPIC, segment.uuid) for segment in world.catalog.segments}
+    world._kill_when = lambda verb, key: verb == "put" and key in segments
+    world.doing("app", Process.visit_all, killed=False)
+    world._kill_when, world._nested = None, True
+    world.rebuild(world.rng.choice([0.0, 1.0]))
+
+
+def asked(process: Process) -> str:
+    """What it answers; "": there is nothing to delete."""
+    with suppress(IntegrityError):
+        return process.retention.delete(TOPIC, "me")
+    return ""
+
+
+def asked_twice(world: Ages) -> None:
+    """Taken back, by a process that is paused before it forgets, and asked for again."""
+    _with_policy(world, RetentionPolicy())
+    for _ in range(3):
+        world.seal()
+    first = world.running["app"]
+    if "deletion" not in asked(first):
+        return
+
+    def pause(verb: Verb, key: str) -> bool:
+        if verb == "delete" and is_note(verb, key):
+            world._kill_when, world._nested = None, True
+            world.counts.pauses += 1
+            world.start("app")
+            asked(world.running["app"])
+        return False
+
+    world._nested, world._kill_when = False, pause
+    with suppress(OvertakenError):
+        first.retention.undelete(TOPIC, "me")
+    world._nested = True
+    _with_policy(world, RetentionPolicy())
+    world.now += GRACE + 1
+    _visits(world)
+    assert world.head.removed.pending is None, "it is under way for ever"
+
+
+def a_message_over_three_segments(world: Ages) -> None:
+    """Its end is sealed while its beginning is about to go."""
+    _with_policy(world, RetentionPolicy(minutes=30))
+    world.seal(Chunks.BEGIN)
+    world.now += 31 * MINUTE_MS
+    world.seal(Chunks.NONE)
+    _visits(world)
+    world.seal(Chunks.GO_ON)
+    world.seal(Chunks.NONE)
+    _visits(world, 1, wait=GRACE + 1)
+
+
+def released_under_a_hold(world: Ages) -> None:
+    """By an application that is down then; the other one never had it."""
+    _with_policy(world, RetentionPolicy(minutes=30, hold="court"))
+    for _ in range(3):
+        world.seal()
+    world.release()
+    world.policies["other"] = RetentionPolicy(minutes=30)
+    for _ in range(3):
+        world.now += 31 * MINUTE_MS
+        world.visit("other")
+
+
+PROLOGUES: tuple[Callable[[Ages], None] | None, ...] = (
+    None,
+    None,
+    sealed_behind_all_that_went,
+    started_again_and_again,
+    an_undo_that_never_counted,
+    asked_twice,
+    a_message_over_three_segments,
+    released_under_a_hold,
+)
