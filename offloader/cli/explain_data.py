@@ -228,10 +228,10 @@ def _stays(
     session: CommandSession, stored: StoredTopics, found: StoredTopic, default: Callable[[], BrokerRetention | None]
 ) -> UnloadedTopic | PassedOver | None:
     """As visits are planned, with what bookies say of cursors."""
-    pin, clock_ms = session.config.pulsar.subscription, session.dependencies.clock_ms
     placed = {name: one.state for name, one in found.cursors.items() if not one.problem}
     cursors = {name: ManagedCursor(None, state.mark_delete) for name, state in placed.items() if state is not None}
-    planner = VisitPlanner(TopicNodeReader(stored.tree), session.visits, pin, clock_ms)
+    reader, clock_ms = TopicNodeReader(stored.tree), session.dependencies.clock_ms
+    planner = VisitPlanner(reader, session.visits, names_of(session), clock_ms)
     return planner.about(found.topic, default, cursors)
 
 

@@ -15,6 +15,7 @@ from offloader.cli.progress_bar import step_progress
 from offloader.cli.topics import topics
 from offloader.errors import FatalError
 from offloader.lifecycle.explaining.words import counted, size_text
+from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.passed_over import PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitOutcome
@@ -59,7 +60,7 @@ def plan(session: CommandSession, namespaces: tuple[str, ...]) -> int:
 
     \b
     JSON: one object a line, for each topic that has something to tell: {topic, retention, bytes, overdueBytes,
-    reasons, due, dueNow, held, openLedger, why, do}, where held is [{cursor, role, bytes, certain}], or
+    reasons, due, dueNow, held, openLedger, why, do}, where held is [{cursor, kind, bytes, certain}], or
     {topic, passedOver, detail, do}; do: what would change it. The last line: {message, topics, due, waiting,
     overdueBytes, dueBytes, heldBytes, passedOver}.
     """
@@ -149,6 +150,7 @@ def _parts(session: CommandSession) -> VisitParts:
     store, bookies = session.bookkeeper(_TIMEOUT)
     if not isinstance(store, MetadataTree):
         raise FatalError("pulsar.metadataServiceUri: topics can be planned from ZooKeeper's nodes only")
-    places = VisitPlaces(store, bookies, session.visits, session.admin.loaded_by, config.pulsar.subscription)
+    names = subscription_names(config.pulsar.subscription, session.admin)
+    places = VisitPlaces(store, bookies, session.visits, session.admin.loaded_by, names)
     rate = VisitRate(config.lifecycle.visits.at_once, config.lifecycle.visits.a_minute)
     return visit_parts(places, VisitClock(dependencies.clock_ms, dependencies.sleep), rate)
