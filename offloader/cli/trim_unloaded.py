@@ -52,8 +52,10 @@ def trim_unloaded() -> None:
 @NAMESPACES
 @command()
 def plan(session: CommandSession, namespaces: tuple[str, ...]) -> int:
-    """What retention should have freed of topics that nobody has loaded, what a visit is worth, and why the rest
-    stays. Loads nothing and changes nothing.
+    """Say what is overdue, and why the rest stays.
+
+    What retention should have freed of topics that nobody has loaded, and what a visit is worth. Loads nothing and
+    changes nothing.
 
     All namespaces by default. Needs pulsar.metadataServiceUri, and a role that is a super user. Exit code 2 where a
     visit is due.
@@ -79,8 +81,10 @@ def plan(session: CommandSession, namespaces: tuple[str, ...]) -> int:
 @click.option("--yes", is_flag=True, help="Have the brokers load these topics, and drop what retention does not keep.")
 @command()
 def run(session: CommandSession, namespaces: tuple[str, ...], *, yes: bool) -> int:
-    """Visit topics that are due: a broker loads each, applies its retention at once, and unloads it again if nobody
-    came. What was loaded before is not touched.
+    """Visit the topics that are due.
+
+    A broker loads each, applies its retention at once, and unloads it again if nobody came. What was loaded before is
+    not touched.
 
     As many at a time and a minute as `lifecycle.visits` says. The data of a topic's last ledger take a second visit, a
     retention time later: repeat the command when it says that one is due. Without --yes nothing is visited. Exit code
