@@ -137,7 +137,11 @@ def list_removals(session: CommandSession) -> int:
             states[str(one.record.state)] += 1
             teller.tell(one.record)
     told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-    message = f"{counted(states.total(), 'removal')} recorded: {told}" if told else "no subscription was ever marked"
+    message = (
+        f"{counted(states.total(), 'removal')} recorded: {told}"
+        if told
+        else f"no removal is recorded in {session.store.url}"
+    )
     session.output.line(message, {"message": message, "removals": states})
     return FINDINGS if states["damaged"] else OK
 
