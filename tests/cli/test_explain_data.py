@@ -12,7 +12,7 @@ from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.bookkeeper.bookie_info import decode_http_url
 from offloader.bookkeeper.cursor_state import CursorState
 from offloader.bookkeeper.model import LedgerState
-from offloader.errors import BookieUnavailableError, FatalError
+from offloader.errors import AuthorizationFailedError, BookieUnavailableError, FatalError
 from offloader.lifecycle.explaining.bookie_facts import (
     CONFIGURATION,
     DETAILS,
@@ -174,6 +174,18 @@ def test_a_loaded_topic_with_a_consumer_and_its_own_retention(line, brokers):
     assert not said(found, "should be gone")
     assert said(found, "A broker has it loaded")
     assert not said(found, "cursors remove")
+
+
+def test_who_may_not_ask_what_is_loaded_is_told_the_reasons_that_hold_anyway(line, brokers):
+    def for_super_users():
+        raise AuthorizationFailedError("for super users")
+
+    brokers.uses = for_super_users
+    found = explained(line, str(TOPIC))
+    assert said(found, "Held by slow (subscription) with 6 MB.")
+    assert said(found, f"offloader topics cursors remove {TOPIC} slow`")
+    assert not said(found, "trim-unloaded run")
+    assert found["unknown"] == ["which topics are loaded: for super users"]
 
 
 def test_who_asks_nobody_is_told_what_is_stored(line):

@@ -28,12 +28,14 @@ def why_not(topic: UnloadedTopic, now_ms: int) -> tuple[str, ...]:
 
 
 def stay_reasons(
-    found: UnloadedTopic | PassedOver, now_ms: int, *, loaded: bool = False, used: Container[str] = ()
+    found: UnloadedTopic | PassedOver, now_ms: int, *, loaded: bool | None = False, used: Container[str] = ()
 ) -> tuple[StayReason, ...]:
-    """`loaded`: a broker has it, and applies its retention. `used`: subscriptions with consumers."""
+    """`loaded`: a broker has it, and applies its retention; None: nobody could say. `used`: subscriptions with
+    consumers."""
     if isinstance(found, PassedOver):
         return (_passed_over(found),)
-    return (*_kept(found, used), *(_at_its_broker(found) if loaded else _until_a_visit(found, now_ms)), *_doubt(found))
+    waits = () if loaded is None else _at_its_broker(found) if loaded else _until_a_visit(found, now_ms)
+    return (*_kept(found, used), *waits, *_doubt(found))
 
 
 def _kept(topic: UnloadedTopic, used: Container[str]) -> Iterator[StayReason]:
