@@ -292,7 +292,7 @@ def test_the_bookies_registration_says_where_its_http_server_is(line, bookie, wo
     [
         (("what",), "is no ledger's number and no bookie's id; a topic is written"),
         (("b9:3181",), "there is no bookie b9:3181; there are b1:3181, b2:3181, b3:3181"),
-        (("public/default/none",), "there is no topic persistent://public/default/none: it has no managed ledger in"),
+        (("public/default/none",), "memory:1/ledgers: there is no such topic, or nobody has used it yet"),
         (("public/default",), "public/default is a namespace: name one of its topics, public/default/TOPIC;"),
         (("non-persistent://public/default/t",), "only persistent topics"),
         (("x", "--as", "ledger"), "'x' is no ledger's number"),
@@ -463,7 +463,7 @@ def test_a_topic_that_only_the_archive_has_is_told_as_such(line):
     archive.claim(1, 0)
     archive.add([Stored(1, number, b"x") for number in range(10)])
     told = line.error("explain", str(gone))
-    assert told.startswith(f"there is no topic {gone}: it has no managed ledger in ")
+    assert told.startswith(f"{gone} has no managed ledger in ")
     assert told.endswith(f"; the archive has it up to 1:9: `offloader topics segments {gone}`")
 
 

@@ -67,7 +67,9 @@ def partitions_of(stored: StoredTopics, topic: TopicName) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError where there is neither."""
     found = [one for one in stored.topics(topic.namespace) if topic in (one, TopicName.parse(one.partitioned_name))]
     if not found:
-        raise TopicNotFoundError(f"there is no topic {topic}: it has no managed ledger in {stored.tree.uri}")
+        raise TopicNotFoundError(
+            f"{topic} has no managed ledger in {stored.tree.uri}: there is no such topic, or nobody has used it yet"
+        )
     return [topic] if topic in found else found
 
 
