@@ -98,6 +98,7 @@ from offloader.lifecycle.topics.broker_retention import (
     default_retention,
     read_retention,
 )
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.cursors.record_codec import (
     decode_removal,
     decode_saved,
@@ -342,7 +343,7 @@ def rest(data: bytes) -> None:
 
 def a_list_node(data: bytes) -> None:
     found = read_list_node(Node(data, 0, 0, 0, 1))
-    look_at(TopicNodes(TOPIC, found, None), BrokerRetention(0, 0, RetentionLevel.TOPIC), 1, "pin")
+    look_at(TopicNodes(TOPIC, found, None), BrokerRetention(0, 0, RetentionLevel.TOPIC), 1, SubscriptionNames())
 
 
 def visiting(brokers: BrokerVisits) -> list[Callable[[], object]]:

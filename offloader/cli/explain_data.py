@@ -14,7 +14,7 @@ from offloader.bookkeeper.api import ManagedCursor
 from offloader.bookkeeper.bookie_http import parse_http_url
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.cli.command import CommandSession, command
-from offloader.cli.cursors.listing import OFFLINE, TIMEOUT, names_of, partitions_of, stored_topics
+from offloader.cli.cursors.listing import TIMEOUT, names_of, partitions_of, stored_topics
 from offloader.cli.parsing import parsed
 from offloader.errors import (
     BookieUnavailableError,
@@ -76,7 +76,7 @@ _WHY = {
     callback=parsed(parse_http_url),
     help="Where the bookie's HTTP server is, http://HOST:8000; by default what the bookie publishes.",
 )
-@OFFLINE
+@click.option("--offline", is_flag=True, help="Do not ask brokers: not who is connected, nor what retention keeps.")
 @TIMEOUT
 @command()
 def explain_command(
@@ -228,10 +228,10 @@ def _stays(
     session: CommandSession, stored: StoredTopics, found: StoredTopic, default: Callable[[], BrokerRetention | None]
 ) -> UnloadedTopic | PassedOver | None:
     """As visits are planned, with what bookies say of cursors."""
-    pin, clock_ms = session.config.pulsar.subscription, session.dependencies.clock_ms
     placed = {name: one.state for name, one in found.cursors.items() if not one.problem}
     cursors = {name: ManagedCursor(None, state.mark_delete) for name, state in placed.items() if state is not None}
-    planner = VisitPlanner(TopicNodeReader(stored.tree), session.visits, pin, clock_ms)
+    reader, clock_ms = TopicNodeReader(stored.tree), session.dependencies.clock_ms
+    planner = VisitPlanner(reader, session.visits, names_of(session), clock_ms)
     return planner.about(found.topic, default, cursors)
 
 

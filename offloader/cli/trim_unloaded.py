@@ -15,6 +15,7 @@ from offloader.cli.progress_bar import step_progress
 from offloader.cli.topics import topics
 from offloader.errors import FatalError
 from offloader.lifecycle.explaining.words import counted, size_text
+from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.passed_over import PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitOutcome
@@ -51,15 +52,17 @@ def trim_unloaded() -> None:
 @NAMESPACES
 @command()
 def plan(session: CommandSession, namespaces: tuple[str, ...]) -> int:
-    """What retention should have freed of topics that nobody has loaded, what a visit is worth, and why the rest
-    stays. Loads nothing and changes nothing.
+    """Say what is overdue, and why the rest stays.
+
+    What retention should have freed of topics that nobody has loaded, and what a visit is worth. Loads nothing and
+    changes nothing.
 
     All namespaces by default. Needs pulsar.metadataServiceUri, and a role that is a super user. Exit code 2 where a
     visit is due.
 
     \b
     JSON: one object a line, for each topic that has something to tell: {topic, retention, bytes, overdueBytes,
-    reasons, due, dueNow, held, openLedger, why, do}, where held is [{cursor, role, bytes, certain}], or
+    reasons, due, dueNow, held, openLedger, why, do}, where held is [{cursor, kind, bytes, certain}], or
     {topic, passedOver, detail, do}; do: what would change it. The last line: {message, topics, due, waiting,
     overdueBytes, dueBytes, heldBytes, passedOver}.
     """
@@ -78,8 +81,10 @@ def plan(session: CommandSession, namespaces: tuple[str, ...]) -> int:
 @click.option("--yes", is_flag=True, help="Have the brokers load these topics, and drop what retention does not keep.")
 @command()
 def run(session: CommandSession, namespaces: tuple[str, ...], *, yes: bool) -> int:
-    """Visit topics that are due: a broker loads each, applies its retention at once, and unloads it again if nobody
-    came. What was loaded before is not touched.
+    """Visit the topics that are due.
+
+    A broker loads each, applies its retention at once, and unloads it again if nobody came. What was loaded before is
+    not touched.
 
     As many at a time and a minute as `lifecycle.visits` says. The data of a topic's last ledger take a second visit, a
     retention time later: repeat the command when it says that one is due. Without --yes nothing is visited. Exit code
@@ -149,6 +154,7 @@ def _parts(session: CommandSession) -> VisitParts:
     store, bookies = session.bookkeeper(_TIMEOUT)
     if not isinstance(store, MetadataTree):
         raise FatalError("pulsar.metadataServiceUri: topics can be planned from ZooKeeper's nodes only")
-    places = VisitPlaces(store, bookies, session.visits, session.admin.loaded_by, config.pulsar.subscription)
+    names = subscription_names(config.pulsar.subscription, session.admin)
+    places = VisitPlaces(store, bookies, session.visits, session.admin.loaded_by, names)
     rate = VisitRate(config.lifecycle.visits.at_once, config.lifecycle.visits.a_minute)
     return visit_parts(places, VisitClock(dependencies.clock_ms, dependencies.sleep), rate)

@@ -10,6 +10,7 @@ from functools import partial
 from offloader.bookkeeper.connect import clients
 from offloader.config import Config
 from offloader.errors import ConfigError
+from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.visit_look import VisitCounts
 from offloader.lifecycle.topics.visit_parts import VisitParts, VisitPlaces, visit_parts
 from offloader.lifecycle.topics.visit_round import VisitClock, VisitRate
@@ -41,7 +42,8 @@ def _open(config: Config, admin: Admin, sleep: Callable[[float], None]) -> Visit
         stack.enter_context(closing(tree))
         stack.enter_context(closing(bookies))
         brokers = stack.enter_context(closing(BrokerVisits(derived.pulsar(config))))
-        places = VisitPlaces(tree, bookies, brokers, admin.loaded_by, config.pulsar.subscription)
+        names = subscription_names(config.pulsar.subscription, admin)
+        places = VisitPlaces(tree, bookies, brokers, admin.loaded_by, names)
         rate = VisitRate(config.lifecycle.visits.at_once, config.lifecycle.visits.a_minute)
         return visit_parts(places, VisitClock(_now_ms, sleep), rate, stack.pop_all().close)
 

@@ -12,7 +12,7 @@ from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.bookkeeper.bookie_info import decode_http_url
 from offloader.bookkeeper.cursor_state import CursorState
 from offloader.bookkeeper.model import LedgerState
-from offloader.errors import BookieUnavailableError, FatalError
+from offloader.errors import AuthorizationFailedError, BookieUnavailableError, FatalError
 from offloader.lifecycle.explaining.bookie_facts import (
     CONFIGURATION,
     DETAILS,
@@ -176,6 +176,18 @@ def test_a_loaded_topic_with_a_consumer_and_its_own_retention(line, brokers):
     assert not said(found, "cursors remove")
 
 
+def test_who_may_not_ask_what_is_loaded_is_told_the_reasons_that_hold_anyway(line, brokers):
+    def for_super_users():
+        raise AuthorizationFailedError("for super users")
+
+    brokers.uses = for_super_users
+    found = explained(line, str(TOPIC))
+    assert said(found, "Held by slow (subscription) with 6 MB.")
+    assert said(found, f"offloader topics cursors remove {TOPIC} slow`")
+    assert not said(found, "trim-unloaded run")
+    assert found["unknown"] == ["which topics are loaded: for super users"]
+
+
 def test_who_asks_nobody_is_told_what_is_stored(line):
     found = explained(line, str(TOPIC), "--offline")
     assert said(found, "holds back 6 MB")
@@ -280,7 +292,7 @@ def test_the_bookies_registration_says_where_its_http_server_is(line, bookie, wo
     [
         (("what",), "is no ledger's number and no bookie's id; a topic is written"),
         (("b9:3181",), "there is no bookie b9:3181; there are b1:3181, b2:3181, b3:3181"),
-        (("public/default/none",), "there is no topic persistent://public/default/none: it has no managed ledger in"),
+        (("public/default/none",), "memory:1/ledgers: there is no such topic, or nobody has used it yet"),
         (("public/default",), "public/default is a namespace: name one of its topics, public/default/TOPIC;"),
         (("non-persistent://public/default/t",), "only persistent topics"),
         (("x", "--as", "ledger"), "'x' is no ledger's number"),
@@ -451,7 +463,7 @@ def test_a_topic_that_only_the_archive_has_is_told_as_such(line):
     archive.claim(1, 0)
     archive.add([Stored(1, number, b"x") for number in range(10)])
     told = line.error("explain", str(gone))
-    assert told.startswith(f"there is no topic {gone}: it has no managed ledger in ")
+    assert told.startswith(f"{gone} has no managed ledger in ")
     assert told.endswith(f"; the archive has it up to 1:9: `offloader topics segments {gone}`")
 
 

@@ -130,6 +130,7 @@ CALLS: dict[str, list[list[str]]] = {
     ],
     "topics close-orphan-tail": [[str(TOPIC)], [str(TOPIC), "--dry-run"]],
     "topics cursors list": [[], [str(TOPIC), "--offline"], [EVIL]],
+    "topics cursors purge": [[], ["--yes"]],
     "topics cursors removals": [[]],
     "topics cursors remove": [[str(TOPIC), EVIL], [str(TOPIC), EVIL, "--yes"], [EVIL, EVIL]],
     "topics cursors undo": [[str(TOPIC), EVIL], [str(TOPIC), EVIL, "--yes"], [EVIL, EVIL]],
@@ -142,7 +143,7 @@ CALLS: dict[str, list[list[str]]] = {
     "topics restore": [[str(TOPIC), "--to", str(TOPIC)], [EVIL]],
     "topics segments": [[str(TOPIC)]],
     "topics trim-unloaded plan": [[], [f"public/{EVIL}"], [EVIL]],
-    "topics trim-unloaded run": [["--yes"], [EVIL]],
+    "topics trim-unloaded run": [[], ["--yes"], [EVIL]],
     "verify": [[], ["--quick"], [str(TOPIC)]],
 }
 

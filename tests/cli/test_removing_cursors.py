@@ -141,12 +141,15 @@ def test_a_purge_forgets_what_ended_longer_ago_than_the_record_retention(line, w
     assert one(line, "removals")["state"] == "undone"
     line.clock.now += 1
     purged(line, "--yes")
-    assert line.ok("topics", "cursors", "removals") == "no subscription was ever marked\n"
+    assert line.ok("topics", "cursors", "removals") == "no removal is recorded in memory://\n"
 
 
 def test_in_a_bucket_that_has_nothing_yet_there_are_no_removals_and_one_can_be_begun(line, world):
     line.archive.store.delete([ROOT])
-    assert line.json("topics", "cursors", "removals") == {"message": "no subscription was ever marked", "removals": {}}
+    assert line.json("topics", "cursors", "removals") == {
+        "message": "no removal is recorded in memory://",
+        "removals": {},
+    }
     assert purged(line, "--yes")["due"] == 0
     assert "no removal of old is recorded" in line.error("topics", "cursors", "undo", str(TOPIC), "old")
     assert one(line, "remove", str(TOPIC), SUB)["state"] == "none"

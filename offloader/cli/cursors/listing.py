@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import click
@@ -14,6 +14,7 @@ from offloader.cli.output import say
 from offloader.cli.parsing import TIME, parsed
 from offloader.cli.topics import time_text
 from offloader.errors import DamagedRecordError, OffloadError, TopicNotFoundError
+from offloader.lifecycle.explaining.words import size_text
 from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames, why_never_removed
 from offloader.lifecycle.topics.cursors.listing import ListedSubscription, by_bytes_held, listed
@@ -66,7 +67,9 @@ def partitions_of(stored: StoredTopics, topic: TopicName) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError where there is neither."""
     found = [one for one in stored.topics(topic.namespace) if topic in (one, TopicName.parse(one.partitioned_name))]
     if not found:
-        raise TopicNotFoundError(f"there is no topic {topic}: it has no managed ledger in {stored.tree.uri}")
+        raise TopicNotFoundError(
+            f"{topic} has no managed ledger in {stored.tree.uri}: there is no such topic, or nobody has used it yet"
+        )
     return [topic] if topic in found else found
 
 
@@ -76,11 +79,12 @@ def partitions_of(stored: StoredTopics, topic: TopicName) -> list[TopicName]:
 @TIMEOUT
 @command()
 def list_cursors(session: CommandSession, target: Target | None, *, offline: bool, timeout: int) -> None:
-    """Subscriptions by the bytes that they hold back, those that hold most first.
+    """List subscriptions by what they hold back.
 
-    From the metadata service and the bookies: no topic is loaded. `bytes`: of the ledgers that it keeps; `alone`: of
-    those that would go without it; `entries`, `backlog`: not acknowledged, counted and estimated in bytes. The last
-    activity is the last one that is stored. Consumers are those of topics that a broker has loaded; for super users.
+    Those that hold most come first. From the metadata service and the bookies: no topic is loaded. `bytes`: of the
+    ledgers that it keeps; `alone`: of those that would go without it; `entries`, `backlog`: not acknowledged,
+    counted and estimated in bytes. The last activity is the last one that is stored. Consumers are those of topics
+    that a broker has loaded; for super users.
 
     \b
     JSON: an array of {topic, subscription, kind, bytes, alone, entries, backlog, last active, consumers, owner, note};
@@ -98,7 +102,8 @@ def list_cursors(session: CommandSession, target: Target | None, *, offline: boo
             found += lines
             if number % TOLD == 0:
                 say(f"{number} topics so far", err=True)
-    session.output.table(COLUMNS, [_row(one) for one in by_bytes_held(found)], "there are no subscriptions")
+    shown = size_text if session.output.name == "text" else int
+    session.output.table(COLUMNS, [_row(one, shown) for one in by_bytes_held(found)], "there are no subscriptions")
 
 
 def _chosen(stored: StoredTopics, target: Target | None) -> Iterator[TopicName]:
@@ -132,9 +137,9 @@ def _uses(session: CommandSession) -> Mapping[TopicName, Mapping[str, Subscripti
         return {}
 
 
-def _row(one: ListedSubscription) -> tuple[Any, ...]:
+def _row(one: ListedSubscription, size: Callable[[int], object]) -> tuple[Any, ...]:
     held = one.held
-    counts = (held.size, held.alone, held.entries, held.backlog) if held else (None, None, None, None)
+    counts = (size(held.size), size(held.alone), held.entries, size(held.backlog)) if held else (None,) * 4
     active = None if one.last_active_ms is None else time_text(one.last_active_ms)
     return (str(one.topic), one.subscription, str(one.kind), *counts, active, one.consumers, one.owner, _note(one))
 

@@ -57,8 +57,9 @@ def remove(session: CommandSession, topic: TopicName, subscription: str, *, yes:
 @TIMEOUT
 @command()
 def purge(session: CommandSession, *, yes: bool, timeout: int) -> int:
-    """Run the second phase now, for each removal that is due: look again, and delete what nobody has used since. Never
-    before lifecycle.quarantine is over.
+    """Run the second phase of what is due, now.
+
+    Each is looked at again, and deleted where nobody has used it since. Never before lifecycle.quarantine is over.
 
     Safe beside the running application: of two who change a record, one does. Records of what has ended are forgotten
     after lifecycle.recordRetention. Exit code 2 where a removal failed or was given up; 1 where one could not be read.
@@ -95,10 +96,11 @@ def purge(session: CommandSession, *, yes: bool, timeout: int) -> int:
 @TIMEOUT
 @command()
 def undo(session: CommandSession, topic: TopicName, subscription: str, *, yes: bool, timeout: int) -> int:
-    """Take a mark back, or bring a removed subscription back at its position, with what was acknowledged beyond it.
+    """Take a mark back, or a removal.
 
-    Without --yes it says what cannot be brought back as it was. Where it was interrupted, call it again. Refused where
-    there is a subscription of that name again, or another topic.
+    What was removed comes back at its position, with what was acknowledged beyond it. Without --yes it says what
+    cannot be brought back as it was. Where it was interrupted, call it again. Refused where there is a subscription
+    of that name again, or another topic.
 
     \b
     JSON: as of `topics cursors remove`.
@@ -114,7 +116,9 @@ def undo(session: CommandSession, topic: TopicName, subscription: str, *, yes: b
 @cursors.command("removals")
 @command()
 def list_removals(session: CommandSession) -> int:
-    """The removals that are recorded: marked, removed, kept, undone; and who does what next. Reads the bucket alone.
+    """List the removals that are recorded.
+
+    What is marked, removed, kept or undone, and who does what next. Reads the bucket alone.
 
     \b
     JSON: one object a line, as of `topics cursors remove`; of a record that cannot be read {topic, subscription, state,
@@ -133,7 +137,11 @@ def list_removals(session: CommandSession) -> int:
             states[str(one.record.state)] += 1
             teller.tell(one.record)
     told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-    message = f"{counted(states.total(), 'removal')} recorded: {told}" if told else "no subscription was ever marked"
+    message = (
+        f"{counted(states.total(), 'removal')} recorded: {told}"
+        if told
+        else f"no removal is recorded in {session.store.url}"
+    )
     session.output.line(message, {"message": message, "removals": states})
     return FINDINGS if states["damaged"] else OK
 

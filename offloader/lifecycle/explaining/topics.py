@@ -54,7 +54,7 @@ def explain_topic(facts: TopicFacts) -> Explanation:
 
 def _reasons(facts: TopicFacts) -> tuple[StayReason, ...]:
     """The same as those of plans and visits."""
-    if facts.found is None or facts.loaded is None:
+    if facts.found is None:
         return ()
     used = {one.subscription for one in facts.subscriptions if one.consumers}
     return stay_reasons(facts.found, facts.now_ms, loaded=facts.loaded, used=used)

@@ -8,24 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from offloader.bookkeeper.api import ManagedCursor
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind, SubscriptionNames
 from offloader.lifecycle.topics.topic_nodes import DatedLedger
-
-_REPLICATION = "pulsar.repl."
-_DEDUPLICATION = "pulsar.dedup"
-_COMPACTION = "__compaction"
-
-
-class CursorRole(StrEnum):
-    """Whose a cursor is, as an operator is told."""
-
-    SUBSCRIPTION = "subscription"
-    PIN = "our pin: it holds data until they are offloaded"
-    COMPACTION = "compaction"
-    REPLICATION = "replication to another cluster"
-    DEDUPLICATION = "deduplication"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +20,7 @@ class KeptFrom:
     its position; else it may have come further."""
 
     cursor: str
-    role: CursorRole
+    kind: SubscriptionKind
     ledger: int | None
     certain: bool
 
@@ -42,26 +28,15 @@ class KeptFrom:
         return self.ledger is not None and ledger >= self.ledger
 
 
-def role_of(cursor: str, pin: str) -> CursorRole:
-    """`pin`: our subscription's name."""
-    if cursor == pin:
-        return CursorRole.PIN
-    if cursor == _COMPACTION:
-        return CursorRole.COMPACTION
-    if cursor == _DEDUPLICATION:
-        return CursorRole.DEDUPLICATION
-    return CursorRole.REPLICATION if cursor.startswith(_REPLICATION) else CursorRole.SUBSCRIPTION
-
-
-def kept_from(name: str, cursor: ManagedCursor, ledgers: Sequence[DatedLedger], pin: str) -> KeptFrom:
+def kept_from(name: str, cursor: ManagedCursor, ledgers: Sequence[DatedLedger], names: SubscriptionNames) -> KeptFrom:
     """As brokers count: a ledger whose last entry is acknowledged is done with; a cursor in a ledger that is gone goes
     on at the first one that is left. `ledgers`: sizes of the last one included."""
-    role, certain = role_of(name, pin), cursor.ledger is None and cursor.mark_delete is not None
+    kind, certain = names.kind(name), cursor.ledger is None and cursor.mark_delete is not None
     if cursor.mark_delete is None:
-        return KeptFrom(name, role, ledgers[0].ledger if ledgers else None, certain)
+        return KeptFrom(name, kind, ledgers[0].ledger if ledgers else None, certain)
     at, entry = cursor.mark_delete
     left = (one.ledger for one in ledgers if one.ledger > at or (one.ledger == at and not _done(one, entry)))
-    return KeptFrom(name, role, next(left, None), certain)
+    return KeptFrom(name, kind, next(left, None), certain)
 
 
 def slowest(holders: Iterable[KeptFrom]) -> int | None:

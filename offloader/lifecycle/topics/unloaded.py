@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from offloader.lifecycle.topics.broker_retention import BrokerRetention
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.holding import KeptFrom, kept_from, slowest
 from offloader.lifecycle.topics.topic_nodes import DatedLedger, TopicNodes
 from offloader.model import TopicName
@@ -64,10 +65,10 @@ class UnloadedTopic:
         return self.due_ms is not None and self.due_ms <= now_ms
 
 
-def look_at(nodes: TopicNodes, retention: BrokerRetention, now_ms: int, pin: str) -> UnloadedTopic:
-    """`now_ms`: by the metadata service's clock as far as it is known. `pin`: our subscription's name."""
+def look_at(nodes: TopicNodes, retention: BrokerRetention, now_ms: int, names: SubscriptionNames) -> UnloadedTopic:
+    """`now_ms`: by the metadata service's clock as far as it is known."""
     ledgers, tail = nodes.ledgers, nodes.tail
-    holders = [kept_from(name, cursor, ledgers, pin) for name, cursor in nodes.cursors.items()]
+    holders = [kept_from(name, cursor, ledgers, names) for name, cursor in nodes.cursors.items()]
     first_kept = slowest(holders)
     unkept = list(_unkept(nodes, retention, now_ms))
     free = [one for one in unkept if first_kept is None or one.ledger < first_kept]

@@ -33,7 +33,7 @@ class UnloadedLook:
         if found.overdue:
             self.not_freed["in vain" if in_vain else "due" if due else "waits"] += found.overdue
         if found.held:  # several may hold the same bytes: whoever holds most counts
-            self.not_freed[found.held[0].by.role.name.lower()] += found.held[0].size
+            self.not_freed[str(found.held[0].by.kind)] += found.held[0].size
 
 
 class VisitCounts(Protocol):

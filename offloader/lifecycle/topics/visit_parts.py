@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.node_reader import TopicNodeReader
 from offloader.lifecycle.topics.tail_closing import TailCloser
 from offloader.lifecycle.topics.visit_plan import VisitPlanner
@@ -27,13 +28,13 @@ class VisitParts:
 
 @dataclass(frozen=True)
 class VisitPlaces:
-    """What visits reach. `loaded_by`: as `Admin.loaded_by`. `pin`: our subscription's name."""
+    """What visits reach. `loaded_by`: as `Admin.loaded_by`."""
 
     tree: MetadataTree
     bookies: Bookies
     brokers: TopicVisits
     loaded_by: Callable[[TopicName], str | None]
-    pin: str
+    names: SubscriptionNames
 
 
 def visit_parts(
@@ -42,6 +43,6 @@ def visit_parts(
     """Nothing is reached yet."""
     reader = TopicNodeReader(places.tree)
     closer = TailCloser(places.tree, places.bookies, places.loaded_by, clock.now_ms)
-    visitor = TopicVisitor(reader, places.brokers, places.pin, clock.now_ms, closer)
-    planner = VisitPlanner(reader, places.brokers, places.pin, clock.now_ms)
+    visitor = TopicVisitor(reader, places.brokers, places.names, clock.now_ms, closer)
+    planner = VisitPlanner(reader, places.brokers, places.names, clock.now_ms)
     return VisitParts(planner, VisitRound(visitor, places.brokers, clock, rate), close)

@@ -23,6 +23,7 @@ from offloader.lifecycle.topics.broker_retention import (
     default_retention,
     read_retention,
 )
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.node_reader import TopicNodeReader, UnreadableTopic
 from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver, passed_over
 from offloader.lifecycle.topics.topic_nodes import TopicNodes
@@ -52,12 +53,14 @@ class _Namespace(NamedTuple):
 
 
 class VisitPlanner:
-    """Loads nothing. `pin`: our subscription's name. All calls raise OffloadError."""
+    """Loads nothing. All calls raise OffloadError."""
 
-    def __init__(self, reader: TopicNodeReader, brokers: TopicVisits, pin: str, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, reader: TopicNodeReader, brokers: TopicVisits, names: SubscriptionNames, clock_ms: Callable[[], int]
+    ) -> None:
         self._reader = reader
         self._brokers = brokers
-        self._pin = pin
+        self._names = names
         self._clock_ms = clock_ms
 
     def basis(self) -> VisitBasis:
@@ -136,10 +139,10 @@ class VisitPlanner:
         if nodes.tail is None and nodes.list.last is not None:  # a load would drop it from the list without a word
             return PassedOver(nodes.topic, WhyPassedOver.MISSING, f"ledger {nodes.list.last.ledger}")
         now = self._clock_ms()
-        if look_at(nodes, NOTHING_KEPT, now, self._pin).due_ms is None:  # no retention could make a visit worth it
-            return look_at(nodes, retentions.level, now, self._pin)
+        if look_at(nodes, NOTHING_KEPT, now, self._names).due_ms is None:  # no retention could make a visit worth it
+            return look_at(nodes, retentions.level, now, self._names)
         retention, doubt = retentions.of(nodes.topic)
-        return replace(look_at(nodes, retention, now, self._pin), doubt=doubt)
+        return replace(look_at(nodes, retention, now, self._names), doubt=doubt)
 
 
 class _Retentions:

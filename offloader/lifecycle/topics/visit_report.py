@@ -44,7 +44,7 @@ def plan_fields(found: UnloadedTopic | PassedOver, now_ms: int) -> dict[str, Any
         "due": None if found.due_ms is None else time_told(found.due_ms),
         "dueNow": found.due(now_ms),
         "held": [
-            {"cursor": one.by.cursor, "role": str(one.by.role), "bytes": one.size, "certain": one.by.certain}
+            {"cursor": one.by.cursor, "kind": str(one.by.kind), "bytes": one.size, "certain": one.by.certain}
             for one in found.held
         ],
         "openLedger": found.open_ledger,

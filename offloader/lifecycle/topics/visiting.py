@@ -19,6 +19,7 @@ from offloader.errors import (
     OutcomeUnknownError,
     RetryableError,
 )
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.node_reader import TopicNodeReader, UnreadableTopic
 from offloader.lifecycle.topics.topic_nodes import TopicNodes
 from offloader.lifecycle.topics.unloaded import UnloadedTopic, look_at
@@ -36,19 +37,19 @@ class ClosesTails(Protocol):
 
 
 class TopicVisitor:
-    """Thread safe. `pin`: our subscription's name. `close`: None: ledgers that a broker cannot close stay open."""
+    """Thread safe. `close`: None: ledgers that a broker cannot close stay open."""
 
     def __init__(
         self,
         reader: TopicNodeReader,
         brokers: TopicVisits,
-        pin: str,
+        names: SubscriptionNames,
         clock_ms: Callable[[], int],
         close: ClosesTails | None = None,
     ) -> None:
         self._reader = reader
         self._brokers = brokers
-        self._pin = pin
+        self._names = names
         self._clock_ms = clock_ms
         self._close = close
 
@@ -103,7 +104,7 @@ class TopicVisitor:
             return VisitOutcome(planned, VisitEnd.GONE if after is None else end, left=left, why=why)
         still = {one.ledger for one in after.list.ledgers}
         freed = sum(one.size for one in before.ledgers if one.ledger not in still)
-        now = None if left else look_at(after, planned.retention, self._clock_ms(), self._pin)
+        now = None if left else look_at(after, planned.retention, self._clock_ms(), self._names)
         return VisitOutcome(planned, end, freed, left, now, why, mistake)
 
     def _unload(self, topic: TopicName) -> tuple[str, bool]:

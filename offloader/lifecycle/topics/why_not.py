@@ -9,7 +9,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from offloader.lifecycle.explaining.words import size_text
-from offloader.lifecycle.topics.holding import CursorRole
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
 from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver
 from offloader.lifecycle.topics.unloaded import HeldBack, UnloadedTopic, VisitReason
 from offloader.printable import printable
@@ -28,12 +28,14 @@ def why_not(topic: UnloadedTopic, now_ms: int) -> tuple[str, ...]:
 
 
 def stay_reasons(
-    found: UnloadedTopic | PassedOver, now_ms: int, *, loaded: bool = False, used: Container[str] = ()
+    found: UnloadedTopic | PassedOver, now_ms: int, *, loaded: bool | None = False, used: Container[str] = ()
 ) -> tuple[StayReason, ...]:
-    """`loaded`: a broker has it, and applies its retention. `used`: subscriptions with consumers."""
+    """`loaded`: a broker has it, and applies its retention; None: nobody could say. `used`: subscriptions with
+    consumers."""
     if isinstance(found, PassedOver):
         return (_passed_over(found),)
-    return (*_kept(found, used), *(_at_its_broker(found) if loaded else _until_a_visit(found, now_ms)), *_doubt(found))
+    waits = () if loaded is None else _at_its_broker(found) if loaded else _until_a_visit(found, now_ms)
+    return (*_kept(found, used), *waits, *_doubt(found))
 
 
 def _kept(topic: UnloadedTopic, used: Container[str]) -> Iterator[StayReason]:
@@ -92,29 +94,38 @@ def _doubt(topic: UnloadedTopic) -> Iterator[StayReason]:
 
 def _holder(topic: UnloadedTopic, held: HeldBack, used: Container[str]) -> StayReason:
     by = held.by
-    name = f"{by.cursor}" if by.role.value in by.cursor else f"{by.cursor} ({by.role})"
+    name = f"{by.cursor}" if by.kind.value in by.cursor else f"{by.cursor} ({_KINDS.get(by.kind, by.kind)})"
     sure = "" if by.certain else ", or fewer: its position is in a ledger of its own until a visit"
     catch_up = f"{by.cursor} has consumers: let them catch up." if by.cursor in used else ""
     why = f"held by {printable(name)} with {size_text(held.size)}{sure}"
-    return StayReason(why, catch_up or _of_holder(topic, by.role, by.cursor))
+    return StayReason(why, catch_up or _of_holder(topic, by.kind, by.cursor))
 
 
-def _of_holder(topic: UnloadedTopic, role: CursorRole, cursor: str) -> str:
-    match role:
-        case CursorRole.PIN:
+_KINDS = {
+    SubscriptionKind.USER: "subscription",
+    SubscriptionKind.PIN: "our pin: it holds data until they are offloaded",
+    SubscriptionKind.REPLICATION: "replication to another cluster",
+}
+
+
+def _of_holder(topic: UnloadedTopic, kind: SubscriptionKind, cursor: str) -> str:
+    match kind:
+        case SubscriptionKind.PIN:
             return (
                 f"`offloader topics offload-status {topic.topic}` says how our own offload of it stands; "
                 f"`offloader topics release {topic.topic}` lets go of it."
             )
-        case CursorRole.COMPACTION:
+        case SubscriptionKind.COMPACTION:
             return f"Have it compacted: `pulsar-admin topics compact {topic.topic}`."
-        case CursorRole.REPLICATION:
+        case SubscriptionKind.REPLICATION:
             return f"Bring the cluster of {cursor} back, or take it from those to which the topic is replicated."
-        case CursorRole.DEDUPLICATION:
+        case SubscriptionKind.DEDUPLICATION:
             return "Have a client connect to it: its broker then renews what deduplication knows, and moves on."
-        case CursorRole.SUBSCRIPTION:
+        case SubscriptionKind.USER:
             remove = f"`offloader topics cursors remove {quote(str(topic.topic))} {quote(cursor)}`"
             return f"If nobody needs {cursor} any more: {remove}."
+        case SubscriptionKind.TRANSACTIONS | SubscriptionKind.SYSTEM:
+            return f"Have a client connect to the topic: {cursor} is moved on by Pulsar itself."
 
 
 _REMEDIES: Mapping[WhyPassedOver, str] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.node_reader import TopicNodeReader
 from offloader.lifecycle.topics.passed_over import PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
@@ -53,7 +54,7 @@ class Idle(IdleCluster):
 
     @property
     def planner(self) -> VisitPlanner:
-        return VisitPlanner(self.reader, self, PIN, lambda: self.now_ms)
+        return VisitPlanner(self.reader, self, SubscriptionNames(PIN), lambda: self.now_ms)
 
     def plan(self, namespace: str = NAMESPACE) -> list[UnloadedTopic | PassedOver]:
         planner = self.planner
@@ -68,7 +69,7 @@ class Idle(IdleCluster):
         return [one for one in self.plan() if isinstance(one, UnloadedTopic) and one.due(self.now_ms)]
 
     def round(self, *, at_once: int = 1, a_minute: int = 6000, close=None) -> VisitRound:  # type: ignore[no-untyped-def]
-        visitor = TopicVisitor(self.reader, self, PIN, lambda: self.now_ms, close)
+        visitor = TopicVisitor(self.reader, self, SubscriptionNames(PIN), lambda: self.now_ms, close)
         return VisitRound(visitor, self, VisitClock(lambda: self.now_ms, self.sleep), VisitRate(at_once, a_minute))
 
     def visit(self, topics: Iterable[UnloadedTopic] | None = None) -> list[VisitOutcome]:

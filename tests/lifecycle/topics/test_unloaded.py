@@ -17,7 +17,8 @@ from offloader.lifecycle.topics.broker_retention import (
     default_retention,
     read_retention,
 )
-from offloader.lifecycle.topics.holding import CursorRole, kept_from, role_of
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
+from offloader.lifecycle.topics.holding import kept_from
 from offloader.lifecycle.topics.pace import VisitPace
 from offloader.lifecycle.topics.topic_nodes import DatedLedger, LedgerListNode, TailLedger, TopicNodes, read_list_node
 from offloader.lifecycle.topics.unloaded import QUIET_MS, UnloadedTopic, VisitReason, look_at
@@ -42,7 +43,7 @@ def nodes(*ages: int | None, tail: TailLedger | None = None, terminated: bool = 
 
 
 def looked(found: TopicNodes, retention: BrokerRetention = ONE_DAY, now: int = NOW) -> UnloadedTopic:
-    return look_at(found, retention, now, "__offloader")
+    return look_at(found, retention, now, SubscriptionNames())
 
 
 def test_ledgers_that_expire_far_apart_do_not_cost_a_visit_each() -> None:
@@ -120,29 +121,25 @@ def test_nothing_is_worth_a_visit_in_a_list_that_is_empty() -> None:
 )
 def test_from_where_a_cursor_keeps(mark: tuple[int, int], ledger: int | None) -> None:
     ledgers = [DatedLedger(0, 10, 100, 1), DatedLedger(1, 10, 100, 1)]
-    assert kept_from("s", ManagedCursor(None, mark), ledgers, "pin").ledger == ledger
+    assert kept_from("s", ManagedCursor(None, mark), ledgers, SubscriptionNames("pin")).ledger == ledger
 
 
 def test_a_cursor_whose_ledger_was_dropped_goes_on_at_the_next_one() -> None:
     ledgers = [DatedLedger(5, 10, 100, 1), DatedLedger(9, 0, 0, 0)]
-    assert kept_from("s", ManagedCursor(None, (3, 4)), ledgers, "pin").ledger == 5
-    assert kept_from("s", ManagedCursor(None, (7, 4)), ledgers, "pin").ledger == 9
+    assert kept_from("s", ManagedCursor(None, (3, 4)), ledgers, SubscriptionNames("pin")).ledger == 5
+    assert kept_from("s", ManagedCursor(None, (7, 4)), ledgers, SubscriptionNames("pin")).ledger == 9
 
 
 def test_a_cursor_that_was_only_just_made_keeps_everything_perhaps() -> None:
-    found = kept_from("s", ManagedCursor(4, None), [DatedLedger(5, 10, 100, 1)], "pin")
+    found = kept_from("s", ManagedCursor(4, None), [DatedLedger(5, 10, 100, 1)], SubscriptionNames("pin"))
     assert (found.ledger, found.certain) == (5, False)
 
 
 def test_whose_a_cursor_is() -> None:
-    names = ("pin", "__compaction", "pulsar.dedup", "pulsar.repl.west", "s")
-    assert [role_of(name, "pin") for name in names] == [
-        CursorRole.PIN,
-        CursorRole.COMPACTION,
-        CursorRole.DEDUPLICATION,
-        CursorRole.REPLICATION,
-        CursorRole.SUBSCRIPTION,
-    ]
+    names = SubscriptionNames("pin", "our.repl", frozenset({"sys"}))
+    holders = ("pin", "__compaction", "pulsar.dedup", "our.repl.west", "sys", "s")
+    kept = [kept_from(name, ManagedCursor(4, None), [DatedLedger(5, 10, 100, 1)], names) for name in holders]
+    assert [one.kind for one in kept] == ["pin", "compaction", "deduplication", "replication", "system", "user"]
 
 
 def test_a_shadow_topic_names_its_source() -> None:

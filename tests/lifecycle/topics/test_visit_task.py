@@ -134,7 +134,7 @@ def test_what_visits_free_and_what_stays_and_why_is_counted() -> None:
     assert value(metrics, "due_topics") == len(cluster.trimmed)
     assert value(metrics, "not_freed_bytes", reason="due") == 120 + 70
     assert value(metrics, "not_freed_bytes", reason="pin") == 90
-    assert value(metrics, "not_freed_bytes", reason="subscription") == 80
+    assert value(metrics, "not_freed_bytes", reason="user") == 80
     run(cluster, task, 300)
     assert value(metrics, "freed_bytes_total") == 120
     assert value(metrics, "due_topics") == 0
