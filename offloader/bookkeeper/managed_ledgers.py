@@ -24,6 +24,10 @@ Compression = ManagedLedgerInfoMetadata.CompressionType
 # BookKeeper's custom metadata of a ledger: whose it is.
 OWNER = "pulsar/managed-ledger"
 
+# Of managed ledgers that are no topics: brokers list none of them among those that they have loaded.
+PENDING_ACK_SUFFIX = "__transaction_pending_ack"
+TRANSACTION_LOG_PREFIX = "pulsar/system/persistent/__transaction_log_"
+
 # A raw record cannot begin so: it would be a field of a wire type that does not exist.
 MAGIC = bytes.fromhex("4778")
 LARGEST = 256 * MIB  # a record has some hundred bytes for each ledger
@@ -43,6 +47,11 @@ def topic_of(name: str) -> TopicName:
     if len(pieces) != 4 or pieces[2] != "persistent" or not all(pieces):
         raise ValueError(f"{name!r} is not the managed ledger of a persistent topic: tenant/namespace/persistent/topic")
     return TopicName(pieces[0], pieces[1], decoded(pieces[3]))
+
+
+def is_no_topic(name: str) -> bool:
+    """Whether a managed ledger is of transactions: no broker says that it has it loaded."""
+    return name.startswith(TRANSACTION_LOG_PREFIX) or decoded(name).endswith(PENDING_ACK_SUFFIX)
 
 
 def encoded(name: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from offloader.bookkeeper.api import ListedLedger, ManagedLedger
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.entry_codec import encode
+from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.cli.dependencies import Dependencies
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
@@ -179,6 +180,19 @@ def test_ledgers_of_nobody_and_of_cursors(line, bookkeeper):
     assert "is loaded by" in line.error("ledgers", "close", "5")
     bookkeeper.put(23, b"something/else")
     assert "cannot be found out" in line.error("ledgers", "close", "23")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["public/default/persistent/t-sub__transaction_pending_ack", "pulsar/system/persistent/__transaction_log_0"],
+)
+def test_ledgers_of_transactions_are_refused(line, bookkeeper, name):
+    """They are of no topic that brokers would list as loaded."""
+    bookkeeper.put(25, name.encode())
+    bookkeeper.listed(topic_of(name), 25)
+    assert "belongs to transactions" in line.error("ledgers", "close", "25")
+    assert not bookkeeper.fenced(25)
+    line.ok("ledgers", "close", "25", "--force")
 
 
 def test_the_ledgers_of_a_deleted_topic_can_be_closed(line, bookkeeper):

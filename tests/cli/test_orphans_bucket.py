@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from threading import Event
 
 import pytest
 from click.testing import Result
 
 from offloader.cli.orphans.bucket_phases import parse_orphan
+from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
 from offloader.lifecycle.ledgers.references import ListedData, ListNode, References
 from offloader.metadata import layout
@@ -161,6 +163,35 @@ def test_what_is_marked_in_the_bucket_is_listed_purged_and_undone_by_its_key(lin
     assert [line.archive.store.stat(key) is not None for key in keys] == [False, True]
     (types,) = [one for one in line.json("orphans", "in-flight")["types"] if one["type"] == "OBJECT"]
     assert (types["deleted"], types["inFlight"]) == (1, 0)
+
+
+def test_all_objects_of_a_segment_go_in_one_round_in_their_order(line: Line, monkeypatch: pytest.MonkeyPatch):
+    """However many are deleted at a time: none of them fails because another one goes first, which takes its time."""
+    index_begun, plain, delete = Event(), MemoryStore.delete_if, BucketSide.delete
+
+    def slow(store, key, etag):
+        if key == keys[0]:
+            index_begun.wait(0.3)
+        return plain(store, key, etag)
+
+    def begins(side, record):
+        if record.object_key == keys[1]:
+            index_begun.set()
+        return delete(side, record)
+
+    monkeypatch.setattr(MemoryStore, "delete_if", slow)
+    monkeypatch.setattr(BucketSide, "delete", begins)
+    line.config += "lifecycle: {limits: {percent: 100}}\n"
+    archived(line)
+    keys = [make(TOPIC, a_uuid(1)) for make in (layout.data_key, layout.index_key)]
+    for key in keys:
+        line.archive.store.put(key, b"junk")
+    line.clock.now += 2 * HOUR
+    line.ok("orphans", "quarantine", *keys, "--yes")
+    line.clock.now += 25 * HOUR
+    said = line.json("orphans", "purge", "--yes")
+    assert [(one["id"], one["answer"]) for one in said["ended"]] == [(key, "deleted") for key in keys]
+    assert said["failed"] == []
 
 
 def test_what_is_marked_of_the_stock_offloader_waits_until_its_bucket_is_named(

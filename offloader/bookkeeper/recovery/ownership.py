@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from offloader.bookkeeper.api import LedgerMetadataStore
-from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
+from offloader.bookkeeper.managed_ledgers import is_no_topic, managed_ledger_of, topic_of
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.errors import OffloadError, TopicNotFoundError
 from offloader.model import TopicName
@@ -30,6 +30,8 @@ def objection(
         topic = topic_of(name)
         if CURSOR not in metadata.custom and not _is_last(ledger, topic, store):
             return None
+        if is_no_topic(name):
+            return f"ledger {ledger} belongs to transactions, {name}: no broker says whether it writes it"
         broker = loaded_by(topic)
     except (ValueError, OffloadError) as error:
         return f"ledger {ledger}: whether a broker still writes it cannot be found out ({error})"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from offloader.bookkeeper.managed_ledgers import decoded
+from offloader.bookkeeper.managed_ledgers import TRANSACTION_LOG_PREFIX, decoded
 from offloader.bookkeeper.nodes import Nodes
 from offloader.errors import OffloadError
 from offloader.lifecycle.deletion.records import DeletionProof, PendingDeleteLedgerInfo
-from offloader.lifecycle.ledgers.kinds import TRANSACTION_LOG_PREFIX
 from offloader.lifecycle.ledgers.leftovers import is_pending_acks, owners_of
 from offloader.lifecycle.ledgers.references import cursor_path, list_path
 from offloader.model import TopicName

@@ -10,7 +10,7 @@ from enum import StrEnum
 from hashlib import sha256
 
 from offloader.bookkeeper.nodes import Acl
-from offloader.metadata.layout import INDEX, data_key, parse_topic_key
+from offloader.metadata.layout import INDEX, KeyKind, data_key, parse_topic_key
 
 UUID = re.compile(r"[0-9a-f-]{1,36}")  # others may say anything, and it becomes a part of a key
 
@@ -43,6 +43,9 @@ _COMPONENT_OF = {
     LedgerType.OBJECT: LedgerComponent.ARCHIVE,
     LedgerType.MANAGED_LEDGER: LedgerComponent.PENDING_ACKS,
 }
+
+
+_WAVES = {KeyKind.DATA: 0, KeyKind.INDEX: 1, KeyKind.RECORD: 2}
 
 
 class DeletionState(StrEnum):
@@ -188,6 +191,15 @@ class PendingDeleteLedgerInfo:
         context = self.offload_context
         part = INDEX if self.object_key.endswith(INDEX) else ""
         return f"{self.ledger_type}-{self.ledger_id:020d}" + (f"-{context.uuid}{part}" if context else "")
+
+    @property
+    def wave(self) -> int:
+        """Of a segment, or of a copy, the data object goes first, then its index, then the record beside them: of what
+        goes in one round, these wait for each other."""
+        parsed = None if self.upload else parse_topic_key(self.object_key)
+        if parsed is None:
+            return int(self.object_key.endswith(INDEX))
+        return _WAVES.get(parsed.kind, 0)
 
     @property
     def thing(self) -> str:

@@ -185,8 +185,12 @@ class LedgerDeletionService:
         refusals = self._refusals(looks, pending)
         if refusals:
             return refusals
-        jobs = [partial(self._begin, side, one, _look_of(looks, one), switch) for one in due]
-        closing = [one for one in self._at_once(jobs) if one is not None]
+        closing: list[StoredDeletion] = []
+        for wave in sorted({one.record.wave for one in due}):
+            jobs = [
+                partial(self._begin, side, one, _look_of(looks, one), switch) for one in due if one.record.wave == wave
+            ]
+            closing += [one for one in self._at_once(jobs) if one is not None]
         if closing and not self._rules.stopping():
             refusals = self._close(side, closing, switch)
         return refusals

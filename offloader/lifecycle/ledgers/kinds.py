@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from sys import intern
 
-from offloader.bookkeeper.managed_ledgers import OWNER, decoded, encoded
+from offloader.bookkeeper.managed_ledgers import OWNER, PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, decoded, encoded
 from offloader.bookkeeper.model import DigestType
 
 APPLICATION = "application"
@@ -25,8 +25,6 @@ DELAYED_TOPIC = "pulsar/delayedIndexTopic"
 DELAYED_CURSOR = "pulsar/delayedIndexCursor"
 
 PULSAR = b"pulsar"
-PENDING_ACK_SUFFIX = "__transaction_pending_ack"
-TRANSACTION_LOG_PREFIX = "pulsar/system/persistent/__transaction_log_"
 COMPACTION = "__compaction"  # the cursor whose property names the compacted view
 _END_OF_IDS = 2**63
 _PERSISTENT = "persistent"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from offloader.bookkeeper.managed_ledgers import decoded, encoded
+from offloader.bookkeeper.managed_ledgers import PENDING_ACK_SUFFIX, decoded, encoded
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, Remedy, Standing
-from offloader.lifecycle.ledgers.kinds import PENDING_ACK_SUFFIX, namespace_of
+from offloader.lifecycle.ledgers.kinds import namespace_of
 from offloader.lifecycle.ledgers.references import (
     CursorNode,
     ListNode,

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from sys import intern
 
-from offloader.bookkeeper.managed_ledgers import decoded
+from offloader.bookkeeper.managed_ledgers import PENDING_ACK_SUFFIX, decoded
 from offloader.bookkeeper.nodes import Node
 from offloader.lifecycle.ledgers.again import LookAgain
 from offloader.lifecycle.ledgers.decoding import read_cursor, read_list, read_locator
-from offloader.lifecycle.ledgers.kinds import COMPACTION, PENDING_ACK_SUFFIX, ledger_of
+from offloader.lifecycle.ledgers.kinds import COMPACTION, ledger_of
 from offloader.lifecycle.ledgers.named import packed
 from offloader.lifecycle.ledgers.patient import PatientNodes
 from offloader.lifecycle.ledgers.references import (
