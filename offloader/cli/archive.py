@@ -16,7 +16,7 @@ from offloader.cli.topic_requests import ask, outcomes
 from offloader.cli.topics import TIMEOUT, chosen, journals_of
 from offloader.config.units import format_size
 from offloader.errors import ClaimedByOtherError, FatalError, FormatVersionError, IntegrityError, OffloadError
-from offloader.lifecycle.retention.outlook import NO_POLICY, RetentionOutlook, foreseen_deletion, outlook
+from offloader.lifecycle.retention.outlook import RetentionOutlook, foreseen_deletion, outlook
 from offloader.lifecycle.retention.policy import NOT_FOLLOWED, RetentionPolicy, may_follow
 from offloader.metadata import listing
 from offloader.metadata.deletions import day
@@ -49,10 +49,10 @@ def plan_retention(session: CommandSession, names: tuple[str, ...]) -> int:
     It is by this configuration, and by what the application has recorded of topics' ends in Pulsar.
 
     \b
-    JSON: one object a line, {topic, due, waiting, pending, note}. due: an array of {incarnation, start, end, segments,
-    entries, bytes, reasons, policies, since, notBefore, onlyCopy}; since is null where no time says it. waiting: an
-    array of {incarnation, start, end, due, why, bytes}; due is null where no time says it. pending: null or {number,
-    reason, policy, by, at, notBefore, ranges}. Times in ms.
+    JSON: one object a line, {topic, due, waiting, pending, deleted, note}. due: an array of {incarnation, start, end,
+    segments, entries, bytes, reasons, policies, since, notBefore, onlyCopy}; since is null where no time says it.
+    waiting: an array of {incarnation, start, end, due, why, bytes}; due is null where no time says it. pending: null or
+    {number, reason, policy, by, at, notBefore, ranges}. deleted: what went before, {segments, bytes}. Times in ms.
     """
     code, shown, others = OK, [], 0
     for topic in _topics(session, names):
@@ -216,6 +216,7 @@ def _show(session: CommandSession, found: Sequence[RetentionOutlook], others: in
     for each in found:
         session.output.lines(plan_texts(each), plan_fields(each))
     if others:
-        say(f"{others} {'other ' if found else ''}topics: {NO_POLICY}, and nothing is under way", err=True)
+        of = f"{others} {'other ' if found else ''}topics"
+        say(f"{of}: no policy of {session.config.application} says that anything goes", err=True)
     elif not found:
         say("nothing is archived", err=True)

@@ -92,7 +92,7 @@ def test_what_no_policy_lets_go_is_not_shown_unless_it_is_named(old) -> None:
     old.config = CONFIG
     shown = old.run("archive", "retention", "plan")
     assert (shown.exit_code, shown.stdout) == (0, "")
-    assert shown.stderr == "1 topics: no policy says that anything goes, and nothing is under way\n"
+    assert shown.stderr == "1 topics: no policy of app says that anything goes\n"
     assert old.ok("archive", "retention", "plan", "orders") == f"{TOPIC}: no policy says that anything goes\n"
 
 
@@ -122,7 +122,10 @@ def test_what_is_not_due_yet_is_shown_with_the_day_on_which_it_will_be(old) -> N
 
 def test_what_another_application_has_goes_by_its_policies(old) -> None:
     old.config = old.config.replace("application: app", "application: other")
-    assert "claimed by app: it goes by that one's policies" in old.ok("archive", "retention", "plan")
+    assert "claimed by app: it goes by that one's policies" in old.ok("archive", "retention", "plan", "orders")
+    for asked in ("plan", "run"):
+        shown = old.run("archive", "retention", asked)
+        assert (shown.stdout, shown.stderr) == ("", "1 topics: no policy of other says that anything goes\n")
     refused = old.run("archive", "delete", "orders")
     assert (refused.exit_code, "nothing would go: is claimed by app" in refused.stdout) == (1, True)
 
@@ -153,7 +156,7 @@ def test_run_asks_for_every_topic_that_is_named_whatever_the_plan_says(old) -> N
     served = application(old, RetentionPolicy(minutes=60))  # the application knows more than this command
     old.config = CONFIG
     shown = old.run("archive", "retention", "run", "--yes")
-    assert (served, shown.stdout, "no policy says" in shown.stderr) == ([], "", True)
+    assert (served, shown.stdout, "no policy of app says" in shown.stderr) == ([], "", True)
     assert "deletion 0: 2 segments of" in old.ok("archive", "retention", "run", "orders", "--yes")
     assert "nothing is due" in old.ok("archive", "retention", "run", "public/default", "--yes")
     assert served == [RequestKind.ARCHIVE_RETENTION] * 2
@@ -221,6 +224,9 @@ def test_a_deletion_on_request_and_its_end(old) -> None:
     old.clock.now += DAY_MS
     retention = old.run("archive", "retention", "run", "orders", "--yes")
     assert "deletion 0 is done" in retention.stdout
+    [planned] = old.json_lines("archive", "retention", "plan", "orders")
+    assert planned["deleted"] == {"segments": 2, "bytes": 2640}
+    assert "2 segments of 2640 bytes were deleted before" in old.ok("archive", "retention", "plan", "orders")
     verified = old.json("verify", "--quick")
     assert verified["deleted"] == 2
     [shown] = old.json("topics", "list")
