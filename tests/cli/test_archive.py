@@ -11,7 +11,7 @@ from offloader.lifecycle.retention.plan import aged_from
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata import requests
-from offloader.metadata.deletions import PulsarTrimmed, day
+from offloader.metadata.deletions import DeletionBegun, PulsarTrimmed, day
 from offloader.metadata.requests import RequestKind, RequestOutcome
 from tests.archive.support import APPLICATION, TOPIC, stream
 from tests.cli.support import CONFIG
@@ -209,6 +209,24 @@ def test_run_asks_only_with_yes_and_then_the_plan_shows_what_is_under_way(old) -
     assert found["pending"]["reason"] == "time"
     assert "go not before" in old.ok("archive", "retention", "plan")
     assert "deleted by archiveRetentionTimeInMinutes 60 on" in old.run("topics", "cat", "orders").output
+
+
+def test_beside_what_is_under_way_the_plan_says_what_comes_next_and_what_a_hold_makes_of_it(old) -> None:
+    application(old, RetentionPolicy(minutes=60))
+    old.ok("archive", "retention", "run", "--yes")
+    old.archive.add(stream(1, 30, 39))
+    text = old.ok("archive", "retention", "plan")
+    assert "deletion 0: 2 segments of 2640 bytes go not before" in text
+    assert "next 1:20..1:29: due on" in text
+    assert "(archiveRetentionTimeInMinutes 60, once deletion 0 is done)" in text
+    old.config += 'namespaces: {public/default: {policies: {hold: "court"}}}\n'
+    old.config = old.config.replace("namespaces:\n  public/default: {enabled: true}\n", "")
+    [found] = old.json_lines("archive", "retention", "plan")
+    assert (found["note"], found["waiting"]) == ("held by court: the next look takes back what is under way", [])
+    head = old.archive.catalogs.head(TOPIC)
+    old.archive.catalogs.append(head, DeletionBegun(0, "app", NOW))
+    [found] = old.json_lines("archive", "retention", "plan")
+    assert found["note"] == "held by court: the deletion has begun, and what is left of it stays as long"
 
 
 def test_a_deletion_on_request_and_its_end(old) -> None:

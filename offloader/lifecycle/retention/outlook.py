@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from offloader.errors import FatalError
 from offloader.lifecycle.retention.holdings import holdings
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.plan import DueRange, NextDue, next_due
+from offloader.lifecycle.retention.plan import DueRange, NextDue, due, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention, RetentionPlan, planned
 from offloader.metadata.catalog import Catalogs
@@ -62,12 +62,29 @@ def _outlook(
     gone = recorded_gone(head)
     plan = planned(store, head, policy, now, gone)
     if plan.why_not:
-        return RetentionOutlook(plan, now + grace_ms, note=_of_pending(head, policy) or plan.why_not)
+        note = _of_pending(head, policy) or plan.why_not
+        return RetentionOutlook(plan, now + grace_ms, _behind_pending(store, head, policy, now), note)
     goes = {each.holding.incarnation: each for each in plan.due}
     known = holdings(History(store, head), gone, head.removed.ranges)
     found = (next_due(each, goes.get(each.incarnation), policy, now, head.removed.trimmed) for each in known)
     waiting = tuple(each for each in found if each is not None)
     return RetentionOutlook(plan, now + grace_ms, waiting, "" if plan.due else NOT_DUE)
+
+
+def _behind_pending(store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, now: int) -> tuple[NextDue, ...]:
+    """What comes next where a deletion is under way: one at a time."""
+    if head.removed.pending is None or policy.hold or not policy.says_anything:
+        return ()
+    found: list[NextDue | None] = []
+    for each in holdings(History(store, head), recorded_gone(head), head.removed.told):
+        goes = due(each, policy, now, head.removed.trimmed)
+        if goes is None:
+            found.append(next_due(each, None, policy, now, head.removed.trimmed))
+        else:
+            first = goes.due[0]
+            words = f"{first.words}, once deletion {head.removed.pending.number} is done"
+            found.append(NextDue(first.segment, first.since or None, words, each.size))
+    return tuple(each for each in found if each is not None)
 
 
 def _of_pending(head: CatalogHead, policy: RetentionPolicy) -> str:
