@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.errors import OffloadError
+from offloader.errors import BrokerUnavailableError, OffloadError
 from offloader.lifecycle.retention.holdings import kept
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.plan import aged_from
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
-from offloader.metadata import requests
+from offloader.metadata import layout, requests
 from offloader.metadata.deletions import DeletionBegun, PulsarTrimmed, day
 from offloader.metadata.requests import RequestKind, RequestOutcome
+from offloader.model import TopicName
 from tests.archive.support import APPLICATION, TOPIC, stream
 from tests.cli.support import CONFIG
 
@@ -150,6 +151,28 @@ def test_a_retention_of_0_in_pulsar_is_not_followed_and_the_plan_says_so(old, mi
             [],
             "no policy says that anything goes; followPulsarRetention is refused, its retention in Pulsar is 0",
         )
+
+
+def test_a_pulsar_that_does_not_answer_is_asked_once_and_a_damaged_catalog_is_one_line(old) -> None:
+    old.config = CONFIG + "policies: {followPulsarRetention: true}\n"
+    other = TopicName.parse("persistent://public/default/another")
+    old.archive.store.put(layout.slot_key(other, 0, 0), b"damaged")
+    third = TopicName.parse("persistent://public/default/third")
+    old.archive.catalogs.append(old.archive.catalogs.head(third), old.archive.catalogs.head(TOPIC).claim)
+    calls = []
+
+    def silent(topic):
+        calls.append(topic)
+        raise BrokerUnavailableError("no answer")
+
+    old.cluster.admin.retention = silent
+    for of in ("plan", "run"):
+        shown = old.run("archive", "retention", of)
+        assert shown.exit_code == 1
+        assert shown.stdout.count("followPulsarRetention: the retention in Pulsar cannot be read: no answer") == 2
+        [line] = [line for line in shown.stderr.splitlines() if str(other) in line]
+        assert "damaged" in line or "record" in line
+    assert len(calls) == 2
 
 
 def test_run_asks_for_every_topic_that_is_named_whatever_the_plan_says(old) -> None:
