@@ -15,9 +15,16 @@ from offloader.cli.output import say
 from offloader.cli.topic_requests import ask, outcomes
 from offloader.cli.topics import TIMEOUT, chosen, journals_of
 from offloader.config.units import format_size
-from offloader.errors import ClaimedByOtherError, FatalError, FormatVersionError, IntegrityError, OffloadError
-from offloader.lifecycle.retention.outlook import NO_POLICY, RetentionOutlook, foreseen_deletion, outlook
-from offloader.lifecycle.retention.policy import NOT_FOLLOWED, RetentionPolicy, may_follow
+from offloader.errors import (
+    ClaimedByOtherError,
+    FatalError,
+    FormatVersionError,
+    IntegrityError,
+    OffloadError,
+    RetryableError,
+)
+from offloader.lifecycle.retention.outlook import RetentionOutlook, foreseen_deletion, outlook
+from offloader.lifecycle.retention.policy import NOT_FOLLOWED, may_follow
 from offloader.metadata import listing
 from offloader.metadata.deletions import day
 from offloader.metadata.requests import RequestKind
@@ -49,24 +56,14 @@ def plan_retention(session: CommandSession, names: tuple[str, ...]) -> int:
     It is by this configuration, and by what the application has recorded of topics' ends in Pulsar.
 
     \b
-    JSON: one object a line, {topic, due, waiting, pending, note}. due: an array of {incarnation, start, end, segments,
-    entries, bytes, reasons, policies, since, notBefore, onlyCopy}; since is null where no time says it. waiting: an
-    array of {incarnation, start, end, due, why, bytes}; due is null where no time says it. pending: null or {number,
-    reason, policy, by, at, notBefore, ranges}. Times in ms.
+    JSON: one object a line, {topic, due, waiting, pending, deleted, note}. due: an array of {incarnation, start, end,
+    segments, entries, bytes, reasons, policies, since, notBefore, onlyCopy}; since is null where no time says it.
+    waiting: an array of {incarnation, start, end, due, why, bytes}; due is null where no time says it. pending: null or
+    {number, reason, policy, by, at, notBefore, ranges}. deleted: what went before, {segments, bytes}. Times in ms.
     """
-    code, shown, others = OK, [], 0
-    for topic in _topics(session, names):
-        try:
-            found = _outlook(session, topic)
-        except (IntegrityError, FormatVersionError) as error:
-            say(f"{topic}: {str(error).removeprefix(f'{topic}: ')}", err=True)
-            code = ERROR
-            continue
-        if found.says_anything or names:
-            shown.append(found)
-        else:
-            others += 1
-    _show(session, shown, others)
+    found, code = _outlooks(session, _topics(session, names))
+    shown = [each for each in found if each.says_anything or names]
+    _show(session, shown, len(found) - len(shown))
     return code
 
 
@@ -88,12 +85,12 @@ def run_retention(session: CommandSession, names: tuple[str, ...], *, yes: bool,
     topics = _topics(session, names)
     if yes and names:
         return _ask(session, RequestKind.ARCHIVE_RETENTION, topics, timeout)
-    found = [_outlook(session, topic) for topic in topics]
+    found, code = _outlooks(session, topics)
     chosen = [each for each in found if each.says_anything or names]
     if not yes or not chosen:
         _show(session, chosen, len(found) - len(chosen))
-        return OK
-    return _ask(session, RequestKind.ARCHIVE_RETENTION, [each.plan.topic for each in chosen], timeout)
+        return code
+    return max(code, _ask(session, RequestKind.ARCHIVE_RETENTION, [each.plan.topic for each in chosen], timeout))
 
 
 @archive_group.command()
@@ -164,26 +161,46 @@ def _named(session: CommandSession, name: str) -> list[TopicName]:
         raise click.BadParameter(str(error)) from error
 
 
-def _retention_of(session: CommandSession, topic: TopicName) -> tuple[RetentionPolicy, str]:
-    """A topic's policy as the application follows it; and what it does not follow, or cannot be told here."""
-    policy = retention_of(session.config.policies.of(topic))
-    if not policy.follow_pulsar:
-        return policy, ""
-    try:
-        why = "" if may_follow(session.admin.retention(topic)) else NOT_FOLLOWED
-    except OffloadError as error:
-        why = f"followPulsarRetention: its retention in Pulsar cannot be read: {error}"
-    return replace(policy, follow_pulsar=not why), why
+class _Following:
+    """Whether the topics' retention in Pulsar can be followed. A Pulsar that does not answer is asked once."""
+
+    def __init__(self, session: CommandSession) -> None:
+        self._session = session
+        self._silent = ""
+
+    def why_not(self, topic: TopicName) -> str:
+        """Empty: it can."""
+        if self._silent:
+            return self._silent
+        try:
+            return "" if may_follow(self._session.admin.retention(topic)) else NOT_FOLLOWED
+        except OffloadError as error:
+            why = f"followPulsarRetention: the retention in Pulsar cannot be read: {error}"
+            self._silent = why if isinstance(error, RetryableError) else ""
+            return why
 
 
-def _outlook(session: CommandSession, topic: TopicName) -> RetentionOutlook:
+def _outlooks(session: CommandSession, topics: Iterable[TopicName]) -> tuple[list[RetentionOutlook], int]:
+    """Of each topic whose catalog can be read; the others are an error, each in one line."""
+    found, code, following = [], OK, _Following(session)
+    for topic in topics:
+        try:
+            found.append(_outlook(session, topic, following))
+        except (IntegrityError, FormatVersionError) as error:
+            say(f"{topic}: {str(error).removeprefix(f'{topic}: ')}", err=True)
+            code = ERROR
+    return found, code
+
+
+def _outlook(session: CommandSession, topic: TopicName, following: _Following) -> RetentionOutlook:
+    """By the policy as the application follows it."""
     head, config = session.catalogs.head(topic), session.config
-    policy, not_followed = _retention_of(session, topic)
+    policy = retention_of(config.policies.of(topic))
+    not_followed = following.why_not(topic) if policy.follow_pulsar else ""
+    policy = replace(policy, follow_pulsar=policy.follow_pulsar and not not_followed)
     grace, now = config.lifecycle.archive_grace_ms, session.dependencies.clock_ms()
     found = outlook(session.store, head, policy, config.application, now, grace)
-    if not_followed:
-        found = replace(found, note="; ".join(filter(None, (found.note, not_followed))))
-    return found
+    return replace(found, note="; ".join(filter(None, (found.note, not_followed))))
 
 
 def _show_deletion(session: CommandSession, topic: TopicName) -> bool:
@@ -193,7 +210,7 @@ def _show_deletion(session: CommandSession, topic: TopicName) -> bool:
     policy = retention_of(config.policies.of(topic))
     try:
         found = foreseen_deletion(session.catalogs, session.store, topic, policy, config.application, clock_ms)
-    except (ClaimedByOtherError, IntegrityError) as error:
+    except (ClaimedByOtherError, IntegrityError, FormatVersionError) as error:
         message = f"{topic}: nothing would go: {str(error).removeprefix(f'{topic}').lstrip(': ')}"
         session.output.line(message, {"message": message, **fields, "due": []})
         return False
@@ -216,6 +233,7 @@ def _show(session: CommandSession, found: Sequence[RetentionOutlook], others: in
     for each in found:
         session.output.lines(plan_texts(each), plan_fields(each))
     if others:
-        say(f"{others} {'other ' if found else ''}topics: {NO_POLICY}, and nothing is under way", err=True)
+        of = f"{others} {'other ' if found else ''}topics"
+        say(f"{of}: no policy of {session.config.application} says that anything goes", err=True)
     elif not found:
         say("nothing is archived", err=True)

@@ -23,7 +23,14 @@ def plan_texts(found: RetentionOutlook) -> list[str]:
             f"  deletion {pending.number}: {segments} segments of {format_size(size)} bytes go not before "
             f"{day(pending.not_before)} ({pending.policy}, recorded {day(pending.at)})"
         )
+    if found.deleted:
+        segments, size = _sums(found)
+        lines.append(f"  {segments} segments of {format_size(size)} bytes were deleted before")
     return lines
+
+
+def _sums(found: RetentionOutlook) -> tuple[int, int]:
+    return sum(each.segments for each in found.deleted), sum(each.size for each in found.deleted)
 
 
 def _of_range(found: DueRange, not_before: int) -> Iterator[str]:
@@ -61,6 +68,7 @@ def plan_fields(found: RetentionOutlook) -> dict[str, object]:
         "due": [range_fields(each, found.not_before) for each in plan.due],
         "waiting": [_waiting_fields(each) for each in found.waiting],
         "pending": None if plan.pending is None else _pending_fields(plan.pending),
+        "deleted": dict(zip(("segments", "bytes"), _sums(found), strict=True)),
         "note": found.note,
     }
 

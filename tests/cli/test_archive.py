@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.errors import OffloadError
+from offloader.errors import BrokerUnavailableError, OffloadError
 from offloader.lifecycle.retention.holdings import kept
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.plan import aged_from
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
-from offloader.metadata import requests
-from offloader.metadata.deletions import PulsarTrimmed, day
+from offloader.metadata import layout, requests
+from offloader.metadata.deletions import DeletionBegun, PulsarTrimmed, day
 from offloader.metadata.requests import RequestKind, RequestOutcome
+from offloader.model import TopicName
 from tests.archive.support import APPLICATION, TOPIC, stream
 from tests.cli.support import CONFIG
 
@@ -92,7 +93,7 @@ def test_what_no_policy_lets_go_is_not_shown_unless_it_is_named(old) -> None:
     old.config = CONFIG
     shown = old.run("archive", "retention", "plan")
     assert (shown.exit_code, shown.stdout) == (0, "")
-    assert shown.stderr == "1 topics: no policy says that anything goes, and nothing is under way\n"
+    assert shown.stderr == "1 topics: no policy of app says that anything goes\n"
     assert old.ok("archive", "retention", "plan", "orders") == f"{TOPIC}: no policy says that anything goes\n"
 
 
@@ -122,7 +123,10 @@ def test_what_is_not_due_yet_is_shown_with_the_day_on_which_it_will_be(old) -> N
 
 def test_what_another_application_has_goes_by_its_policies(old) -> None:
     old.config = old.config.replace("application: app", "application: other")
-    assert "claimed by app: it goes by that one's policies" in old.ok("archive", "retention", "plan")
+    assert "claimed by app: it goes by that one's policies" in old.ok("archive", "retention", "plan", "orders")
+    for asked in ("plan", "run"):
+        shown = old.run("archive", "retention", asked)
+        assert (shown.stdout, shown.stderr) == ("", "1 topics: no policy of other says that anything goes\n")
     refused = old.run("archive", "delete", "orders")
     assert (refused.exit_code, "nothing would go: is claimed by app" in refused.stdout) == (1, True)
 
@@ -149,11 +153,33 @@ def test_a_retention_of_0_in_pulsar_is_not_followed_and_the_plan_says_so(old, mi
         )
 
 
+def test_a_pulsar_that_does_not_answer_is_asked_once_and_a_damaged_catalog_is_one_line(old) -> None:
+    old.config = CONFIG + "policies: {followPulsarRetention: true}\n"
+    other = TopicName.parse("persistent://public/default/another")
+    old.archive.store.put(layout.slot_key(other, 0, 0), b"damaged")
+    third = TopicName.parse("persistent://public/default/third")
+    old.archive.catalogs.append(old.archive.catalogs.head(third), old.archive.catalogs.head(TOPIC).claim)
+    calls = []
+
+    def silent(topic):
+        calls.append(topic)
+        raise BrokerUnavailableError("no answer")
+
+    old.cluster.admin.retention = silent
+    for of in ("plan", "run"):
+        shown = old.run("archive", "retention", of)
+        assert shown.exit_code == 1
+        assert shown.stdout.count("followPulsarRetention: the retention in Pulsar cannot be read: no answer") == 2
+        [line] = [line for line in shown.stderr.splitlines() if str(other) in line]
+        assert "damaged" in line or "record" in line
+    assert len(calls) == 2
+
+
 def test_run_asks_for_every_topic_that_is_named_whatever_the_plan_says(old) -> None:
     served = application(old, RetentionPolicy(minutes=60))  # the application knows more than this command
     old.config = CONFIG
     shown = old.run("archive", "retention", "run", "--yes")
-    assert (served, shown.stdout, "no policy says" in shown.stderr) == ([], "", True)
+    assert (served, shown.stdout, "no policy of app says" in shown.stderr) == ([], "", True)
     assert "deletion 0: 2 segments of" in old.ok("archive", "retention", "run", "orders", "--yes")
     assert "nothing is due" in old.ok("archive", "retention", "run", "public/default", "--yes")
     assert served == [RequestKind.ARCHIVE_RETENTION] * 2
@@ -208,6 +234,24 @@ def test_run_asks_only_with_yes_and_then_the_plan_shows_what_is_under_way(old) -
     assert "deleted by archiveRetentionTimeInMinutes 60 on" in old.run("topics", "cat", "orders").output
 
 
+def test_beside_what_is_under_way_the_plan_says_what_comes_next_and_what_a_hold_makes_of_it(old) -> None:
+    application(old, RetentionPolicy(minutes=60))
+    old.ok("archive", "retention", "run", "--yes")
+    old.archive.add(stream(1, 30, 39))
+    text = old.ok("archive", "retention", "plan")
+    assert "deletion 0: 2 segments of 2640 bytes go not before" in text
+    assert "next 1:20..1:29: due on" in text
+    assert "(archiveRetentionTimeInMinutes 60, once deletion 0 is done)" in text
+    old.config += 'namespaces: {public/default: {policies: {hold: "court"}}}\n'
+    old.config = old.config.replace("namespaces:\n  public/default: {enabled: true}\n", "")
+    [found] = old.json_lines("archive", "retention", "plan")
+    assert (found["note"], found["waiting"]) == ("held by court: the next look takes back what is under way", [])
+    head = old.archive.catalogs.head(TOPIC)
+    old.archive.catalogs.append(head, DeletionBegun(0, "app", NOW))
+    [found] = old.json_lines("archive", "retention", "plan")
+    assert found["note"] == "held by court: the deletion has begun, and what is left of it stays as long"
+
+
 def test_a_deletion_on_request_and_its_end(old) -> None:
     served = application(old, RetentionPolicy())
     old.config = CONFIG
@@ -221,6 +265,9 @@ def test_a_deletion_on_request_and_its_end(old) -> None:
     old.clock.now += DAY_MS
     retention = old.run("archive", "retention", "run", "orders", "--yes")
     assert "deletion 0 is done" in retention.stdout
+    [planned] = old.json_lines("archive", "retention", "plan", "orders")
+    assert planned["deleted"] == {"segments": 2, "bytes": 2640}
+    assert "2 segments of 2640 bytes were deleted before" in old.ok("archive", "retention", "plan", "orders")
     verified = old.json("verify", "--quick")
     assert verified["deleted"] == 2
     [shown] = old.json("topics", "list")

@@ -217,3 +217,31 @@ def test_what_is_marked_of_the_stock_offloader_waits_until_its_bucket_is_named(
     done = line.json("orphans", "purge", "--stock", "s3://stock", "--yes")
     assert [one["answer"] for one in done["ended"]] == ["deleted"]
     assert stock.stat(key) is None
+
+
+def test_what_a_policy_holds_is_neither_marked_nor_purged_and_each_command_says_by_whom(line: Line):
+    archived(line)
+    key = layout.data_key(TOPIC, a_uuid(1))
+    line.archive.store.put(key, b"junk")
+    line.clock.now += 2 * HOUR
+    free = line.config + "lifecycle: {limits: {percent: 100}}\n"
+    line.config = free + 'policies: {hold: "case 4711"}\n'
+    told = json.loads(run(line, key, "--output", "json", of="explain").stdout)
+    assert (told["kept"], told["evidence"][-1]) == (True, "It stays as long as it is held by case 4711.")
+    for named in (("--all-certain",), (key,)):
+        [mark] = json.loads(run(line, *named, "--yes", "--output", "json", of="quarantine").stdout)["marks"]
+        assert (mark["outcome"], mark["why"]) == ("kept", "held by case 4711")
+    line.config = free
+    [mark] = json.loads(run(line, "--all-certain", "--yes", "--output", "json", of="quarantine").stdout)["marks"]
+    assert mark["outcome"] == "marked"
+    line.config = free + 'policies: {hold: "case 4711"}\n'
+    line.clock.now += 30 * HOUR
+    run(line, "--yes", of="purge")
+    assert line.archive.store.stat(key) is not None
+    listed = run(line, "--output", "json", of="list").stdout
+    assert "held by case 4711" in listed
+    line.config = free
+    run(line, "--all-certain", "--yes", of="quarantine")
+    line.clock.now += 30 * HOUR
+    run(line, "--yes", of="purge")
+    assert line.archive.store.stat(key) is None

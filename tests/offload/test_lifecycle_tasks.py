@@ -23,9 +23,12 @@ from offloader.lifecycle.deletion.task import SOON, DeletionTask
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from offloader.metadata import layout
+from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.root import open_root
+from offloader.metadata.state import Claim
 from offloader.metrics import Metrics
+from offloader.model import Position
 from offloader.offload.deletion_told import DeletionTold
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.offload.system_topic import SystemTopicCounts
@@ -179,6 +182,32 @@ def test_a_marked_object_goes_in_the_application():
     task.run()
     assert store.stat(layout.proof_key("interrupted")) is None
     assert store.stat(stray) is not None  # its topic has no catalog: only suspect
+
+
+@pytest.mark.parametrize("hold", ["", "case 4711"])
+def test_the_hold_of_the_running_application_decides_at_the_second_look(hold):
+    store = MemoryStore()
+    then = time.time_ns() // 1_000_000 - 60_000
+    store.backing.clock_ms = lambda: then
+    open_root(store, "main", lambda: "root")
+    catalogs = Catalogs(store, "app")
+    catalogs.append(catalogs.head(TOPIC), Claim("app", 0, 1, Position(0, 5, 0), then, "test"))
+    stray = layout.data_key(TOPIC, "00000000-0000-4000-8000-000000000009")
+    store.put(stray, b"junk")
+    text = BASE + (
+        "lifecycle: {topicTwoPhaseDeletionEnabled: true, quarantine: 1s, quarantineFloor: 0s, limits: {percent: 100}}\n"
+        f'policies: {{hold: "{hold}"}}'
+    )
+    task, _ = lifecycle_tasks(parts(store, text), RUNS, ExitStack())
+    store.backing.clock_ms = lambda: time.time_ns() // 1_000_000
+    task.queue.set_switch(on=True, now=then)
+    scanner = BucketScanner(store, lambda: then, lambda: "look", 0)
+    found = ObjectQuarantine(task.queue, DeletionBounds(percent=100), lambda: then, "test").mark(scanner.scan())
+    assert stray in [one.id for one in found.marks if str(one.outcome) == "marked"]  # before the hold
+    task.run()
+    assert (store.stat(stray) is not None) == bool(hold)
+    task.run()
+    assert (store.stat(stray) is not None) == bool(hold)
 
 
 @pytest.fixture

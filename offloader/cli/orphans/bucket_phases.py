@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offloader.cli.command import OK, CommandSession
 from offloader.errors import ObjectNotFoundError
-from offloader.lifecycle.bucket.holds import holds
+from offloader.lifecycle.bucket.holds import holds, why_held
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.bucket.quarantine import ObjectMark, ObjectMarks, ObjectQuarantine
@@ -69,10 +69,13 @@ def explain_object(session: CommandSession, thing: str) -> int:
     foreign = scan.counts.get(KeyStanding.FOREIGN, 0) > 0
     used = f"It is foreign: {found}." if foreign else f"It is in use: {found}."
     lines = [used] if isinstance(found, str) else list(found.ruling.evidence)
+    held = "" if isinstance(found, str) else why_held(holds(session.config.policies), found.key, None, of_stock=False)
+    lines += [f"It stays as long as it is {held}."] if held else []
+    evidence = list(lines)
     if scan.refusals and not isinstance(found, str):
         lines += ["Nothing would be deleted now:", *(f"  {one}" for one in scan.refusals)]
     session.output.lines(
-        [thing, *lines], _explained(thing, found, lines, foreign=foreign) | {"refusals": list(scan.refusals)}
+        [thing, *lines], _explained(thing, found, evidence, foreign=foreign) | {"refusals": list(scan.refusals)}
     )
     return OK
 
@@ -108,18 +111,18 @@ def _fields(one: ObjectMark, orphan: BucketOrphan | None) -> dict[str, object]:
     }
 
 
-def _explained(thing: str, found: BucketOrphan | str, lines: list[str], *, foreign: bool) -> dict[str, object]:
+def _explained(thing: str, found: BucketOrphan | str, evidence: list[str], *, foreign: bool) -> dict[str, object]:
     if isinstance(found, str):
         verdict = "foreign" if foreign else "referenced"
-        return {"side": "bucket", "id": thing, "kind": None, "verdict": verdict, "bytes": None, "evidence": lines}
+        return {"side": "bucket", "id": thing, "kind": None, "verdict": verdict, "bytes": None, "evidence": evidence}
     return {
         "side": "bucket",
         "id": thing,
         "kind": str(found.kind),
         "verdict": str(found.ruling.verdict),
         "bytes": found.size,
-        "evidence": list(found.ruling.evidence),
-        "kept": found.ruling.kept,
+        "evidence": evidence,
+        "kept": found.ruling.kept or len(evidence) > len(found.ruling.evidence),
     }
 
 

@@ -70,14 +70,14 @@ class BucketSide:
         looks: dict[str, SecondLook] = {record.name: UnprovenLedger(NO_KEY) for record in records}
         for record in named:
             thing = told.get(_id_of(record))
-            looks[record.name] = self._is_held(record, thing) or _second_look(thing, scan.now_ms, scan.refusals)
+            looks[record.name] = self._is_held(thing) or _second_look(thing, scan.now_ms, scan.refusals)
         return SideLooks(looks, things, scan.refusals)
 
-    def _is_held(self, record: PendingDeleteLedgerInfo, found: BucketOrphan | str | None) -> ReferencedLedger | None:
-        """The policy that is in force now decides, not that of the mark."""
+    def _is_held(self, found: BucketOrphan | str | None) -> ReferencedLedger | None:
+        """The policy that is in force now decides, not that of the mark; the topic is that of what is there."""
         if not isinstance(found, BucketOrphan):
             return None
-        why = why_held(self._held, record.object_key, found.topic, of_stock=found.stock is not None)
+        why = why_held(self._held, found.key, found.topic, of_stock=found.stock is not None)
         return ReferencedLedger(why) if why else None
 
     def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:

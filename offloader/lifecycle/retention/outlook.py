@@ -4,15 +4,16 @@ catalog, writes nothing. The application decides by the same rules; what it alon
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offloader.errors import FatalError
 from offloader.lifecycle.retention.holdings import holdings
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.plan import DueRange, NextDue, next_due
+from offloader.lifecycle.retention.plan import DueRange, NextDue, due, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention, RetentionPlan, planned
 from offloader.metadata.catalog import Catalogs
+from offloader.metadata.deletions import DeletedRange
 from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead, Said
 from offloader.model import TopicName
@@ -25,38 +26,65 @@ NOT_DUE = "nothing is due"
 @dataclass(frozen=True, slots=True)
 class RetentionOutlook:
     """`not_before`: what is due goes then at the earliest, if it is recorded now (ms). `waiting`: of each incarnation
-    what is due next. `note`: why nothing goes, or what else there is to know."""
+    what is due next. `note`: why nothing goes, or what else there is to know. `deleted`: what went before.
+    `others`: another application has the topic."""
 
     plan: RetentionPlan
     not_before: int
     waiting: tuple[NextDue, ...] = ()
     note: str = ""
+    deleted: tuple[DeletedRange, ...] = ()
+    others: bool = False
 
     @property
     def says_anything(self) -> bool:
-        """Whether something goes, will go, or is kept from it."""
-        return self.note != NO_POLICY
+        """Whether something goes, will go, or is kept from it, by this application."""
+        return self.note != NO_POLICY and not self.others
 
 
 def outlook(
     store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, application: str, now: int, grace_ms: int
 ) -> RetentionOutlook:
     """By the policy of this application, and by what is recorded of the topic's end in Pulsar."""
+    return replace(_outlook(store, head, policy, application, now, grace_ms), deleted=head.removed.ranges)
+
+
+def _outlook(
+    store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, application: str, now: int, grace_ms: int
+) -> RetentionOutlook:
     nothing = RetentionPlan(head.topic, (), head.removed.pending)
     owner = "" if head.claim is None else head.claim.application
     if owner not in ("", application):
-        return RetentionOutlook(nothing, now + grace_ms, note=f"claimed by {owner}: it goes by that one's policies")
+        note = f"claimed by {owner}: it goes by that one's policies"
+        return RetentionOutlook(nothing, now + grace_ms, note=note, others=True)
     if head.removed.pending is None and not policy.hold and (not policy.says_anything or head.claim is None):
         return RetentionOutlook(nothing, now + grace_ms, note=NO_POLICY)
     gone = recorded_gone(head)
     plan = planned(store, head, policy, now, gone)
     if plan.why_not:
-        return RetentionOutlook(plan, now + grace_ms, note=_of_pending(head, policy) or plan.why_not)
+        note = _of_pending(head, policy) or plan.why_not
+        return RetentionOutlook(plan, now + grace_ms, _behind_pending(store, head, policy, now), note)
     goes = {each.holding.incarnation: each for each in plan.due}
     known = holdings(History(store, head), gone, head.removed.ranges)
     found = (next_due(each, goes.get(each.incarnation), policy, now, head.removed.trimmed) for each in known)
     waiting = tuple(each for each in found if each is not None)
     return RetentionOutlook(plan, now + grace_ms, waiting, "" if plan.due else NOT_DUE)
+
+
+def _behind_pending(store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, now: int) -> tuple[NextDue, ...]:
+    """What comes next where a deletion is under way: one at a time."""
+    if head.removed.pending is None or policy.hold or not policy.says_anything:
+        return ()
+    found: list[NextDue | None] = []
+    for each in holdings(History(store, head), recorded_gone(head), head.removed.told):
+        goes = due(each, policy, now, head.removed.trimmed)
+        if goes is None:
+            found.append(next_due(each, None, policy, now, head.removed.trimmed))
+        else:
+            first = goes.due[0]
+            words = f"{first.words}, once deletion {head.removed.pending.number} is done"
+            found.append(NextDue(first.segment, first.since or None, words, each.size))
+    return tuple(each for each in found if each is not None)
 
 
 def _of_pending(head: CatalogHead, policy: RetentionPolicy) -> str:

@@ -12,6 +12,7 @@ from offloader.model import TopicName
 from offloader.offload.core.check import Check, fail, ok
 
 SHOWN = 5  # topics of many
+MOST_ASKED = 1000  # topics, of which each can have a retention of its own
 
 
 def quarantine(section: Lifecycle) -> Iterator[Check]:
@@ -22,8 +23,9 @@ def quarantine(section: Lifecycle) -> Iterator[Check]:
         yield fail("quarantine-floor", said, "it is for tests alone: remove it")
 
 
-def followed(found: Mapping[TopicName, tuple[int, int] | OffloadError]) -> Iterator[Check]:
-    """Whether topics with `followPulsarRetention` have a retention in Pulsar that can be followed. `found`: of each."""
+def followed(found: Mapping[TopicName, tuple[int, int] | OffloadError], topics: int) -> Iterator[Check]:
+    """Whether topics with `followPulsarRetention` have a retention in Pulsar that can be followed. `found`: of each
+    that was asked for; `topics`: how many there are."""
     name = "follow-pulsar-retention"
     at_zero = [topic for topic, said in found.items() if not isinstance(said, OffloadError) and not may_follow(said)]
     unread = {topic: said for topic, said in found.items() if isinstance(said, OffloadError)}
@@ -36,7 +38,8 @@ def followed(found: Mapping[TopicName, tuple[int, int] | OffloadError]) -> Itera
             name, f"{_some(list(unread))}: the retention in Pulsar cannot be read: {first}", "let the role read it"
         )
     if found and not at_zero and not unread:
-        yield ok(name, f"{len(found)} topics follow their retention in Pulsar")
+        more = "" if len(found) == topics else f", of {topics}; `archive retention plan` asks for each"
+        yield ok(name, f"{len(found)} topics follow their retention in Pulsar{more}")
 
 
 def _some(topics: Sequence[TopicName]) -> str:

@@ -66,7 +66,8 @@ def _topics(config: Config, probes: Probes, *, from_bookies: bool) -> Iterator[C
     enabled = {topic: policy for topic, policy in sorted(found.policies.items()) if policy.enabled}
     yield from pulsar_checks.enabled(len(enabled), found.unread)
     following = [topic for topic, policy in enabled.items() if policy.follow_pulsar_retention]
-    yield from deletion_checks.followed({t: attempt(partial(probes.admin.retention, t)) for t in following})
+    asked = {t: attempt(partial(probes.admin.retention, t)) for t in following[: deletion_checks.MOST_ASKED]}
+    yield from deletion_checks.followed(asked, len(following))
     yield from _bucket(probes, max((p.max_rollover_ms for p in enabled.values()), default=0))
     # Policies are nearly always the namespace's; one topic stands for the others.
     for topic in sorted({topic.namespace: topic for topic in enabled}.values()):

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from offloader.lifecycle.retention.plan import DAY_MS, Holding, KeptSegment, aged_from, all_of, due
+from offloader.lifecycle.retention.plan import DAY_MS, Holding, KeptSegment, aged_from, all_of, due, next_due
 from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
 from offloader.metadata.deletions import DeletionReason, PulsarTrimmed
 from offloader.model import MIB, Position
@@ -133,3 +133,49 @@ def test_against_an_oracle(seed):
 
     assert all(goes(n) for n in range(len(found)))
     assert len(found) == len(segments) or not goes(len(found))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_what_is_due_next_goes_on_the_day_that_is_told_and_not_before(seed):
+    rng = Random(seed)
+    of = holding(
+        *(segment(n, NOW - rng.randint(0, 100) * MINUTE_MS) for n in range(rng.randint(1, 6))),
+        protected=rng.random() < 0.5,
+        over=rng.choice([None, NOW - rng.randint(0, 100) * MINUTE_MS]),
+    )
+    limits = [rng.choice([-1, rng.randint(0, 100)]) for _ in range(2)]
+    policy = RetentionPolicy(limits[0], -1, limits[1])
+    goes = due(of, policy, NOW)
+    told = next_due(of, goes, policy, NOW)
+    taken = 0 if goes is None else len(goes.due)
+    if told is None:
+        assert taken == len(list(of.segments))
+        return
+    assert told.segment == list(of.segments)[taken]
+    assert told.size == sum(each.size for each in list(of.segments)[taken:])
+    if told.at is None:
+        assert gone_at(of, policy, NOW + 10**15) == gone_at(of, policy, NOW)
+        return
+    assert told.at >= NOW
+    assert len(gone_at(of, policy, told.at)) == taken
+    assert len(gone_at(of, policy, told.at + 1)) > taken
+
+
+def gone_at(of: Holding, policy: RetentionPolicy, now: int) -> list[str]:
+    found = due(of, policy, now)
+    return [] if found is None else [each.segment.uuid for each in found.due]
+
+
+def test_what_no_time_lets_go_is_told_with_its_condition():
+    of = aged(30, 20, 10)
+    for policy, words in (
+        (RetentionPolicy(megabytes=3), f"goes once {MIB} bytes more are archived"),
+        (RetentionPolicy(gone_minutes=5), "goes once the topic is gone"),
+        (RetentionPolicy(follow_pulsar=True), "goes once Pulsar has deleted its ledgers up to 0"),
+    ):
+        told = next_due(of, None, policy, NOW)
+        assert told is not None
+        assert (told.at, told.words.startswith(words)) == (None, True), told
+    both = next_due(of, None, RetentionPolicy(megabytes=3, follow_pulsar=True), NOW)
+    assert both is not None
+    assert " or " in both.words
