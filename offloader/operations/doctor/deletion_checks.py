@@ -46,6 +46,7 @@ def _some(topics: Sequence[TopicName]) -> str:
     more = f" and {len(topics) - SHOWN} more" if len(topics) > SHOWN else ""
     return ", ".join(str(topic) for topic in topics[:SHOWN]) + more
 
+
 def stock_bucket(found: str | OffloadError | None) -> Iterator[Check]:
     """Whether copies of Pulsar's own offloader could be read back: without that their ledgers stay for ever."""
     name = "stock-bucket"
