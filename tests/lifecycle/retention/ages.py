@@ -4,7 +4,7 @@ on. Whatever goes must have been somebody's to delete, at that moment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,12 +13,9 @@ from threading import get_ident
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.findings import FindingKind
-from offloader.errors import ClaimedByOtherError, IntegrityError, OffloadError, OvertakenError
+from offloader.errors import ClaimedByOtherError, IntegrityError, OffloadError
 from offloader.lifecycle.bucket.reading import read_names
-from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.plan import DueRange
 from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
-from offloader.lifecycle.retention.retention import ArchiveRetention, GoneDoubt
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs, released
 from offloader.metadata.deletions import (
@@ -27,7 +24,6 @@ from offloader.metadata.deletions import (
     DeletionBegun,
     PulsarTrimmed,
     Removal,
-    TopicGone,
     range_of,
 )
 from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Said, TopicCatalog
@@ -35,117 +31,13 @@ from offloader.model import Position
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.operations.verify.verify import verify
-from offloader.storage.forwarding import ForwardingStore, T, Verb
+from offloader.storage.forwarding import Verb
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import META, SMALL, TOPIC, Archive, stream
 from tests.format.support import Stored, checksummed
 
+from .processes import APPLICATIONS, LOOKS, POLICIES, Making, Process, is_note, sound
 from .world import A_LEDGER, ENTRIES, GRACE, KilledError, Reader
-
-APPLICATIONS = ("app", "other")
-POLICIES = (
-    RetentionPolicy(),
-    RetentionPolicy(minutes=30),
-    RetentionPolicy(minutes=0, megabytes=0),
-    RetentionPolicy(gone_minutes=20),
-    RetentionPolicy(minutes=30, hold="court"),
-    RetentionPolicy(hold="court"),
-    RetentionPolicy(follow_pulsar=True),
-)
-LOOKS = 3  # until a topic is proven to be gone
-Making = Callable[[ArchiveDeletion, "Process"], ArchiveRetention]
-
-
-class WatchedStore(ForwardingStore):
-    """Before each call something else may happen; a call may be the last one."""
-
-    def __init__(self, store: MemoryStore, before: Callable[[Verb, str], None]) -> None:
-        super().__init__(store)
-        self._before = before
-
-    def _call(self, verb: Verb, key: str, work: Callable[[], T]) -> T:
-        self._before(verb, key)
-        return work()
-
-
-def is_note(verb: Verb, key: str) -> bool:
-    return verb in ("put", "delete") and key.startswith(layout.archive_deletions_folder("memory"))
-
-
-def is_slot(verb: Verb, key: str) -> bool:
-    return verb == "put" and f"/{layout.CATALOG}/" in key
-
-
-class Process:
-    """One run of an application."""
-
-    def __init__(self, world: Ages, name: str) -> None:
-        self.world, self.name, self.looks = world, name, 0
-        world.epochs[name] += 1
-        self.epoch = world.epochs[name]
-        store = WatchedStore(world.store, world.between)
-        self.catalogs = Catalogs(store, name)
-        deletion = Watched(
-            store,
-            self.catalogs,
-            self.catalogs.append,
-            self.check,
-            lambda: world.now,
-            "memory",
-            name,
-            self,
-        )
-        self.retention = world.make(deletion, self)
-
-    def check(self) -> None:
-        if self.world.epochs[self.name] != self.epoch:
-            raise OvertakenError("there is a newer process")
-
-    def policy(self) -> RetentionPolicy:
-        return self.world.policies[self.name]
-
-    def gone_since(self, head: CatalogHead) -> int | GoneDoubt | None:
-        world, gone = self.world, head.removed.gone
-        if head.claim is None or (world.there and head.claim.incarnation == world.incarnation):
-            self.looks = 0
-            return None
-        self.looks += 1
-        if self.looks < LOOKS or (world.left_open and not world.rolled_back):
-            return None if gone is None else GoneDoubt.NOT_KNOWN_YET
-        if gone is None:
-            gone = TopicGone(head.claim.incarnation, world.now)
-            self.catalogs.append(head, gone)
-        return gone.at
-
-    def visit_all(self) -> None:
-        noted = TOPIC in self.retention.deletion.marked()
-        if noted or self.policy().says_anything:
-            self.retention.visit(TOPIC, noted=noted)
-
-
-@dataclass(frozen=True)
-class Watched(ArchiveDeletion):
-    """Says whether what is decided may be decided."""
-
-    process: Process
-
-    def record(self, head: CatalogHead, due: Sequence[DueRange], by: str, grace_ms: int) -> CatalogHead:
-        self.process.world.changed = False
-        return super().record(head, due, by, grace_ms)
-
-    def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
-        found = super().begin(head, pending)
-        self.process.world.has_begun(self.process, found)
-        return found
-
-    def undo(self, head: CatalogHead, by: str, why: str) -> CatalogHead:
-        found = super().undo(head, by, why)
-        self.process.world.has_undone(by, why)
-        return found
-
-
-def sound(deletion: ArchiveDeletion, process: Process) -> ArchiveRetention:
-    return ArchiveRetention(deletion, lambda _: process.policy(), process.gone_since, GRACE)
 
 
 @dataclass
@@ -421,7 +313,6 @@ class Ages:
             self.check()
 
     def run(self, steps: int) -> None:
-        self.begin(self.rng.choice(PROLOGUES))
         for _ in range(steps):
             self.step()
 
@@ -513,136 +404,3 @@ class Ages:
         reader.step()
         if reader.done:
             self.readers.remove(reader)
-
-
-# What is rare, for a beginning. What comes after it is as in any other world.
-
-
-def _visits(world: Ages, count: int = 1, wait: int = 0) -> None:
-    for _ in range(count):
-        world.now += wait
-        world.visit("app")
-
-
-def _with_policy(world: Ages, policy: RetentionPolicy) -> None:
-    world.policies["app"], world.changed = policy, True
-    world.start("app")
-
-
-def sealed_behind_all_that_went(world: Ages) -> None:
-    """Then the topic is made again, and its beginning goes."""
-    _with_policy(world, RetentionPolicy(gone_minutes=20))
-    for _ in range(3):
-        world.seal()
-    world.there, world.left_open, world.rolled_back = False, True, True
-    _visits(world, LOOKS + 3, wait=21 * MINUTE_MS)
-    world.seal()
-    world.incarnation, world._segments, world.there = world.incarnation + 1, 0, True
-    world.claim("app")
-    for _ in range(A_LEDGER + 1):
-        world.seal()
-    world.trim()
-    _with_policy(world, RetentionPolicy(follow_pulsar=True))
-    _visits(world, 2, wait=GRACE + 1)
-
-
-def started_again_and_again(world: Ages) -> None:
-    """Each time with one look."""
-    _with_policy(world, RetentionPolicy(gone_minutes=20))
-    for _ in range(3):
-        world.seal()
-    world.there, world.left_open = False, False
-    _visits(world, LOOKS)
-    _visits(world, 1, wait=21 * MINUTE_MS)
-    for _ in range(4):
-        world.start("app")
-        _visits(world, 1, wait=GRACE + 1)
-
-
-def an_undo_that_never_counted(world: Ages) -> None:
-    """And what it was about begins, is interrupted, and the catalog is lost."""
-    _with_policy(world, RetentionPolicy(minutes=30))
-    for _ in range(4):
-        world.seal()
-    _visits(world, 1, wait=31 * MINUTE_MS)
-    world._nested = False
-    _with_policy(world, RetentionPolicy(minutes=30, hold="court"))
-    world._kill_when = is_slot
-    world.doing("app", Process.visit_all, killed=False)
-    _with_policy(world, RetentionPolicy(minutes=30))
-    world.now += GRACE + 1
-    segments = {layout.record_key(TOPIC, segment.uuid) for segment in world.catalog.segments}
-    world._kill_when = lambda verb, key: verb == "put" and key in segments
-    world.doing("app", Process.visit_all, killed=False)
-    world._kill_when, world._nested = None, True
-    world.rebuild(world.rng.choice([0.0, 1.0]))
-
-
-def asked(process: Process) -> str:
-    """What it answers; "": there is nothing to delete."""
-    with suppress(IntegrityError):
-        return process.retention.delete(TOPIC, "me")
-    return ""
-
-
-def asked_twice(world: Ages) -> None:
-    """Taken back, by a process that is paused before it forgets, and asked for again."""
-    _with_policy(world, RetentionPolicy())
-    for _ in range(3):
-        world.seal()
-    first = world.running["app"]
-    if "deletion" not in asked(first):
-        return
-
-    def pause(verb: Verb, key: str) -> bool:
-        if verb == "delete" and is_note(verb, key):
-            world._kill_when, world._nested = None, True
-            world.counts.pauses += 1
-            world.start("app")
-            asked(world.running["app"])
-        return False
-
-    world._nested, world._kill_when = False, pause
-    with suppress(OvertakenError):
-        first.retention.undelete(TOPIC, "me")
-    world._nested = True
-    _with_policy(world, RetentionPolicy())
-    world.now += GRACE + 1
-    _visits(world)
-    assert world.head.removed.pending is None, "it is under way for ever"
-
-
-def a_message_over_three_segments(world: Ages) -> None:
-    """Its end is sealed while its beginning is about to go."""
-    _with_policy(world, RetentionPolicy(minutes=30))
-    world.seal(Chunks.BEGIN)
-    world.now += 31 * MINUTE_MS
-    world.seal(Chunks.NONE)
-    _visits(world)
-    world.seal(Chunks.GO_ON)
-    world.seal(Chunks.NONE)
-    _visits(world, 1, wait=GRACE + 1)
-
-
-def released_under_a_hold(world: Ages) -> None:
-    """By an application that is down then; the other one never had it."""
-    _with_policy(world, RetentionPolicy(minutes=30, hold="court"))
-    for _ in range(3):
-        world.seal()
-    world.release()
-    world.policies["other"] = RetentionPolicy(minutes=30)
-    for _ in range(3):
-        world.now += 31 * MINUTE_MS
-        world.visit("other")
-
-
-PROLOGUES: tuple[Callable[[Ages], None] | None, ...] = (
-    None,
-    None,
-    sealed_behind_all_that_went,
-    started_again_and_again,
-    an_undo_that_never_counted,
-    asked_twice,
-    a_message_over_three_segments,
-    released_under_a_hold,
-)

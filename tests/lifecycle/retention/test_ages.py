@@ -26,8 +26,9 @@ from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.operations.rebuild import remains
 
-from . import ages
-from .ages import Ages, Process
+from . import prologues
+from .ages import Ages
+from .processes import Process
 
 WORLDS = int(os.environ.get("OFFLOADER_RETENTION_WORLDS", "16"))
 STEPS = 60
@@ -37,6 +38,7 @@ SEEDS = 8
 @cache
 def lived(seed: int) -> Ages:
     world = Ages(seed)
+    world.begin(world.rng.choice(prologues.PROLOGUES))
     world.run(STEPS)
     world.finish()
     return world
@@ -107,12 +109,12 @@ def an_undo_counts_over_a_beginning(patch: pytest.MonkeyPatch) -> None:
 
 
 VARIANTS = (
-    (whole_for_ever, ages.sealed_behind_all_that_went),
-    (anybody_decides, ages.released_under_a_hold),
-    (a_start_disproves, ages.started_again_and_again),
-    (no_look_for_chunks, ages.a_message_over_three_segments),
-    (forgets_for_good, ages.asked_twice),
-    (an_undo_counts_over_a_beginning, ages.an_undo_that_never_counted),
+    (whole_for_ever, prologues.sealed_behind_all_that_went),
+    (anybody_decides, prologues.released_under_a_hold),
+    (a_start_disproves, prologues.started_again_and_again),
+    (no_look_for_chunks, prologues.a_message_over_three_segments),
+    (forgets_for_good, prologues.asked_twice),
+    (an_undo_counts_over_a_beginning, prologues.an_undo_that_never_counted),
 )
 
 
