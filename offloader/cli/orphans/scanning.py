@@ -12,7 +12,7 @@ from offloader.errors import OffloadError
 from offloader.lifecycle.ledgers.lists import read_references
 from offloader.lifecycle.ledgers.open import open_scanner
 from offloader.lifecycle.ledgers.references import References
-from offloader.lifecycle.ledgers.scan import ClusterScanner
+from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.lifecycle.ledgers.stock_copies import stock_copies
 
 BOOKIE_SECONDS = 10.0
