@@ -37,6 +37,7 @@ from offloader.lifecycle.deletion.records import (
     PendingDeleteLedgerInfo,
 )
 from offloader.lifecycle.deletion.remembered import RememberedDeletions
+from offloader.lifecycle.deletion.rounds import DeletionRound, FoundDeletions
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.deletion.watcher import DeletionWatcher, PendingDeletions
@@ -63,27 +64,6 @@ class DeletionRules:
     stopping: Callable[[], bool] = lambda: False
 
 
-@dataclass
-class _Found:
-    """What a pass over the queue has found. `due`: those whose turn it is, by type: a side that refuses for months
-    keeps no other from its turn; no more of each than may be pending at all. `looked`: of which types a round was."""
-
-    pending: PendingDeletions = field(default_factory=PendingDeletions)
-    due: dict[LedgerType, list[StoredDeletion]] = field(default_factory=dict)
-    looked: set[LedgerType] = field(default_factory=set)
-    removed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionRound:
-    """`looked_at`: records that were taken up. `left`: those that were due, too, and wait for the next round; neither
-    counts those of a side that refused. `refusals`: why nothing was deleted on some side."""
-
-    looked_at: int = 0
-    left: int = 0
-    refusals: tuple[str, ...] = ()
-
-
 class LedgerDeletionService:
     """One at a time in a process. Two processes at once delete nothing twice: of two who change a record, one does; of
     two who look, the later one alone deletes."""
@@ -106,7 +86,7 @@ class LedgerDeletionService:
         self._remembered = RememberedDeletions(rules.timing)
         self._wrote = True  # at its start it does not know
         self._refused: dict[LedgerType, list[str]] = {}
-        self._found: _Found | None = None
+        self._found: FoundDeletions | None = None
         self._pending = PendingDeletions()
         self._counting = Lock()
 
@@ -134,7 +114,7 @@ class LedgerDeletionService:
             self._tidy()
         return DeletionRound(taken, left, refusals)
 
-    def _every_side(self, found: _Found, switch: DeletionSwitch) -> int:
+    def _every_side(self, found: FoundDeletions, switch: DeletionSwitch) -> int:
         """A round. Returns how many were taken up."""
         taken = 0
         for kind, side in self._sides.items():
@@ -151,8 +131,8 @@ class LedgerDeletionService:
             found.looked.add(kind)
         return taken
 
-    def _pass(self, switch: DeletionSwitch | None) -> _Found:
-        found, now = _Found(), self._now_ms()
+    def _pass(self, switch: DeletionSwitch | None) -> FoundDeletions:
+        found, now = FoundDeletions(), self._now_ms()
         self._remembered.begin(switch)
 
         def passed_over(name: str, slot: int) -> bool:
@@ -182,14 +162,14 @@ class LedgerDeletionService:
             self._cut(found, kind)
         return found
 
-    def _take(self, found: _Found, one: StoredDeletion) -> None:
+    def _take(self, found: FoundDeletions, one: StoredDeletion) -> None:
         """Those that have waited longest come first, whatever their names."""
         kind = one.record.ledger_type
         found.due.setdefault(kind, []).append(one)
         if len(found.due[kind]) >= 2 * self._rules.bounds.number:
             self._cut(found, kind)
 
-    def _cut(self, found: _Found, kind: LedgerType) -> None:
+    def _cut(self, found: FoundDeletions, kind: LedgerType) -> None:
         due = found.due[kind]
         due.sort(key=lambda one: max(one.record.marked_at, one.record.next_at))
         del due[self._rules.bounds.number :]

@@ -8,36 +8,63 @@ nothing is certain: it might have named any ledger.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
+from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.listing import LedgerListing
+from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.nodes import Node
 from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError, OffloadError
 from offloader.lifecycle.ledgers.again import LookAgain, doubted, leftover_doubted, only_these
 from offloader.lifecycle.ledgers.clock import clock_by_reading
-from offloader.lifecycle.ledgers.copies import copied, with_ends
+from offloader.lifecycle.ledgers.copies import VerifyCopies, copied, with_ends
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing, seen_ledger
 from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
 from offloader.lifecycle.ledgers.missing import MissingLedger, named_again, still_missing
 from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
 from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, what_is_doubtful
-from offloader.lifecycle.ledgers.reading import ReferenceReader
+from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
 from offloader.lifecycle.ledgers.references import References
+from offloader.lifecycle.ledgers.refusals import Refusal
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.stores import LocatedStores
 from offloader.lifecycle.ledgers.summary import LedgerTally
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
-if TYPE_CHECKING:
-    from offloader.lifecycle.ledgers.scanner import ClusterScanner
-
 _SAID = 10_000  # ledgers
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorsWord:
+    """What only the operator knows. `alone`: nobody else keeps ledgers in this BookKeeper. `clusters`: more names of
+    the clusters that are read."""
+
+    alone: bool = False
+    clusters: frozenset[str] = frozenset()
+
+
+class Scanning(Protocol):
+    """What a scan has of its scanner: see `ClusterScanner`."""
+
+    tree: MetadataTree
+    bookies: Bookies
+    word: OperatorsWord
+    clock_ms: Callable[[], int]
+    bookie_timeout: float
+    verify_copies: VerifyCopies
+    said: Said
+
+    def objections(
+        self, located: LocatedStores, clusters_seen: Collection[str], orphans: Container[int], failed: Iterable[str]
+    ) -> tuple[Refusal, ...]:
+        """See `objections`."""
+        ...
 
 
 @dataclass
@@ -67,7 +94,7 @@ class ClusterScan:
 
     known: KnownReferences | None = None
 
-    def __init__(self, scanner: ClusterScanner, located: LocatedStores, only: frozenset[int] | None) -> None:
+    def __init__(self, scanner: Scanning, located: LocatedStores, only: frozenset[int] | None) -> None:
         self._scanner = scanner
         self._located = located
         self._only = only

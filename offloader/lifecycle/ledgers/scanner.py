@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable
-from dataclasses import dataclass
 
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
@@ -11,21 +10,12 @@ from offloader.lifecycle.ledgers.copies import VerifyCopies, no_copies
 from offloader.lifecycle.ledgers.objections import objections
 from offloader.lifecycle.ledgers.reading import Said
 from offloader.lifecycle.ledgers.refusals import Refusal
-from offloader.lifecycle.ledgers.scan import ClusterScan, KnownReferences
+from offloader.lifecycle.ledgers.scan import ClusterScan, KnownReferences, OperatorsWord
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.stores import LocatedStores, StoreFinder
 
 KNOWN_FOR_MS = 60 * 60 * 1000
 """How long looks go by a scan before: no longer than the shortest quarantine."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorsWord:
-    """What only the operator knows. `alone`: nobody else keeps ledgers in this BookKeeper. `clusters`: more names of
-    the clusters that are read."""
-
-    alone: bool = False
-    clusters: frozenset[str] = frozenset()
 
 
 class ClusterScanner:
