@@ -112,7 +112,7 @@ class LedgerDeletionService:
             self._found = found
         else:
             self._tidy()
-        return DeletionRound(taken, left, refusals)
+        return DeletionRound(looked_at=taken, left=left, refusals=refusals)
 
     def _every_side(self, found: FoundDeletions, switch: DeletionSwitch) -> int:
         """A round. Returns how many were taken up."""

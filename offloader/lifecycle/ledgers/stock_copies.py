@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of
 from offloader.errors import DamagedObjectError, ObjectNotFoundError, OffloadError
@@ -19,6 +21,8 @@ from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 
 log = logging.getLogger(__name__)
+
+READERS = 8  # copies at a time: mostly they wait for the store
 
 
 def stock_copies(bucket: str, archive: StoreSettings) -> VerifyCopies:
@@ -36,13 +40,18 @@ class StockCopies:
     open_bucket: Callable[[], ObjectStore]
 
     def __call__(self, ledgers: Collection[CopiedLedger]) -> Mapping[int, bool]:
-        found: dict[int, bool] = {}
-        with closing(self.open_bucket()) as store:
-            for one in ledgers:
-                whole = _asked(store, one)
-                if whole is not None:
-                    found[one.ledger] = whole and found.get(one.ledger, True)
-        return found
+        ledgers = tuple(ledgers)
+        with closing(self.open_bucket()) as store, ThreadPoolExecutor(READERS, "copies") as pool:
+            return told_of(zip(ledgers, pool.map(partial(_asked, store), ledgers), strict=True))
+
+
+def told_of(read: Iterable[tuple[CopiedLedger, bool | None]]) -> dict[int, bool]:
+    """By ledger. One that several lists name is whole where all say so; what could not be read is left out."""
+    found: dict[int, bool] = {}
+    for one, whole in read:
+        if whole is not None:
+            found[one.ledger] = whole and found.get(one.ledger, True)
+    return found
 
 
 def is_whole(store: ObjectStore, one: CopiedLedger) -> bool | None:
