@@ -23,8 +23,10 @@ class FoundDeletions:
 @dataclass(frozen=True, slots=True)
 class DeletionRound:
     """`looked_at`: records that were taken up. `left`: those that were due, too, and wait for the next round; neither
-    counts those of a side that refused. `refusals`: why nothing was deleted on some side."""
+    counts those of a side that refused. `removed`: records that had ended long ago. `refusals`: why nothing was deleted
+    on some side."""
 
     looked_at: int = 0
     left: int = 0
+    removed: int = 0
     refusals: tuple[str, ...] = ()

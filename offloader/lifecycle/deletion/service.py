@@ -112,7 +112,7 @@ class LedgerDeletionService:
             self._found = found
         else:
             self._tidy()
-        return DeletionRound(looked_at=taken, left=left, refusals=refusals)
+        return DeletionRound(taken, left, 0 if found is former else found.removed, refusals)
 
     def _every_side(self, found: FoundDeletions, switch: DeletionSwitch) -> int:
         """A round. Returns how many were taken up."""
