@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from offloader.cli.orphans.copies_on_spark import CopiesOnSpark
 from offloader.config.running import Spark
-from offloader.lifecycle.ledgers.stock_copies import StockCopies
-from offloader.storage.open import open_store
+from offloader.lifecycle.ledgers.stock_copies import stock_copies
 from tests.cli.test_copies_on_spark import bucket, copy_of
 
 __all__ = ["bucket"]
@@ -13,6 +12,6 @@ __all__ = ["bucket"]
 
 def test_executors_say_what_one_process_says(bucket):
     ledgers = [copy_of(ledger) for ledger in range(1, 101)]
-    told = CopiesOnSpark(Spark(master="local[2]"), bucket)(ledgers)
-    assert told == StockCopies(lambda: open_store(bucket, read_only=True))(ledgers)
+    told = CopiesOnSpark(Spark(master="local[2]"), bucket.root, bucket)(ledgers)
+    assert told == stock_copies(bucket.root, bucket)(ledgers)
     assert len(told) == 75

@@ -10,11 +10,12 @@ from uuid import UUID
 import pytest
 
 from offloader.bookkeeper.managed_ledgers import topic_of
-from offloader.cli.orphans.copies_on_spark import A_TASK, read_back, shares
-from offloader.errors import ConfigError
+from offloader.cli.orphans.copies_on_spark import A_TASK, CopiesOnSpark, read_back, shares
+from offloader.config.running import Spark
+from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.ledgers.copies import CopiedLedger
 from offloader.lifecycle.ledgers.references import OffloadedCopy
-from offloader.lifecycle.ledgers.stock_copies import StockCopies
+from offloader.lifecycle.ledgers.stock_copies import stock_copies
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.offload.worker.secrets import without_secrets
 from offloader.pulsar.settings import PulsarSettings
@@ -50,8 +51,8 @@ def test_tasks_say_what_one_process_says(bucket, seed):
     ledgers = [copy_of(ledger) for ledger in range(1, 101)] + [copy_of(ledger, 1) for ledger in range(1, 9)]
     Random(seed).shuffle(ledgers)
     public, _ = without_secrets(PulsarSettings(), bucket)
-    told = dict(chain.from_iterable(read_back(public, [task]) for task in shares(ledgers)))
-    assert told == StockCopies(lambda: open_store(bucket, read_only=True))(ledgers)
+    told = dict(chain.from_iterable(read_back(bucket.root, public, [task]) for task in shares(ledgers)))
+    assert told == stock_copies(bucket.root, bucket)(ledgers)
     assert set(told.values()) == {True, False}
     assert told.keys() == {ledger for ledger in range(1, 101) if ledger % 4}
 
@@ -71,4 +72,13 @@ def test_an_executor_without_the_secrets_says_which_one_it_lacks(bucket, monkeyp
         monkeypatch.delenv(name, raising=False)
     assert "secret" not in str(public)
     with pytest.raises(ConfigError, match="an executor's environment has no"):
-        list(read_back(public, [[copy_of(1)]]))
+        list(read_back(bucket.root, public, [[copy_of(1)]]))
+
+
+def test_a_job_that_fails_is_told_and_nothing_counts_as_read_back(bucket, monkeypatch, capsys):
+    def away(*_arguments):
+        raise FatalError("no Java")
+
+    monkeypatch.setattr("offloader.offload.spark.session.session", away)
+    assert CopiesOnSpark(Spark(), bucket.root, bucket)([copy_of(1)]) == {}
+    assert "the Spark job failed, no copy counts as read back: no Java" in capsys.readouterr().err

@@ -9,12 +9,11 @@ from functools import partial
 
 from offloader.cli.output import say
 from offloader.config.running import Spark
-from offloader.errors import OffloadError, StoreUnavailableError
+from offloader.errors import OffloadError
 from offloader.lifecycle.ledgers.copies import CopiedLedger
-from offloader.lifecycle.ledgers.stock_copies import StockCopies
+from offloader.lifecycle.ledgers.stock_copies import stock_copies
 from offloader.offload.worker.secrets import Public, with_secrets, without_secrets
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 
 A_TASK = 16  # copies: a task that dies is tried again, with all of them
@@ -22,33 +21,33 @@ A_TASK = 16  # copies: a task that dies is tried again, with all of them
 
 @dataclass(frozen=True, slots=True)
 class CopiesOnSpark:
-    """`VerifyCopies` as a Spark job. `bucket`: where they are. Executors get settings and secrets as those of the
-    application do."""
+    """`VerifyCopies` as a Spark job. `bucket`: the URL of theirs, reached as the archive is. Executors get settings and
+    secrets as those of the application do."""
 
     spark: Spark
-    bucket: StoreSettings
+    bucket: str
+    archive: StoreSettings
 
     def __call__(self, ledgers: Collection[CopiedLedger]) -> Mapping[int, bool]:
         from py4j.protocol import Py4JError  # Spark takes a second to import
 
         from offloader.offload.spark.session import is_local, session
 
-        public, secrets = without_secrets(PulsarSettings(), self.bucket)
+        public, secrets = without_secrets(PulsarSettings(), self.archive)
         if is_local(self.spark.master):
             os.environ.update(secrets)  # before the JVM starts: its Python processes inherit it
         tasks = shares(ledgers)
         try:
             found = session(self.spark, "orphans")
             try:
-                work = found.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(partial(read_back, public))
-                told = dict(work.collect())
+                read = partial(read_back, self.bucket, public)
+                return dict(found.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(read).collect())
             finally:
                 found.stop()
         except (Py4JError, OffloadError) as error:
             why = str(error).partition("\n")[0]
             say(f"scan: the Spark job failed, no copy counts as read back: {why}", err=True)
-            raise StoreUnavailableError(f"the Spark job failed: {why}") from error
-        return told
+            return {}
 
 
 def shares(ledgers: Iterable[CopiedLedger]) -> list[list[CopiedLedger]]:
@@ -62,8 +61,8 @@ def shares(ledgers: Iterable[CopiedLedger]) -> list[list[CopiedLedger]]:
     return found
 
 
-def read_back(public: Public, tasks: Iterable[list[CopiedLedger]]) -> Iterator[tuple[int, bool]]:
+def read_back(bucket: str, public: Public, tasks: Iterable[list[CopiedLedger]]) -> Iterator[tuple[int, bool]]:
     """On an executor. What it cannot read it leaves out; the ledger stays suspect then."""
-    bucket = with_secrets(public, os.environ)[1]
+    copies = stock_copies(bucket, with_secrets(public, os.environ)[1])
     for ledgers in tasks:
-        yield from StockCopies(lambda: open_store(bucket, read_only=True))(ledgers).items()
+        yield from copies(ledgers).items()

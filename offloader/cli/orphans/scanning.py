@@ -47,7 +47,7 @@ def _copies(session: CommandSession, *, on_spark: bool) -> VerifyCopies:
         return stock_copies(bucket, session.storage)
     if not bucket:
         raise ConfigError("--on-spark reads copies back: set lifecycle.stockBucket, the bucket that has them")
-    return CopiesOnSpark(session.config.spark, session.storage.beside(bucket, "lifecycle.stockBucket"))
+    return CopiesOnSpark(session.config.spark, bucket, session.storage)
 
 
 def lists_of(session: CommandSession) -> Callable[[], tuple[References, ...]]:
