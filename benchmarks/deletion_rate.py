@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
+from benchmarks.counted import CountedNodes, CountedStore
 from benchmarks.figures import Figure, Report
 from benchmarks.ledger_tree import BROKER, EACH, RoomyZooKeeper
 from benchmarks.options import Options
@@ -45,10 +46,10 @@ class _Timed(BookKeeperSide):
 
     looking = 0.0
 
-    def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
+    def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
         begun = time.perf_counter()
         try:
-            return super().look(records)
+            return super().look(records, goes_on=goes_on)
         finally:
             self.looking += time.perf_counter() - begun
 
@@ -92,8 +93,10 @@ def _measured(options: Options, address: str, count: int) -> Report:
     pulsar.admin.stores = (BrokerStores(BROKER, f"zk:{address}"),)
     section = Lifecycle.model_validate({"bookkeeperIsNotShared": True})
     tokens = (f"token-{number}" for number in itertools.count())
-    store = open_store(StoreSettings((options.folder / "records").as_uri()))
+    store = CountedStore(open_store(StoreSettings((options.folder / "records").as_uri())))
     with closing(connect(f"zk://{address}/ledgers", timeout=60.0)) as tree, closing(store):
+        nodes = CountedNodes(tree.nodes)
+        tree.nodes = nodes
         bookies = SimulatedBookies(SimulatedCluster(1, 0))
         scanner = open_scanner(section, tree, bookies, pulsar.admin, connect=_nobody, clock_ms=_now_ms)
         side = _Timed(tree, bookies, scanner, pulsar.admin.loaded_by)
@@ -105,7 +108,11 @@ def _measured(options: Options, address: str, count: int) -> Report:
         if marks.refusals:
             raise SystemExit(f"deletion: {marks.refusals}")
         options.say(f"deletion: {len(marks.marks)} ledgers are marked")
+        nodes.asked.clear()
+        store.asked.clear()
         figures = [Figure("mark, after the scan", marking, "1/s"), *_second_phase(queue, side, options.deletions)]
+        figures += [Figure(f"ZooKeeper: {kind}", number, "") for kind, number in sorted(nodes.asked.items())]
+        figures += [Figure(f"bucket: {verb}", number, "") for verb, number in sorted(store.asked.items())]
     title = f"{options.deletions} marked ledgers of {count}, by {DeletionRules().parallelism} at a time"
     return Report("deletion", title, figures, ("ZooKeeper is a process of its own; records in a local folder",))
 
@@ -115,7 +122,7 @@ def _second_phase(queue: DeletionQueue, side: _Timed, wanted: int) -> list[Figur
     service = LedgerDeletionService(queue, {LedgerType.LEDGER: side}, DeletionRules(_TIMING, _BOUNDS), ends, _now_ms)
     begun, cpu = time.perf_counter(), os.times()
     while more:
-        this = service.round(ON)
+        this = service.round(ON, goes_on=rounds > 0)
         rounds += 1
         more = this.looked_at > 0 and this.left > 0
     seconds, used = time.perf_counter() - begun, os.times()

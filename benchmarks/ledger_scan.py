@@ -10,16 +10,14 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.counted import CountedNodes
 from benchmarks.figures import Figure, Report
 from benchmarks.ledger_tree import BROKER, EACH, RoomyZooKeeper
 from benchmarks.options import Options
-from offloader.bookkeeper.nodes import AHEAD
 from offloader.model import MIB
 
 SECONDS = 3_600
@@ -62,36 +60,6 @@ def run(options: Options) -> Report:
     return Report("scan", title, figures, ("ZooKeeper is a process of its own on the same machine",))
 
 
-class _Counting:
-    """Nodes, and how many requests were made of each kind."""
-
-    def __init__(self, nodes: Any) -> None:
-        self._nodes = nodes
-        self.asked: Counter[str] = Counter()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._nodes, name)
-
-    def get(self, path: str, *arguments: Any, **more: Any) -> Any:
-        self.asked["gets"] += 1
-        return self._nodes.get(path, *arguments, **more)
-
-    def children(self, path: str, *arguments: Any) -> Any:
-        self.asked["lists"] += 1
-        return self._nodes.children(path, *arguments)
-
-    def get_each(self, paths: Iterable[str], ahead: int = AHEAD) -> Iterator[Any]:
-        return self._nodes.get_each(self._counted("gets", paths), ahead)  # type: ignore[no-any-return]
-
-    def children_of_each(self, paths: Iterable[str], ahead: int = AHEAD) -> Iterator[Any]:
-        return self._nodes.children_of_each(self._counted("lists", paths), ahead)  # type: ignore[no-any-return]
-
-    def _counted(self, kind: str, paths: Iterable[str]) -> Iterator[str]:
-        for path in paths:
-            self.asked[kind] += 1
-            yield path
-
-
 def scan_once(address: str) -> ScanRun:
     """One scan of the tree there."""
     from offloader.bookkeeper.zookeeper import connect
@@ -105,7 +73,7 @@ def scan_once(address: str) -> ScanRun:
     pulsar = MemoryCluster(name="bench")
     pulsar.admin.stores = (BrokerStores(BROKER, f"zk:{address}"),)
     tree = connect(f"zk://{address}/ledgers", timeout=60.0)
-    nodes = _Counting(tree.nodes)
+    nodes = CountedNodes(tree.nodes)
     tree.nodes = nodes
     section = Lifecycle.model_validate({"bookkeeperIsNotShared": True})
     bookies = SimulatedBookies(SimulatedCluster(1, 0))

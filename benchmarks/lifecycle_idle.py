@@ -6,11 +6,10 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import TypeVar
 
+from benchmarks.counted import CountedStore
 from benchmarks.figures import Figure, Report
 from benchmarks.options import Options
 from offloader.config import Config
@@ -27,8 +26,6 @@ from offloader.lifecycle.deletion.records import (
 from offloader.metadata.journal import Journal
 from offloader.metrics.metrics import Metrics
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
-from offloader.ports.object_store import ObjectStore
-from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
 from offloader.testing.cluster import MemoryCluster
 
@@ -44,25 +41,13 @@ lifecycle: {{topicTwoPhaseDeletionEnabled: {on}, bookkeeperIsNotShared: true}}
 """
 
 
-class _Counted(ForwardingStore):
-    """A store, and how many requests were made."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        super().__init__(store)
-        self.asked: Counter[str] = Counter()
-
-    def _call(self, verb: Verb, key: str, work: Callable[[], T]) -> T:
-        self.asked[verb] += 1
-        return super()._call(verb, key, work)
-
-
 class _Application:
     """What the application builds of the section, over a store that counts."""
 
     def __init__(self, *, on: bool) -> None:
         tokens = (f"token-{number}" for number in itertools.count())
         self.config = Config.parse(_CONFIG.format(on="true" if on else "false"))
-        self.store = _Counted(MemoryStore())
+        self.store = CountedStore(MemoryStore())
         self.queue = DeletionQueue(self.store, CLUSTER, lambda: next(tokens))
         journal = Journal.open(self.store, "bench", lambda: next(tokens))
         self._journal = journal

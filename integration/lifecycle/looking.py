@@ -17,8 +17,8 @@ from offloader.lifecycle.deletion.guard import GuardCase, GuardDoubt, LedgerToGo
 from offloader.lifecycle.deletion.guarded import GuardedDeletion, GuardedLedgers
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.ledgers.open import open_scanner
-from offloader.lifecycle.ledgers.scan import ClusterScanner
 from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.settings import PulsarSettings
 

@@ -23,7 +23,7 @@ class PendingLimits(Section):
 
     number: int = Field(10_000, ge=1, description="Most deletions that may be pending.")
     percent: int = Field(25, ge=1, le=100, description="The same, of all ledgers of the cluster.")
-    a_round: int = Field(100, ge=1, description="Most deletions of one round.")
+    a_round: int = Field(100, ge=1, description="Most deletions of one round; one scan serves all rounds.")
 
 
 class Visits(Section):

@@ -73,6 +73,9 @@ def lifecycle_tasks(parts: LifecycleParts, stopping: Callable[[], bool], stack: 
         cursor_removals(parts.config, parts.admin, _removals(parts), parts.metrics, _now_ms),
         unloaded_topics(parts.config, parts.admin, parts.metrics, stopping),
     )
+    for one in found:
+        if isinstance(one, DeletionTask):
+            stack.callback(one.end)
     return [one for one in found if one is not None]
 
 

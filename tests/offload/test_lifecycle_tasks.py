@@ -256,6 +256,31 @@ def test_more_than_a_share_is_gone_on_with_at_once(setting):
     assert [task.run(), task.run()] == [SOON, 600.0]
 
 
+def test_what_is_open_between_two_rounds_is_closed_with_the_application(setting):
+    setting.on()
+    setting.passed_by(5, 6)
+    setting.mark()
+    setting.later()
+    opened: list[str] = []
+    task = task_of(setting, opened=opened, bounds=DeletionBounds(number=100, percent=100, a_round=1))
+    task.run()
+    assert opened == ["opened"]
+    task.run()
+    assert opened == ["opened", "closed"]
+    again = task_of(setting, opened=opened)
+    again.end()
+    assert opened == ["opened", "closed"]
+
+
+def test_the_application_closes_what_deletion_has_open(monkeypatch):
+    ended: list[str] = []
+    monkeypatch.setattr(DeletionTask, "end", lambda task: ended.append(task.name))
+    with ExitStack() as stack:
+        lifecycle_tasks(parts(MemoryStore(), BASE + "lifecycle: {topicTwoPhaseDeletionEnabled: true}"), RUNS, stack)
+        assert ended == []
+    assert ended == ["deletion"]
+
+
 def test_who_cannot_reach_zookeeper_is_refused_and_counts_no_try(setting, caplog):
     setting.on()
     setting.passed_by(5)

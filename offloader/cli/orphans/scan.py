@@ -32,14 +32,19 @@ SHOWN = 20
     "--price-per-gib-month", "price", type=click.FloatRange(min=0), metavar="PRICE",
     help="What a GiB on bookies' disks costs a month: the summary then has costs, with all copies.",
 )  # fmt: skip
+@click.option(
+    "--on-spark", is_flag=True,
+    help="Have executors of spark.master read back the copies in lifecycle.stockBucket.",
+)  # fmt: skip
 @bucket_options
 @command()
-def scan(session: CommandSession, *, bucket: BucketOption, most: int, price: float | None) -> int:
+def scan(session: CommandSession, *, bucket: BucketOption, most: int, price: float | None, on_spark: bool) -> int:
     """Find what nobody refers to, in BookKeeper and in the bucket. Changes nothing.
 
     Ledgers: all of them, by everything that refers to ledgers in the metadata store; without
     pulsar.metadataServiceUri the bucket only. Objects: all below storage.root, by all catalogs and journals. Where
-    something stands against any deletion, that is said, too. Exit code 2 where there are candidates.
+    something stands against any deletion, that is said, too. Exit code 2 where there are candidates. With --on-spark
+    the answer is the same; it pays where copies of many small entries are read back.
 
     \b
     JSON: {candidates, referencedButMissing, counts, leftOverManagedLedgers, summary, refusals, keepsVersions}. A
@@ -52,27 +57,27 @@ def scan(session: CommandSession, *, bucket: BucketOption, most: int, price: flo
     [{side, kind, message}]; keepsVersions says whether the bucket does, null where that is not known.
     """
     bucket.check()
-    found = _found(session, bucket)
+    found = _found(session, bucket, on_spark=on_spark)
     session.output.lines(list(found.lines(price, most)), found.fields())
     return FINDINGS if found.candidates else OK
 
 
-def _found(session: CommandSession, option: BucketOption) -> FoundOrphans:
+def _found(session: CommandSession, option: BucketOption, *, on_spark: bool) -> FoundOrphans:
     if not option.only and not option.left_out and not has_ledgers(session):
         say("pulsar.metadataServiceUri is not set: only the bucket is scanned", err=True)
         option = replace(option, only=True)
     ledgers, cluster = None, None
     if not option.only:
         cluster = known_cluster(session)
-        ledgers = _of_ledgers(session, option)
+        ledgers = _of_ledgers(session, option, on_spark=on_spark)
     objects = None if option.left_out else scan_bucket(session, option, lists_of(session), cluster)
     return FoundOrphans(ledgers, objects)
 
 
-def _of_ledgers(session: CommandSession, option: BucketOption) -> LedgerScan:
+def _of_ledgers(session: CommandSession, option: BucketOption, *, on_spark: bool) -> LedgerScan:
     """Half a report would look like a whole one."""
     try:
-        with ledger_scanner(session) as scanner:
+        with ledger_scanner(session, on_spark=on_spark) as scanner:
             return scanner.scan()
     except MetadataUnavailableError as error:
         if option.left_out:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from offloader.cli.command import CommandSession
+from offloader.cli.orphans.copies_on_spark import CopiesOnSpark
 from offloader.cli.output import say
-from offloader.errors import OffloadError
+from offloader.errors import ConfigError, OffloadError
+from offloader.lifecycle.ledgers.copies import VerifyCopies
 from offloader.lifecycle.ledgers.lists import read_references
 from offloader.lifecycle.ledgers.open import open_scanner
 from offloader.lifecycle.ledgers.references import References
-from offloader.lifecycle.ledgers.scan import ClusterScanner
+from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.lifecycle.ledgers.stock_copies import stock_copies
 
 BOOKIE_SECONDS = 10.0
@@ -20,8 +22,9 @@ _EVERY = 2.0  # seconds between two lines of progress
 
 
 @contextmanager
-def ledger_scanner(session: CommandSession) -> Iterator[ClusterScanner]:
-    """Of the configured cluster. Raises ConfigError, MetadataUnavailableError."""
+def ledger_scanner(session: CommandSession, *, on_spark: bool = False) -> Iterator[ClusterScanner]:
+    """Of the configured cluster. `on_spark`: where copies are read back. Raises ConfigError,
+    MetadataUnavailableError."""
     tree, bookies = session.bookkeeper(BOOKIE_SECONDS)
     scanner = open_scanner(
         session.config.lifecycle,
@@ -29,13 +32,22 @@ def ledger_scanner(session: CommandSession) -> Iterator[ClusterScanner]:
         bookies,
         session.admin,
         connect=session.dependencies.zookeeper,
-        verify_copies=stock_copies(session.config.lifecycle.stock_bucket, session.storage),
+        verify_copies=_copies(session, on_spark=on_spark),
         clock_ms=session.dependencies.clock_ms,
         bookie_timeout=2 * BOOKIE_SECONDS,  # connecting included
         said=ScanProgress(),
     )
     with closing(scanner):
         yield scanner
+
+
+def _copies(session: CommandSession, *, on_spark: bool) -> VerifyCopies:
+    bucket = session.config.lifecycle.stock_bucket
+    if not on_spark:
+        return stock_copies(bucket, session.storage)
+    if not bucket:
+        raise ConfigError("--on-spark reads copies back: set lifecycle.stockBucket, the bucket that has them")
+    return CopiesOnSpark(session.config.spark, bucket, session.storage)
 
 
 def lists_of(session: CommandSession) -> Callable[[], tuple[References, ...]]:

@@ -54,8 +54,9 @@ class BucketSide:
         self._held = held
         self._counted: dict[LedgerType, tuple[int, int]] = {}
 
-    def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
+    def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
         """All of them at once: keys first, then what names any."""
+        del goes_on  # no more is read than what may name these
         named = [record for record in records if _is_key(record.object_key if record.upload else _id_of(record))]
         ours = [record for record in named if record.ledger_type is LedgerType.OBJECT]
         stock = [record for record in named if record.ledger_type is LedgerType.OFFLOAD_LEDGER]

@@ -72,11 +72,12 @@ class BookKeeperSide:
         """Where they are deleted."""
         return GuardedLedgers(self.tree.nodes, self.tree.uri.root, self.tree.layout)
 
-    def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
+    def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
         self._cases.clear()
+        ledgers = {one.ledger_id for one in records if one.ledger_id >= 0}
         try:
             this_round = begin_look(self.tree.nodes, round_path(self.tree))
-            scan = self.scanner.scan({one.ledger_id for one in records if one.ledger_id >= 0})
+            scan = (self.scanner.look_again(ledgers) if goes_on else None) or self.scanner.scan(ledgers)
         except OffloadError as error:
             return SideLooks({one.name: FailedLook(str(error)) for one in records}, 0, (str(error),))
         verdicts = {one.ledger.ledger: one for one in scan.verdicts}

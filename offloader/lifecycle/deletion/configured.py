@@ -122,12 +122,12 @@ class OpenedForALook:
     _stack: ExitStack = field(default_factory=ExitStack)
     _side: DeletionSide | None = None
 
-    def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
+    def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
         try:
             side = self._side = self._side or self.open_side(self._stack)
         except OffloadError as error:
             return SideLooks({one.name: FailedLook(str(error)) for one in records}, 0, (str(error),))
-        return side.look(records)
+        return side.look(records, goes_on=goes_on)
 
     def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
         return self._looked().close(record)

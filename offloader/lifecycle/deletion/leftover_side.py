@@ -62,11 +62,12 @@ class LeftoverSide:
     loaded_by: LoadedBy
     _cases: dict[str, LeftoverCase] = field(default_factory=dict)
 
-    def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
+    def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
         self._cases.clear()
+        names = {one.topic_name for one in records}
         try:
             this_round = begin_look(self.tree.nodes, round_path(self.tree))
-            scan = self.scanner.scan(frozenset())
+            scan = (self.scanner.look_again((), names) if goes_on else None) or self.scanner.scan(frozenset())
         except OffloadError as error:
             return SideLooks({one.name: FailedLook(str(error)) for one in records}, 0, (str(error),))
         found = {one.name: one for one in scan.leftovers}

@@ -1,17 +1,18 @@
 """The second phase: what is marked is looked at again, ruled upon, recorded, and only then deleted.
 
-A round reads all records, page by page, and takes up a bounded share of those that are due: one second look for all of
-them on each side, then each by itself in a pool of its own. Whatever ends it in between, the records tell the next one
-how far it was: a try is recorded before it is made."""
+A pass reads all records, page by page, and goes on in rounds. Each takes up a bounded share of those that were due: one
+second look for all of them on each side, then each by itself in a pool of its own. What a side must read of everything
+it reads in the first round. Whatever ends a pass in between, the records tell the next one how far it was: a try is
+recorded before it is made, and what somebody else has changed meanwhile is left to the next pass."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import TypeVar
 
 from offloader.errors import OffloadError, OutcomeUnknownError, OvertakenError
@@ -36,6 +37,7 @@ from offloader.lifecycle.deletion.records import (
     PendingDeleteLedgerInfo,
 )
 from offloader.lifecycle.deletion.remembered import RememberedDeletions
+from offloader.lifecycle.deletion.rounds import DeletionRound, FoundDeletions
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.deletion.watcher import DeletionWatcher, PendingDeletions
@@ -60,29 +62,6 @@ class DeletionRules:
     stopping: Callable[[], bool] = lambda: False
 
 
-@dataclass
-class _Found:
-    """What a pass over the queue has found. `due`: those whose turn it is, of each type no more than a round takes: a
-    side that refuses for months keeps no other from its turn. `more`: how many more there are of each."""
-
-    pending: PendingDeletions = field(default_factory=PendingDeletions)
-    due: dict[LedgerType, list[StoredDeletion]] = field(default_factory=dict)
-    more: Counter[LedgerType] = field(default_factory=Counter)
-    removed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionRound:
-    """`looked_at`: records that were taken up. `left`: those that were due, too, and wait for the next round; neither
-    counts those of a side that refused. `removed`: records that had ended long ago. `refusals`: why nothing was deleted
-    on some side."""
-
-    looked_at: int = 0
-    left: int = 0
-    removed: int = 0
-    refusals: tuple[str, ...] = ()
-
-
 class LedgerDeletionService:
     """One at a time in a process. Two processes at once delete nothing twice: of two who change a record, one does; of
     two who look, the later one alone deletes."""
@@ -105,37 +84,54 @@ class LedgerDeletionService:
         self._remembered = RememberedDeletions(rules.timing)
         self._wrote = True  # at its start it does not know
         self._refused: dict[LedgerType, list[str]] = {}
+        self._found: FoundDeletions | None = None
+        self._pending = PendingDeletions()
+        self._counting = Lock()
 
     def round(self, switch: DeletionSwitch | None = None, *, goes_on: bool = False) -> DeletionRound:
-        """`switch`: in the place of the one in the queue. `goes_on`: right after a round that left something: sides
-        that refused are not asked again. Raises OffloadError: what was done is recorded, the rest is done later;
-        OvertakenError: nothing may follow."""
+        """`switch`: in the place of the one in the queue. `goes_on`: right after a round that left something, with what
+        it left: records and what sides have read of everything are not read again, sides that refused are not asked
+        again. Raises OffloadError: what was done is recorded, the rest is done later; OvertakenError: nothing may
+        follow."""
         switch = switch or self._queue.switch()
-        found = self._pass(switch)
-        if self._rules.stopping():
-            return DeletionRound()
-        self._watcher.pending(found.pending, on=switch is not None and switch.on)
+        former, self._found = self._found, None
         if not goes_on:
             self._refused.clear()
-        if switch is not None and switch.on:
-            self._every_side(found, switch)
+        found = former if goes_on and former is not None else self._pass(switch)
+        if self._rules.stopping():
+            return DeletionRound()
+        self._pending = found.pending
+        self._watcher.pending(found.pending.copy(), on=switch is not None and switch.on)
+        taken = self._every_side(found, switch) if switch is not None and switch.on else 0
         refusals = tuple(why for each in self._refused.values() for why in each)
         self._watcher.refused(refusals)
-        self._tidy()
-        taken = [kind for kind in found.due if kind not in self._refused]
-        looked_at, left = sum(len(found.due[kind]) for kind in taken), sum(found.more[kind] for kind in taken)
-        return DeletionRound(looked_at, left, found.removed, refusals)
+        left = sum(len(due) for kind, due in found.due.items() if kind not in self._refused)
+        if left:
+            self._found = found
+        else:
+            self._tidy()
+        removed, found.removed = found.removed, 0  # each is told once
+        return DeletionRound(taken, left, removed, refusals)
 
-    def _every_side(self, found: _Found, switch: DeletionSwitch) -> None:
+    def _every_side(self, found: FoundDeletions, switch: DeletionSwitch) -> int:
+        """A round. Returns how many were taken up."""
+        taken = 0
         for kind, side in self._sides.items():
-            due = found.due.get(kind)
-            if due and kind not in self._refused and not self._rules.stopping():
-                refusals = self._second_phase(side, due, found.pending.in_flight(kind), switch)
-                if refusals:
-                    self._refused[kind] = refusals
+            due = found.due.get(kind, [])
+            if not due or kind in self._refused or self._rules.stopping():
+                continue
+            share = due[: self._rules.bounds.a_round]
+            refusals = self._second_phase(side, share, switch, goes_on=kind in found.looked)
+            if refusals:
+                self._refused[kind] = refusals
+            else:
+                taken += len(share)
+            del due[: len(share)]
+            found.looked.add(kind)
+        return taken
 
-    def _pass(self, switch: DeletionSwitch | None) -> _Found:
-        found, now = _Found(), self._now_ms()
+    def _pass(self, switch: DeletionSwitch | None) -> FoundDeletions:
+        found, now = FoundDeletions(), self._now_ms()
         self._remembered.begin(switch)
 
         def passed_over(name: str, slot: int) -> bool:
@@ -165,23 +161,23 @@ class LedgerDeletionService:
             self._cut(found, kind)
         return found
 
-    def _take(self, found: _Found, one: StoredDeletion) -> None:
+    def _take(self, found: FoundDeletions, one: StoredDeletion) -> None:
         """Those that have waited longest come first, whatever their names."""
         kind = one.record.ledger_type
         found.due.setdefault(kind, []).append(one)
-        if len(found.due[kind]) >= 2 * self._rules.bounds.a_round:
+        if len(found.due[kind]) >= 2 * self._rules.bounds.number:
             self._cut(found, kind)
 
-    def _cut(self, found: _Found, kind: LedgerType) -> None:
+    def _cut(self, found: FoundDeletions, kind: LedgerType) -> None:
         due = found.due[kind]
         due.sort(key=lambda one: max(one.record.marked_at, one.record.next_at))
-        found.more[kind] += len(due[self._rules.bounds.a_round :])
-        del due[self._rules.bounds.a_round :]
+        del due[self._rules.bounds.number :]
 
     def _second_phase(
-        self, side: DeletionSide, due: Sequence[StoredDeletion], pending: int, switch: DeletionSwitch
+        self, side: DeletionSide, due: Sequence[StoredDeletion], switch: DeletionSwitch, *, goes_on: bool
     ) -> list[str]:
-        looks = side.look([one.record for one in due])
+        pending = self._pending.in_flight(due[0].record.ledger_type)
+        looks = side.look([one.record for one in due], goes_on=goes_on)
         refusals = self._refusals(looks, pending)
         if refusals:
             return refusals
@@ -225,7 +221,7 @@ class LedgerDeletionService:
         closed = [(one, node) for one, node in zip(closing, done, strict=True) if node is not None]
         if not closed or self._rules.stopping():
             return []
-        looks = side.look([one.record for one, _ in closed])
+        looks = side.look([one.record for one, _ in closed], goes_on=True)
         if looks.refusals:  # how many go at once was asked before any of them went
             return list(looks.refusals)
         now, timing = self._now_ms(), self._rules.timing
@@ -262,6 +258,8 @@ class LedgerDeletionService:
             log.info("deletion of ledger %d: %s", ruling.record.ledger_id, error)
             return None
         if written is not None:
+            with self._counting:
+                self._pending.become(former.record, ruling.record)
             if ruling.record.has_ended:
                 self._watcher.ended(ruling.record)
             elif ruling.record.state is DeletionState.GIVEN_UP:

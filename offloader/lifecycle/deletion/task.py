@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ SOON = 1.0  # seconds; more is due
 @dataclass
 class DeletionTask:
     """Runs the second phase where it is switched on. Off with deletions pending, it counts them. `interval`: seconds
-    between two rounds."""
+    between two passes. After each round there is a pause of the time that it took, so that ZooKeeper is left alone for
+    half of the time. `clock`: seconds."""
 
     on: bool
     interval: float
@@ -27,6 +29,7 @@ class DeletionTask:
     watcher: DeletionWatcher
     now_ms: Callable[[], int]
     announce: Announce = lambda _: None
+    clock: Callable[[], float] = time.monotonic
     name: str = "deletion"
 
     def __post_init__(self) -> None:
@@ -37,12 +40,18 @@ class DeletionTask:
         self._goes_on = False
 
     def run(self) -> float:
-        switch = self.queue.set_switch(on=self.on, now=self.now_ms())
         goes_on, self._goes_on = self._goes_on, False
+        begun = self.clock()
         try:
+            switch = self.queue.set_switch(on=self.on, now=self.now_ms())
             done = self._service.round(switch, goes_on=goes_on)
+            self._goes_on = done.left > 0
         finally:
-            for side in self.sides.values():
-                side.end()
-        self._goes_on = done.left > 0
-        return SOON if self._goes_on else self.interval
+            if not self._goes_on:
+                self.end()
+        return max(SOON if self._goes_on else self.interval, self.clock() - begun)
+
+    def end(self) -> None:
+        """Give up what the sides have open."""
+        for side in self.sides.values():
+            side.end()

@@ -24,6 +24,15 @@ class PendingDeletions:
         """One more, of which no more is known."""
         self.counts[kind, state] += 1
 
+    def become(self, before: PendingDeleteLedgerInfo, now: PendingDeleteLedgerInfo) -> None:
+        """One of them is another by now."""
+        self.counts[before.ledger_type, before.state] -= 1
+        self.count(now)
+
+    def copy(self) -> PendingDeletions:
+        """As it is now."""
+        return PendingDeletions(Counter(self.counts), self.damaged)
+
     def in_flight(self, kind: LedgerType) -> int:
         """Those whose second phase is still to come, or under way."""
         return self.counts[kind, DeletionState.MARKED] + self.counts[kind, DeletionState.DELETING]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerPurpose, RefereeKind
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, owners_of
-from offloader.lifecycle.ledgers.references import Referee
+from offloader.lifecycle.ledgers.references import Referee, References
 
 _LISTS, _SCHEMAS = "/managed-ledgers/", "/schemas/"
 
@@ -44,6 +44,18 @@ class LookAgain:
     def at_leftover(self, name: str) -> None:
         """A managed ledger, and those to which it may belong."""
         self.managed_ledgers |= {name, *(owner for owner, _ in owners_of(name))}
+
+
+def only_these(all_of_it: References, again: LookAgain) -> References:
+    """Of what refers to ledgers, that which is looked at again."""
+    names = again.managed_ledgers
+    return replace(
+        all_of_it,
+        lists={name: all_of_it.lists[name] for name in names if name in all_of_it.lists},
+        cursors={name: all_of_it.cursors[name] for name in names if name in all_of_it.cursors},
+        schemas={name: all_of_it.schemas[name] for name in again.schemas if name in all_of_it.schemas},
+        views={name: all_of_it.views[name] for name in names if name in all_of_it.views},
+    )
 
 
 def doubted(verdict: LedgerVerdict, failed: Iterable[str]) -> LedgerVerdict:

@@ -6,7 +6,7 @@ from offloader.errors import AccessDeniedError
 from offloader.lifecycle.ledgers.objections import what_is_doubtful
 from offloader.lifecycle.ledgers.reading import ReferenceReader
 from offloader.lifecycle.ledgers.references import References
-from offloader.lifecycle.ledgers.scan import ClusterScanner
+from offloader.lifecycle.ledgers.scanner import ClusterScanner
 
 _AT_ONCE = 1  # they are read once
 

@@ -12,7 +12,7 @@ from offloader.lifecycle.ledgers.copies import VerifyCopies, no_copies
 from offloader.lifecycle.ledgers.objections import OperatorsWord
 from offloader.lifecycle.ledgers.places import parse_place
 from offloader.lifecycle.ledgers.reading import Said
-from offloader.lifecycle.ledgers.scan import ClusterScanner
+from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.lifecycle.ledgers.stores import Connect, StoreFinder
 from offloader.ports.admin import Admin
 

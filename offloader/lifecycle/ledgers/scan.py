@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -19,9 +20,9 @@ from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.nodes import Node
 from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError
-from offloader.lifecycle.ledgers.again import LookAgain, doubted, leftover_doubted
+from offloader.lifecycle.ledgers.again import LookAgain, doubted, leftover_doubted, only_these
 from offloader.lifecycle.ledgers.clock import clock_by_reading
-from offloader.lifecycle.ledgers.copies import VerifyCopies, copied, no_copies, with_ends
+from offloader.lifecycle.ledgers.copies import VerifyCopies, copied, with_ends
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing, seen_ledger
 from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
@@ -30,61 +31,24 @@ from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
 from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, OperatorsWord, objections, what_is_doubtful
 from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
 from offloader.lifecycle.ledgers.references import References
-from offloader.lifecycle.ledgers.refusals import Refusal
 from offloader.lifecycle.ledgers.scanned import LedgerScan
-from offloader.lifecycle.ledgers.stores import LocatedStores, StoreFinder
+from offloader.lifecycle.ledgers.stores import LocatedStores
 from offloader.lifecycle.ledgers.summary import LedgerTally
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
 _SAID = 10_000  # ledgers
 
 
-class ClusterScanner:
-    """The `LedgerScanner` of a cluster. One scan at a time. `said`: progress. `clock_ms`: ours.
+class Scanning(Protocol):
+    """What a scan has of its scanner: see `ClusterScanner`."""
 
-    `bookie_timeout`: seconds that a bookie may take for the last entry of a cursor's ledger. `verify_copies`: of
-    ledgers that were offloaded and are said to be deleted.
-    """
-
-    def __init__(
-        self,
-        tree: MetadataTree,
-        bookies: Bookies,
-        finder: StoreFinder,
-        word: OperatorsWord,
-        *,
-        clock_ms: Callable[[], int],
-        bookie_timeout: float = 20.0,
-        verify_copies: VerifyCopies = no_copies,
-        said: Said = lambda _what, _count: None,
-    ) -> None:
-        self.tree = tree
-        self.bookies = bookies
-        self.finder = finder
-        self.word = word
-        self.clock_ms = clock_ms
-        self.bookie_timeout = bookie_timeout
-        self.verify_copies = verify_copies
-        self.said = said
-
-    def scan(self, only: Collection[int] | None = None) -> LedgerScan:
-        """See `LedgerScanner`. A service that is away for a while is waited for.
-
-        Raises MetadataUnavailableError, AccessDeniedError where there is hardly anything that we may read, ConfigError.
-        """
-        return _Scan(self, self.finder.locate(), None if only is None else frozenset(only)).run()
-
-    def prospects(self) -> tuple[Refusal, ...]:
-        """Why nothing could be deleted, before anything is scanned; but for ledgers that lack copies, which only a scan
-        can tell from orphans. Raises MetadataUnavailableError."""
-        located = self.finder.locate()
-        for store in located.stores:
-            store.sync()
-        return objections(located, self.tree.uri.root, self.word, orphans=None)
-
-    def close(self) -> None:
-        """End the sessions that were opened for other stores."""
-        self.finder.close()
+    tree: MetadataTree
+    bookies: Bookies
+    word: OperatorsWord
+    clock_ms: Callable[[], int]
+    bookie_timeout: float
+    verify_copies: VerifyCopies
+    said: Said
 
 
 @dataclass
@@ -97,10 +61,25 @@ class _Looked:
     clusters: set[str] = field(default_factory=set)
 
 
-class _Scan:
-    """One of them."""
+@dataclass(frozen=True, slots=True)
+class KnownReferences:
+    """What a scan leaves to the looks that follow it: all that refers to ledgers. `places`: of the stores. `read_ms`:
+    when it began, by our clock."""
 
-    def __init__(self, scanner: ClusterScanner, located: LocatedStores, only: frozenset[int] | None) -> None:
+    read_ms: int
+    places: list[tuple[str, str]]
+    ids: LedgerIds
+    named: NamedLedgers
+    stores: list[References]
+    looked: _Looked
+
+
+class ClusterScan:
+    """One of them. `known`: once it has run, what the next looks may go by."""
+
+    known: KnownReferences | None = None
+
+    def __init__(self, scanner: Scanning, located: LocatedStores, only: frozenset[int] | None) -> None:
         self._scanner = scanner
         self._located = located
         self._only = only
@@ -111,6 +90,7 @@ class _Scan:
 
     def run(self) -> LedgerScan:
         """From the ids to the second look."""
+        begun_ms = self._scanner.clock_ms()
         ids = self._ids()
         stores = self._references()
         now_ms = clock_by_reading(self._located.sessions, self._scanner.clock_ms())
@@ -118,14 +98,33 @@ class _Scan:
         judge = self._judge(stores, {})
         if self._only is None:
             tally.add_named(judge.named.kinds_of(ids))
-        looked = self._look(judge, ids, tally)
+        looked = self._look(judge, self._to_look_into(judge.named, ids), tally)
         missing = self._not_there(judge.named, ids, looked.again)
         leftovers = self._leftovers(stores)
         for name in leftovers:
             looked.again.at_leftover(name)
+        if self._only is not None:
+            places = [(one.name, one.root) for one in self._located.stores]
+            self.known = KnownReferences(begun_ms, places, ids, judge.named, stores, looked)
         del judge  # it is as large as what refers to ledgers
         stores = self._read_again(stores, looked.again)
         return self._concluded(ids, stores, looked, tally, now_ms, missing, leftovers)
+
+    def run_again(self, known: KnownReferences, leftovers: Collection[str]) -> LedgerScan:
+        """Ids are known; then what would name these ledgers, and what did, as it is now; then their nodes again."""
+        again, there = LookAgain(), array("q")
+        for ledger, node in self._nodes_of([one for one in sorted(self._only or ()) if self._is_possible(one)]):
+            if node is not None:
+                there.append(ledger)
+                again.at_purpose(_seen(ledger, node).purpose)
+                for referee in known.named.referees(ledger):
+                    again.at_referee(referee)
+        for name in leftovers:
+            again.at_leftover(name)
+        stores = self._read_again([only_these(one, again) for one in known.stores], again)
+        now_ms = clock_by_reading(self._located.sessions, self._scanner.clock_ms())
+        looked = replace(known.looked, candidates=there, again=again)
+        return self._concluded(known.ids, stores, looked, LedgerTally(now_ms), now_ms, (), leftovers)
 
     def _concluded(
         self,
@@ -211,13 +210,15 @@ class _Scan:
         seen = (_seen(ledger, node) for ledger, node in nodes if node is not None)
         return self._scanner.verify_copies(with_ends(found, seen)) if found else {}
 
-    def _look(self, judge: LedgerJudge, ids: LedgerIds, tally: LedgerTally) -> _Looked:
-        """Into each ledger that nobody names: also for a scan of some, as it may be another cluster's, or an orphan
-        that lacks copies."""
-        looked, only = _Looked(), self._only or frozenset()
-        possible = (ledger for ledger in only if self._is_possible(ledger))
-        more = sorted(ledger for ledger in possible if ledger not in ids or judge.named.referees(ledger))
-        wanted = np.concatenate((judge.named.not_named(ids), np.array(more, np.int64)))
+    def _to_look_into(self, named: NamedLedgers, ids: LedgerIds) -> Ids:
+        """Each ledger that nobody names: also for a scan of some, as it may be another cluster's, or an orphan that
+        lacks copies."""
+        possible = (ledger for ledger in self._only or () if self._is_possible(ledger))
+        more = sorted(ledger for ledger in possible if ledger not in ids or named.referees(ledger))
+        return np.concatenate((named.not_named(ids), np.array(more, np.int64)))
+
+    def _look(self, judge: LedgerJudge, wanted: Ids, tally: LedgerTally) -> _Looked:
+        looked = _Looked()
         for count, (ledger, node) in enumerate(self._nodes_of(wanted)):
             if count % _SAID == 0:
                 self._scanner.said("ledgers that nobody names", count)

@@ -42,3 +42,12 @@ class LedgerScanner(Protocol):
     def scan(self, only: Collection[int] | None = None) -> LedgerScan:
         """All ledgers, or only these, by all that refers to any. Raises MetadataUnavailableError."""
         ...
+
+    def look_again(self, only: Collection[int], leftovers: Collection[str] = ()) -> LedgerScan | None:
+        """The same for a few ledgers, and a few left-over managed ledgers, without a scan: their own nodes and those
+        that would name them, or named them at the last scan, are read now. Of all others, which name none of these by
+        what that scan saw, nothing is read: a ledger is named by nobody but whom it says that it is made for.
+
+        None: there was no such scan of some ledgers, it found something against deletion, it is too old, or other
+        stores are to be read by now. Raises MetadataUnavailableError."""
+        ...

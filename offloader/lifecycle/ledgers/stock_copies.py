@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of
@@ -20,6 +22,8 @@ from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 
 log = logging.getLogger(__name__)
+
+READERS = 8  # copies at a time: mostly they wait for the store
 
 
 def stock_store(bucket: str, archive: StoreSettings) -> StoreSettings:
@@ -44,15 +48,13 @@ class StockCopies:
     name: str = ""
 
     def __call__(self, ledgers: Collection[CopiedLedger]) -> Mapping[int, bool]:
-        found: dict[int, bool] = {}
-        failed: list[str] = []
         elsewhere = {one.ledger for one in ledgers if not self._is_here(one)}
+        asked = [one for one in ledgers if one.ledger not in elsewhere]
+        failed: list[str] = []
+        found: dict[int, bool] = {}
         try:
-            with closing(self.open_bucket()) as store:
-                for one in (each for each in ledgers if each.ledger not in elsewhere):
-                    whole = _asked(store, one, failed)
-                    if whole is not None:
-                        found[one.ledger] = whole and found.get(one.ledger, True)
+            with closing(self.open_bucket()) as store, ThreadPoolExecutor(READERS, "copies") as pool:
+                found = told_of(zip(asked, pool.map(partial(_asked, store, failed), asked), strict=True))
         except ConfigError:
             raise
         except OffloadError as error:
@@ -98,7 +100,16 @@ def is_whole(store: ObjectStore, one: CopiedLedger) -> bool | None:
     )
 
 
-def _asked(store: ObjectStore, one: CopiedLedger, failed: list[str]) -> bool | None:
+def told_of(read: Iterable[tuple[CopiedLedger, bool | None]]) -> dict[int, bool]:
+    """By ledger. One that several lists name is whole where all say so; what could not be read is left out."""
+    found: dict[int, bool] = {}
+    for one, whole in read:
+        if whole is not None:
+            found[one.ledger] = whole and found.get(one.ledger, True)
+    return found
+
+
+def _asked(store: ObjectStore, failed: list[str], one: CopiedLedger) -> bool | None:
     try:
         return is_whole(store, one)
     except OffloadError as error:

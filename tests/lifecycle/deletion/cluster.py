@@ -106,6 +106,11 @@ class JudgingScanner:
         gone = frozenset(one for one in only or () if one not in seen)
         return LedgerScan(begun, len(seen), counts, kept, gone, (), leftover_managed_ledgers(found), self.refusals)
 
+    def look_again(self, only: Collection[int], leftovers: Collection[str] = ()) -> LedgerScan | None:
+        """All is read each time."""
+        del leftovers
+        return self.scan(only)
+
     def _again(self, one: SeenLedger) -> SeenLedger:
         return one
 

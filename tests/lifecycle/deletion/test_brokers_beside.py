@@ -155,10 +155,13 @@ class Walk:
             elif chosen < 0.85:
                 self.setting.mark(side=self.rng.choice(self.sides))
             else:
-                number = self.rng.randrange(2)
-                self.setting.service(self.sides[number], told=self.told[number], parallelism=1).round()
+                self.a_round()
             self.check()
         self.cluster.metadata.nodes.before_write = lambda: None
+
+    def a_round(self) -> None:
+        number = self.rng.randrange(2)
+        self.setting.service(self.sides[number], told=self.told[number], parallelism=1).round()
 
     def check(self) -> None:
         node = self.cluster.metadata.nodes.get(list_node(TOPIC))

@@ -39,7 +39,7 @@ class ASide:
     refusals: tuple[str, ...] = ()
     asked: list[int] = field(default_factory=list)
 
-    def look(self, records):
+    def look(self, records, *, goes_on=False):
         self.asked.append(len(records))
         return SideLooks({one.name: GoneLedger() for one in records}, 10**6, self.refusals)
 

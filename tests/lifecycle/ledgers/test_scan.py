@@ -15,7 +15,7 @@ from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.named import LedgerIds
 from offloader.lifecycle.ledgers.references import References, named_ledgers
 from offloader.lifecycle.ledgers.refusals import RefusalKind
-from offloader.lifecycle.ledgers.scan import _Scan
+from offloader.lifecycle.ledgers.scan import ClusterScan
 from offloader.lifecycle.ledgers.verdicts import LedgerJudge
 
 from .clusters import (
@@ -68,7 +68,7 @@ def brokers_work(written: Written, random: Random, share: float):
     return before
 
 
-def lost_by(seed: int, broken: type[_Scan] | None = None) -> set[int]:
+def lost_by(seed: int, broken: type[ClusterScan] | None = None) -> set[int]:
     """The ledgers that are named in the end and were deleted: a scan while brokers work, the deletions, and then every
     paused broker goes on."""
     world = cluster(seed)
@@ -87,7 +87,7 @@ def test_whatever_is_deleted_is_never_missed(seed):
     assert lost_by(seed) == set()
 
 
-class ReferencesFirst(_Scan):
+class ReferencesFirst(ClusterScan):
     """Broken: what is listed while the ids are read is not known, and nothing is looked at again."""
 
     def _ids(self) -> LedgerIds:
@@ -103,7 +103,7 @@ class ReferencesFirst(_Scan):
         return list(stores)
 
 
-class NotListedIsAnOrphan(_Scan):
+class NotListedIsAnOrphan(ClusterScan):
     """Broken: what is not listed may be about to be."""
 
     def _look_again(self, judge: LedgerJudge, candidates: array[int]) -> Iterator[LedgerVerdict]:

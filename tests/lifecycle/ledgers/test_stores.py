@@ -10,7 +10,7 @@ from offloader.lifecycle.ledgers.evidence import Standing
 from offloader.lifecycle.ledgers.objections import OperatorsWord
 from offloader.lifecycle.ledgers.places import MetadataPlace
 from offloader.lifecycle.ledgers.refusals import RefusalKind
-from offloader.lifecycle.ledgers.scan import ClusterScanner
+from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.lifecycle.ledgers.stores import StoreFinder
 from offloader.ports.admin import BrokerStores
 from offloader.testing.ledger_metadata import ADDRESS, ClusterMetadata

@@ -11,7 +11,7 @@ from offloader.bookkeeper.layout import Layout, ledger_path
 from offloader.bookkeeper.model import StoredEntry
 from offloader.lifecycle.ledgers.copies import CopiedLedger
 from offloader.lifecycle.ledgers.objections import OperatorsWord
-from offloader.lifecycle.ledgers.scan import ClusterScanner
+from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.lifecycle.ledgers.stores import StoreFinder
 from offloader.testing.bookkeeper import SimulatedBookie, SimulatedCluster
 from offloader.testing.cluster import MemoryCluster

@@ -31,7 +31,7 @@ class DeletionModel:
 
     def canonical(self, state: State) -> State:
         """Owners, and services, are as good as each other."""
-        owners, services = sorted(state.owners), sorted(state.services)
+        owners, services = sorted(state.owners), sorted(state.services, key=lambda one: (one[:-1], one.scan or ()))
         return state._replace(owners=tuple(owners), services=tuple(services))
 
     def violation(self, state: State) -> str | None:
@@ -65,5 +65,9 @@ class DeletionModel:
         node = None if state.node is None else Node(1, state.node.listed)
         owners = tuple(o if o.version == 0 else o._replace(version=int(o.version == version)) for o in state.owners)
         services = tuple(s if s.version == 0 else s._replace(version=int(s.version == version)) for s in state.services)
+        services = tuple(
+            s._replace(scan=s.scan._replace(version=int(s.scan.version == version))) if s.scan and s.scan.version else s
+            for s in services
+        )
         late = state.late and state.late._replace(version=int(state.late.version == version))
         return state._replace(node=node, owners=owners, services=services, late=late)

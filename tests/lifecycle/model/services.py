@@ -33,7 +33,7 @@ from offloader.lifecycle.deletion.records import (
 )
 from offloader.lifecycle.deletion.timing import DAY_MS, DeletionTiming
 from tests.lifecycle.model.brokers import with_ledger
-from tests.lifecycle.model.world import ABSENT, OURS, THERE, Late, Node, Service, State, Step, World
+from tests.lifecycle.model.world import ABSENT, OURS, THERE, Late, Node, Scan, Service, State, Step, World
 
 NOW = 1000 * DAY_MS  # whatever waits is due: how long it waited is left to the order of events
 SWITCH = DeletionSwitch(True, 0)
@@ -90,6 +90,9 @@ class Services:
         match service.step:
             case Step.IDLE:
                 yield from self._begins(state, place)
+            case Step.GOES_ON:
+                yield from self._takes_up(state, place, service)
+                yield ("ends", place), with_service(state, place, Service())
             case Step.SCANS:
                 yield from self._marks(state, place, service)
             case Step.LOOKS:
@@ -99,7 +102,7 @@ class Services:
             case Step.TRIED:
                 number = self._tried(service.record, service.outcome)
                 written = self._written(state, service, number) or state
-                yield ("records", place, self.records[number].state), with_service(written, place, Service())
+                yield ("records", place, self.records[number].state), with_service(written, place, _rest(service))
 
     def _begins(self, state: State, place: int) -> Steps:
         for ledger in self.world.targets:
@@ -109,9 +112,25 @@ class Services:
                 if reads != 0 or not self.world.ids_first:
                     scans = Service(Step.SCANS, ledger, reads, self._version(state))
                     yield ("scans", place, ledger), with_service(state, place, scans)
-            elif self.records[number].is_in_flight and not (self.world.waits and self._may_come_late(state, ledger)):
+            elif not self.world.one_scan and self._is_due(state, ledger):
                 looks = Service(Step.LOOKS, ledger, reads, self._version(state), number)
                 yield ("looks", place, ledger), with_service(state, place, looks)
+        if self.world.one_scan and any(self._is_due(state, ledger) for ledger in self.world.targets):
+            scan = Scan(self._list(state), self._now(state))
+            yield ("scans for all", place), with_service(state, place, Service(Step.GOES_ON, scan=scan))
+
+    def _takes_up(self, state: State, place: int, service: Service) -> Steps:
+        """One after the other, by its own node and what was read before."""
+        for ledger in self.world.targets:
+            if self._is_due(state, ledger):
+                there = self._there(state, ledger)
+                looks = Service(Step.LOOKS, ledger, there, record=state.records[ledger], scan=service.scan)
+                yield ("takes up", place, ledger), with_service(state, place, looks)
+
+    def _is_due(self, state: State, ledger: int) -> bool:
+        number = state.records[ledger]
+        in_flight = number >= 0 and self.records[number].is_in_flight
+        return in_flight and not (self.world.waits and self._may_come_late(state, ledger))
 
     def _may_come_late(self, state: State, ledger: int) -> bool:
         return state.late is not None or any(
@@ -138,9 +157,10 @@ class Services:
         written = self._written(state, service, number)
         name = ("rules", place, service.ledger, self.records[number].state)
         if written is None or step is DeletionStep.NOTHING:
-            yield name, with_service(written or state, place, Service())
+            yield name, with_service(written or state, place, _rest(service))
             return
-        yield name, with_service(written, place, Service(Step.TRIES, service.ledger, 0, version, number))
+        tries = Service(Step.TRIES, service.ledger, 0, version, number, scan=service.scan)
+        yield name, with_service(written, place, tries)
 
     def _rule(self, number: int, look: SecondLook) -> tuple[int, DeletionStep, int]:
         """The record's new number, what is to be done, and the version of the referee that is to be proven."""
@@ -206,6 +226,8 @@ class Services:
 
     def _look(self, state: State, service: Service) -> SecondLook:
         """Its second half: references, or the other way round."""
+        if service.scan:
+            return self._verdict(service.ledger, service.seen, *service.scan)
         if self.world.ids_first:
             node = state.node
             return self._verdict(service.ledger, service.seen, node.listed if node else ABSENT, self._now(state))
@@ -244,6 +266,11 @@ def _holds(guard: GuardKind, node: Node | None, version: int) -> bool:
     if guard is GuardKind.PROVE_ABSENCE:
         return node is None
     return node is not None and node.version == version
+
+
+def _rest(service: Service) -> Service:
+    """What comes after one ledger: the next one, where one scan is for all."""
+    return Service(Step.GOES_ON, scan=service.scan) if service.scan else Service()
 
 
 def _plain(evidence: DeletionEvidence) -> DeletionEvidence:

@@ -23,6 +23,7 @@ WORLDS = [
     World(targets=(1,), on_demand=True),
     World(targets=(2,), on_demand=True),
     World(owners=1, services=2),
+    World(owners=1, targets=(0, 1), one_scan=True),
 ]
 if SOAK:
     WORLDS += [
@@ -31,6 +32,8 @@ if SOAK:
         World(owners=1, targets=(0, 1, 2), on_demand=True),
         World(targets=(0, 1)),
         World(owners=3),
+        World(one_scan=True),
+        World(owners=1, targets=(0, 1), one_scan=True, on_demand=True),
     ]
 WALKS, LENGTH = (20_000, 400) if SOAK else (400, 200)
 LISTED = "ledger 0 is listed, and we deleted it"
@@ -99,6 +102,10 @@ def test_nothing_that_is_referred_to_now_or_later_is_deleted(world: World):
 BROKEN = {
     "no second look": (World(on_demand=True, looks_again=False), LISTED),
     "a plain delete in place of the guarded transaction": (World(on_demand=True, guarded=False), LISTED),
+    "many deletions after one scan, and no guard": (
+        World(on_demand=True, one_scan=True, guarded=False),
+        LISTED,
+    ),
     "references read before ids": (World(ids_first=False), "ledger 0 was called certain, and is listed"),
     "a grace period alone": (World(on_demand=True, looks_again=False, guarded=False), LISTED),
     "records written without comparing": (World(compares=False), UNDONE),

@@ -17,7 +17,10 @@ class World:
     meant for a former topic is one for no version. From `looks_again` on: how well the services do what they should.
     `ids_first`: before references. `waits`: no look while a request of an earlier try may be on its way, or while
     another service, whose session would have ended by then, may send one. `compares`: records are written by
-    compare-and-set."""
+    compare-and-set.
+
+    `one_scan`: references are read once for all targets, which follow one after the other, however old that is by then.
+    (The product reads a ledger's referees anew for each round. Here only its own node is: the guard alone must do.)"""
 
     ledgers: int = 3
     owners: int = 2
@@ -31,13 +34,14 @@ class World:
     ids_first: bool = True
     waits: bool = True
     compares: bool = True
+    one_scan: bool = False
 
 
 class Step:
     """Where an owner or a service is. (Plain numbers: there are millions.)"""
 
     OUT, READ, TOOK, MADE, OWNS, DROPS = range(6)
-    IDLE, SCANS, LOOKS, TRIES, TRIED = range(10, 15)
+    IDLE, SCANS, LOOKS, TRIES, TRIED, GOES_ON = range(10, 16)
 
 
 class Node(NamedTuple):
@@ -59,9 +63,16 @@ class Owner(NamedTuple):
     dying: int = 0
 
 
+class Scan(NamedTuple):
+    """What one scan has read: which ledgers were listed, a bit each."""
+
+    listed: int
+    version: int
+
+
 class Service(NamedTuple):
     """A process of ours. `seen`: a list that it has read, or whether the ledger was there. `record`: as it read or
-    wrote it; `overtaken`: somebody has written another one since. `outcome`: of its try."""
+    wrote it; `overtaken`: somebody has written another one since. `outcome`: of its try. `scan`: of all."""
 
     step: int = Step.IDLE
     ledger: int = 0
@@ -70,6 +81,7 @@ class Service(NamedTuple):
     record: int = -1
     outcome: int = 0
     overtaken: bool = False
+    scan: Scan | None = None
 
 
 class Late(NamedTuple):
