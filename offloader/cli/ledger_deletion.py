@@ -97,6 +97,8 @@ def delete(
 
 def _demand(session: CommandSession, payload: DeleteLedgerPayload, side: BookKeeperSide, *, yes: bool) -> int:
     scan = side.scanner.scan({payload.ledger_id})
+    if side.rescues is not None:
+        scan = side.rescues.told(scan)
     answered, refusals = answer_demand(payload, scan), tuple(map(refusal_told, scan.refusals))
     harmless = isinstance(answered, DemandAnswered) and answered.answer is not DeletionAnswer.ALREADY_GONE
     if refusals and not harmless:

@@ -53,10 +53,10 @@ class Quarantine:
     dry: bool = False
 
     def mark(self, scan: LedgerScan, named: Collection[int] | None = None) -> Marks:
-        """What is deletable in a scan; `named`: only these, also those that somebody has undone. Repeated it marks
-        nothing twice. Raises OffloadError: what was marked until then is marked."""
+        """What is deletable in a scan; `named`: only these, also those that somebody has undone, and what is kept and
+        was rescued. Repeated it marks nothing twice. Raises OffloadError: what was marked until then is marked."""
         refusals = tuple(map(refusal_told, scan.refusals))
-        chosen = [one for one in scan.verdicts if one.deletable and (named is None or one.ledger.ledger in named)]
+        chosen = [one for one in scan.verdicts if _may_go(one, named)]
         others = _not_deletable(scan, named)
         if not refusals and chosen:
             refusals = self._too_many(chosen, scan.ledgers)
@@ -109,6 +109,11 @@ class Quarantine:
         return Mark(record.ledger_id, MarkOutcome.MARKED, verdict=verdict, record=record)
 
 
+def _may_go(verdict: LedgerVerdict, named: Collection[int] | None) -> bool:
+    """What is kept goes only by its number."""
+    return verdict.deletable if named is None else verdict.deletable_on_demand and verdict.ledger.ledger in named
+
+
 def _not_deletable(scan: LedgerScan, named: Collection[int] | None) -> tuple[Mark, ...]:
     if named is None:
         return ()
@@ -118,7 +123,11 @@ def _not_deletable(scan: LedgerScan, named: Collection[int] | None) -> tuple[Mar
         verdict = found.get(ledger)
         if verdict is None:
             marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, "there is no such ledger"))
-        elif not verdict.deletable:
-            why = "it holds data that no list has" if verdict.kept else f"it is {verdict.standing}"
+        elif not verdict.deletable_on_demand:
+            why = (
+                "it holds data that no list has: `orphans rescue` copies it first"
+                if verdict.kept
+                else f"it is {verdict.standing}"
+            )
             marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, why, verdict))
     return tuple(marks)
