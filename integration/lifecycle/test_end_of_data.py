@@ -7,6 +7,7 @@ One cluster for everything here. A test leaves it as it found it, but for broker
 from __future__ import annotations
 
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from integration.lifecycle.reading import account, controls, everything
 from integration.lifecycle.rounds import SENT, Outcome, Session, checking, paused_round, plainly, rewriting
 from integration.lifecycle.soak import offloading_cluster
 from integration.starting import started
+from offloader.bookkeeper.managed_ledgers import decode_record
 from offloader.lifecycle.deletion.guarded import GuardedOutcome
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind
@@ -34,6 +36,8 @@ from offloader.model import TopicName
 
 pytestmark = pytest.mark.pulsar
 
+BOOKKEEPERS_OWN = 36
+"""Bytes before an entry's payload: ids, LAC, length, CRC32C."""
 GONE = {"application": "pulsar", "component": "managed-ledger", "pulsar/managed-ledger": f"{KEPT}/persistent/gone"}
 
 
@@ -176,6 +180,58 @@ def test_the_commands_take_orphans_through_both_phases_and_one_of_them_back(
     assert again == {back: "spared", min(cut): "spared"}  # somebody wanted them
     for ledger in (back, min(cut)):
         ground.cluster.books.official.call("delete", ledger=ledger)
+
+
+def test_entries_that_a_rollback_of_metadata_left_behind_are_rescued_before_their_ledger_goes(
+    ground: Ground, tmp_path: Path
+) -> None:
+    """Acknowledged messages, of which the list knows nothing any more: read again once every bookie has forgotten."""
+    ground.cluster.all_back()
+    topic = ground.new_topic("rolled-back")
+    said = [_said_in_a_ledger_of_its_own(ground, topic, first) for first in (0, 8, 16)]
+    cut = _cut_out_of_the_list(ground, topic, 1)
+    ground.load(topic)
+    copies = _copies(ground, cut)
+    offloader = Commands.beside(ground.cluster, tmp_path, KEPT)
+    before = offloader("orphans", "explain", cut)
+    assert (before["verdict"], before["kept"]) == ("certain", True)
+    assert offloader("ledgers", "delete", cut, "--yes", code=2)["answer"] == "denied"
+    done = offloader("orphans", "rescue", cut, "--yes")
+    assert (done["outcome"], done["rescue"]["entries"], done["rescue"]["missing"]) == ("rescued", 8, [])
+    assert any("were rescued on" in text for text in offloader("orphans", "explain", cut)["evidence"])
+    assert cut not in {one["id"] for one in offloader("orphans", "quarantine", "--all-certain")["marks"]}
+    assert offloader("ledgers", "delete", cut, "--yes")["answer"] == "marked"
+    time.sleep(QUARANTINE)
+    purged = offloader("orphans", "purge", "--yes")
+    assert [(one["id"], one["answer"]) for one in purged["ended"]] == [(cut, "deleted")]
+    ground.cluster.collect()
+    assert _copies(ground, cut) == {}
+    read = [b64decode(one["payload"]) for one in offloader.lines("orphans", "read", cut)]
+    assert read == said[1]
+    entries = [b64decode(one["data"]) for one in offloader.lines("orphans", "read", cut, "--entries")]
+    assert {bookie: [one[BOOKKEEPERS_OWN:] for one in given] for bookie, given in copies.items()} == dict.fromkeys(
+        copies, entries
+    )
+    assert [data for _, _, data in ground.read(topic)] == [*said[0], *said[2]]
+    assert offloader("orphans", "scan", "--bucket-only")["candidates"] == []
+
+
+def _said_in_a_ledger_of_its_own(ground: Ground, topic: TopicName, first: int) -> list[bytes]:
+    said = ground.produce(topic, 8, first=first)  # fewer than a ledger takes here
+    ground.unload(topic)
+    return said
+
+
+def _cut_out_of_the_list(ground: Ground, topic: TopicName, number: int) -> int:
+    """As an older copy of the node, or an edit, would have it."""
+    path = ground.tree.topic_path(topic)
+    node = ground.tree.nodes.get(path, latest=True)
+    assert node is not None
+    info = decode_record(node.value)
+    ledger = int(info.ledgerInfo[number].ledgerId)
+    del info.ledgerInfo[number]
+    assert ground.tree.nodes.set(path, info.SerializeToString(), node.version) is not None
+    return ledger
 
 
 def test_the_doctor_fails_where_the_floor_was_lowered(ground: Ground, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from offloader.bookkeeper.bookie_http import parse_http_url
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.cli.command import CommandSession, command
 from offloader.cli.cursors.listing import OFFLINE, TIMEOUT, names_of, partitions_of, stored_topics
+from offloader.cli.orphans.deletion_parts import with_rescues
 from offloader.cli.parsing import parsed
 from offloader.errors import (
     BookieUnavailableError,
@@ -164,7 +165,7 @@ def _verdict(session: CommandSession, stored: StoredTopics, ledger: int) -> Ledg
     make = session.dependencies.scanner
     scanner = make(session.config, stored.tree, stored.bookies, session.admin, session.dependencies.clock_ms)
     try:
-        verdicts = scanner.scan([ledger]).verdicts
+        verdicts = with_rescues(session, scanner.scan([ledger])).verdicts
     finally:
         close_scanner(scanner)
     return next((one for one in verdicts if one.ledger.ledger == ledger), None)

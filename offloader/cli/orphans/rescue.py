@@ -81,7 +81,7 @@ def rescued(session: CommandSession) -> int:
         elif newest.rescued is None:
             continue
         else:
-            fields = _fields(newest.rescued)
+            fields = rescue_fields(newest.rescued)
         if session.output.name == "json":
             session.output.line("", fields)
         else:
@@ -167,7 +167,7 @@ def _said(
     size = f", {record.entries} entries, {record.payload} bytes" if record else ""
     session.output.line(
         f"ledger {ledger}: {outcome}{size}" + (f": {why}" if why else ""),
-        {"id": ledger, "outcome": outcome, "why": why, "rescue": None if record is None else _fields(record)},
+        {"id": ledger, "outcome": outcome, "why": why, "rescue": None if record is None else rescue_fields(record)},
     )
     return OK if fine or outcome == _WOULD else FINDINGS
 
@@ -185,7 +185,7 @@ def _forget_one(session: CommandSession, found: Rescues, ledger: int, *, yes: bo
         f"ledger {ledger} {what}.{warning}",
         ledger=ledger,
         forgotten=yes,
-        rescue=None if newest.rescued is None else _fields(newest.rescued),
+        rescue=None if newest.rescued is None else rescue_fields(newest.rescued),
         onlyCopy=only,
     )
 
@@ -203,7 +203,8 @@ def _is_gone(session: CommandSession, ledger: int) -> bool | None:
     return False
 
 
-def _fields(record: RescuedLedger) -> dict[str, object]:
+def rescue_fields(record: RescuedLedger) -> dict[str, object]:
+    """A rescued ledger as JSON has it."""
     return {
         "ledger": record.ledger,
         "topic": record.managed_ledger,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from crc32c import crc32c
@@ -13,11 +13,22 @@ from offloader.format.consecutive import Consecutive
 from offloader.format.cutter import CutPart, PartCutter
 from offloader.format.index import index_of_segment
 from offloader.metadata.rescues import data_and_index
-from offloader.model import MIB, LedgerRange, Loss, Position, RollReason, Segment, SegmentLayout, Source, merge_ranges
+from offloader.model import (
+    MIB,
+    LedgerRange,
+    Loss,
+    Part,
+    Position,
+    RollReason,
+    Segment,
+    SegmentLayout,
+    Source,
+    merge_ranges,
+)
 from offloader.ports.entry_source import RawEntry
 from offloader.ports.object_store import ObjectStore
 
-OBJECT_SIZE = 64 * MIB
+OBJECT_SIZE = 32 * MIB
 """Of a data object, about: it is in memory, twice, while it is written."""
 MOST_LOSSES = 1000
 _PUTS = 3
@@ -103,18 +114,18 @@ class RescueWriter:
     def _new_cutter(self) -> PartCutter:
         return PartCutter(self._cuts.layout, first_part=1, offset=0, first_block=1, room=self._cuts.object_size)
 
-    def _write(self, parts: list[CutPart]) -> None:
+    def _write(self, cut: list[CutPart]) -> None:
         uuid, at = self._new_uuid(), self._clock_ms()
-        cut = [(part, part.data()) for part in parts]
-        parts.clear()
-        uploaded = tuple(part.to_part("", crc32c(data)) for part, data in cut)
-        (held,) = merge_ranges(each for part, _ in cut for each in part.ledgers)
-        held = LedgerRange(
-            held.ledger, held.first, held.after, count=held.count, size=held.size, closed_with=self._last_entry
-        )
-        indexed = [entry for part, _ in cut for entry in part.index]
-        data = b"".join(data for _, data in cut)
-        del cut
+        held, indexed = self._held(cut), [entry for part in cut for entry in part.index]
+        parts: list[Part] = []
+        pieces: list[bytes] = []
+        cut.reverse()
+        while cut:  # each part's own buffers are free once it is joined
+            part = cut.pop()
+            pieces.append(part.data())
+            parts.append(part.to_part("", crc32c(pieces[-1])))
+        data = b"".join(pieces)
+        del part, pieces
         index = index_of_segment(indexed, (held,), len(data), at)
         segment = Segment(
             uuid,
@@ -128,12 +139,16 @@ class RescueWriter:
             source=Source.BOOKKEEPER,
             roll_reason=RollReason.REQUEST if held.last == self._last_entry else RollReason.SIZE,
             ledgers=(held,),
-            parts=uploaded,
+            parts=tuple(parts),
         )
         data_key, index_key = data_and_index(self._folder, uuid)
         put_new(self._store, data_key, data)
         put_new(self._store, index_key, index)
         self.segments.append(segment)
+
+    def _held(self, cut: list[CutPart]) -> LedgerRange:
+        (held,) = merge_ranges(each for part in cut for each in part.ledgers)
+        return replace(held, closed_with=self._last_entry)
 
 
 def put_new(store: ObjectStore, key: str, data: bytes) -> None:

@@ -41,7 +41,7 @@ def damage_of_rescue(store: ObjectStore, folder: str, record: RescuedLedger, adv
 def _sound(store: ObjectStore, folder: str, segment: Segment) -> bytes:
     """A data object of which every byte is accounted for. Raises DamagedObjectError."""
     data_key, index_key = data_and_index(folder, segment.uuid)
-    data, _ = store.read(data_key, 0, segment.size + 1)
+    data, _ = store.read(data_key, 0, max(segment.size, 0) + 1)
     with naming(data_key):
         if len(data) != segment.size:
             raise DamagedObjectError(f"it should have {segment.size} bytes")
