@@ -76,20 +76,23 @@ class Rescues:
         self.store = store
         self.cluster = cluster
 
+    def last_slot(self, ledger: int) -> int:
+        """The number of a ledger's newest record, whatever it says; -1: there is none."""
+        return max(self._log(ledger).slots(), default=-1)
+
     def newest(self, ledger: int) -> NewestRescue:
         """What counts of a ledger now. Raises DamagedRecordError, FormatVersionError."""
-        log = self._log(ledger)
-        slots = log.slots()
-        if not slots:
+        slot = self.last_slot(ledger)
+        if slot < 0:
             return NewestRescue()
-        key = log.key(slots[-1])
+        key = self._log(ledger).key(slot)
         try:
             record = decode_rescue(key, read_record(self.store, key))
         except ObjectNotFoundError as error:
             raise DamagedRecordError(f"{key}: it was listed, and is gone; nobody ever removes it") from error
         if isinstance(record, RescuedLedger) and record.ledger != ledger:
             raise DamagedRecordError(f"{key}: it is the record of ledger {record.ledger}")
-        return NewestRescue(slots[-1], record)
+        return NewestRescue(slot, record)
 
     def rescued(self, ledger: int) -> RescuedLedger | None:
         """What was rescued of a ledger. Raises DamagedRecordError, FormatVersionError."""

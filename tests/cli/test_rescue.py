@@ -197,3 +197,24 @@ def test_a_rescue_needs_the_archive(line):
 
     line.dependencies = replace(line.dependencies, store=refused)
     assert "connection refused" in line.error("orphans", "rescue", str(KEPT), "--yes")
+
+
+def test_of_a_ledger_that_is_gone_the_copy_is_read_back(line, cluster):
+    rescued(line)
+    cluster.metadata.cluster.delete_ledger(KEPT)
+    assert rescued(line)["outcome"] == "rescued already"
+    key = next(key for key, _ in line.archive.store.list("_rescued/") if "/records/" not in key)
+    line.archive.store.delete([key])
+    (said,) = found(line, "orphans", "rescue", str(KEPT), "--yes")
+    assert said["outcome"] == "failed"
+    assert key in said["why"]
+
+
+def test_a_damaged_record_is_forgotten_and_its_ledger_rescued_anew(line):
+    rescued(line)
+    (key,) = (key for key, _ in line.archive.store.list("_rescued/") if "/records/" in key)
+    line.archive.store.put(key, b"junk")
+    (said,) = found(line, "orphans", "rescue", str(KEPT), "--yes")
+    assert (said["outcome"], key in said["why"]) == ("failed", True)
+    line.json("orphans", "forget", str(KEPT), "--yes")
+    assert rescued(line)["outcome"] == "rescued"

@@ -17,9 +17,10 @@ from offloader.cli.progress_bar import download_progress
 from offloader.cli.topic_requests import user
 from offloader.errors import FatalError, LedgerNotFoundError, OffloadError
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
+from offloader.lifecycle.rescue.read_back import damage_of_rescue
 from offloader.lifecycle.rescue.rescue import DoneRescue, LedgerRescue, RescueOutcome, rescue_refusal
 from offloader.metadata.rescue_log import Rescues, read_rescue
-from offloader.metadata.rescues import RescuedLedger, RescueForgotten
+from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten
 from offloader.metadata.root import open_root, read_root
 
 _LEDGERS = click.argument("ledgers", metavar="LEDGER...", nargs=-1, required=True, type=click.IntRange(0, 2**63 - 1))
@@ -120,8 +121,10 @@ def _judged(session: CommandSession, ledgers: Sequence[int]) -> dict[int, Ledger
 def _rescue_one(
     session: CommandSession, ledger: int, verdict: LedgerVerdict | None, *, with_losses: bool, yes: bool
 ) -> int:
-    refused = "BookKeeper has no such ledger" if verdict is None else rescue_refusal(verdict)
-    if verdict is None or refused:
+    if verdict is None:
+        return _without_ledger(session, ledger)
+    refused = rescue_refusal(verdict)
+    if refused:
         return _said(session, ledger, "refused", refused)
     size = f"{(verdict.ledger.last_entry or 0) + 1} entries, {verdict.ledger.length} bytes"
     if not yes:
@@ -132,6 +135,19 @@ def _rescue_one(
         return _said(session, ledger, "failed", f"{error}. What was written of it counts for nothing: repeat it")
     whole = done.record is not None and done.record.whole
     return _said(session, ledger, str(done.outcome), _why(done), done.record, fine=whole and done.outcome in _FINE)
+
+
+def _without_ledger(session: CommandSession, ledger: int) -> int:
+    """Of a ledger that BookKeeper does not have any more the copy is read back."""
+    found = rescues_of_cluster(session)
+    newest = found.newest(ledger)
+    if newest.rescued is None:
+        return _said(session, ledger, "refused", "BookKeeper has no such ledger")
+    damage = damage_of_rescue(found.store, found.folder(ledger, newest.slot), newest.rescued)
+    if damage:
+        return _said(session, ledger, "failed", f"BookKeeper has it no more, and its copy is damaged: {damage}")
+    done = DoneRescue(RescueOutcome.ALREADY, newest.rescued)
+    return _said(session, ledger, str(done.outcome), _why(done), newest.rescued, fine=newest.rescued.whole)
 
 
 def _copied(session: CommandSession, verdict: LedgerVerdict, *, with_losses: bool) -> DoneRescue:
@@ -173,11 +189,12 @@ def _said(
 
 
 def _forget_one(session: CommandSession, found: Rescues, ledger: int, *, yes: bool) -> None:
-    newest = found.newest(ledger)
+    slot, newest = found.last_slot(ledger), read_rescue(found, ledger)
+    rescued = newest.rescued if isinstance(newest, NewestRescue) else None  # also what cannot be read can be forgotten
     only = _is_gone(session, ledger)
     if yes:
         record = RescueForgotten(session.dependencies.clock_ms(), user())
-        if not found.write(ledger, newest.slot + 1, record, session.dependencies.new_token):
+        if not found.write(ledger, slot + 1, record, session.dependencies.new_token):
             raise FatalError(f"ledger {ledger}: somebody else has rescued or forgotten it meanwhile; look again")
     what = "is forgotten: its objects are orphans of the bucket" if yes else "would be forgotten; not without --yes"
     warning = " BookKeeper has this ledger no more: the archive has the only copy." if only else ""
@@ -185,7 +202,7 @@ def _forget_one(session: CommandSession, found: Rescues, ledger: int, *, yes: bo
         f"ledger {ledger} {what}.{warning}",
         ledger=ledger,
         forgotten=yes,
-        rescue=None if newest.rescued is None else rescue_fields(newest.rescued),
+        rescue=None if rescued is None else rescue_fields(rescued),
         onlyCopy=only,
     )
 
