@@ -35,7 +35,10 @@ from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.sparse_index import decode_sparse_index
 from offloader.archive.reading.stores import Stores
+from offloader.archive.records import TopicRecords
+from offloader.archive.rescued import rescued_ledger
 from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.topic import ArchivedTopic as Archived
 from offloader.bookkeeper.api import BookieAddress, ListedLedger, ManagedLedger
 from offloader.bookkeeper.bookie_info import decode_address, encode_address
 from offloader.bookkeeper.cursor_codec import (
@@ -59,6 +62,7 @@ from offloader.bookkeeper.requests import BatchRead, EntryRead, ListEntries, Rea
 from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
 from offloader.cli.orphans.deletion_parts import shown as ledger_shown
+from offloader.cli.orphans.rescue import rescue_fields
 from offloader.errors import OffloadError
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
@@ -92,6 +96,7 @@ from offloader.lifecycle.explaining.bookie_facts import (
 from offloader.lifecycle.explaining.bookies import explain_bookie
 from offloader.lifecycle.ledgers.decoding import read_cursor, read_last_entry, read_list, read_locator
 from offloader.lifecycle.ledgers.kinds import purpose_of
+from offloader.lifecycle.rescue.read_back import damage_of_rescue
 from offloader.lifecycle.topics.broker_retention import (
     BrokerRetention,
     RetentionLevel,
@@ -141,6 +146,9 @@ from tests.bookkeeper.test_metadata_codec import message as ledger_message
 from tests.format.support import v1_tiny_blocks
 from tests.lifecycle.deletion.support import candidate
 from tests.lifecycle.deletion.support import candidate as marked_ledger
+from tests.lifecycle.rescue.support import KEPT, KeptCluster
+from tests.lifecycle.rescue.support import Archive as RescueArchive
+from tests.lifecycle.rescue.support import messages as kept_messages
 
 BUCKET = bucket()
 DEEP = 100_000
@@ -551,6 +559,9 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     switch = encode_switch("token", DeletionSwitch(True, 5))
     yield "deletion's switch", switch, lambda data: decode_switch("key", data)
     yield "inside of a switch", _body(switch), a_record("switch", lambda data: decode_switch("key", data))
+    _, _, rescue = RESCUED
+    yield "rescue", rescue, a_rescue
+    yield "inside of a rescue", _body(rescue), a_record("rescue", a_rescue)
     yield "broker's frames", _frames(), a_broker
     for request in (BatchRead(7, 0, 1, 1000), BatchRead(7, 0, 5, 1000)):
         yield (
@@ -612,6 +623,30 @@ def a_deletion(data: bytes) -> None:
     ledger_shown(record, timing)
 
 
+def _rescued() -> tuple[RescueArchive, str, bytes]:
+    """An archive with a rescued ledger, its record's key, and that record."""
+    archive = RescueArchive(KeptCluster(kept_messages(6)))
+    archive.rescue()
+    (key,) = (key for key in archive.all_keys() if "/records/" in key)
+    return archive, key, archive.store.read(key)[0]
+
+
+def a_rescue(data: bytes) -> None:
+    """All that is done with the record of a rescued ledger."""
+    archive, key, _ = RESCUED
+    archive.store.put(key, data)
+    newest = archive.rescues().newest(KEPT)
+    if newest.rescued is not None:
+        rescue_fields(newest.rescued)
+        damage_of_rescue(archive.store, archive.rescues().folder(KEPT, newest.slot), newest.rescued)
+    archive.evidence().proven(archive.cluster.verdict())
+    for damage in OnDamage:
+        reading = Archived(Stores.of(archive.store), TopicRecords(rescued_ledger(archive.store, KEPT)),
+                           ReadOptions(on_damage=damage))  # fmt: skip
+        with suppress(OffloadError):
+            list(reading.messages())
+
+
 def a_record(kind: str, door: Door) -> Door:
     """The door to what is in such a record, with a checksum that is right."""
 
@@ -622,6 +657,7 @@ def a_record(kind: str, door: Door) -> Door:
     return sealed
 
 
+RESCUED = _rescued()
 HEADED = BUCKET.keys("catalog")
 SEALED = [key for kind in ("catalog", "journal", "root") for key in BUCKET.keys(kind)]
 DOORS = list(_doors())

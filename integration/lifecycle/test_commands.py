@@ -4,6 +4,7 @@ notices nothing."""
 from __future__ import annotations
 
 import time
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,12 @@ from integration.lifecycle.reading import copies, everything
 from offloader.bookkeeper.managed_ledgers import decode_record
 from offloader.bookkeeper.model import LedgerState
 from offloader.lifecycle.ledgers.references import list_path
+from offloader.model import TopicName
 
 pytestmark = pytest.mark.pulsar
+
+BOOKKEEPERS_OWN = 36
+"""Bytes before an entry's payload: ids, LAC, length, CRC32C."""
 
 
 def test_the_commands_take_orphans_through_both_phases_and_one_of_them_back(
@@ -68,6 +73,57 @@ def test_the_doctor_fails_where_the_floor_was_lowered(ground: Ground, tmp_path: 
     checks = Commands.beside(ground.cluster, tmp_path, KEPT).lines("doctor", code=2)
     (floor,) = [one for one in checks if one["check"] == "quarantine-floor"]
     assert floor["verdict"] == "fail"
+
+
+def test_entries_that_a_rollback_of_metadata_left_behind_are_rescued_before_their_ledger_goes(
+    ground: Ground, tmp_path: Path
+) -> None:
+    """Acknowledged messages, of which the list knows nothing any more: read again once every bookie has forgotten."""
+    topic = ground.new_topic("rolled-back")
+    said = [_said_in_a_ledger_of_its_own(ground, topic, first) for first in (0, 8, 16)]
+    cut = _cut_out_of_the_list(ground, topic, 1)
+    ground.load(topic)
+    stored = copies(ground, cut)
+    offloader = Commands.beside(ground.cluster, tmp_path, KEPT)
+    before = offloader("orphans", "explain", cut)
+    assert (before["verdict"], before["kept"]) == ("certain", True)
+    assert offloader("ledgers", "delete", cut, "--yes", code=2)["answer"] == "denied"
+    done = offloader("orphans", "rescue", cut, "--yes")
+    assert (done["outcome"], done["rescue"]["entries"], done["rescue"]["missing"]) == ("rescued", 8, [])
+    assert any("were rescued on" in text for text in offloader("orphans", "explain", cut)["evidence"])
+    assert cut not in {one["id"] for one in offloader("orphans", "quarantine", "--all-certain")["marks"]}
+    assert offloader("ledgers", "delete", cut, "--yes")["answer"] == "marked"
+    time.sleep(QUARANTINE)
+    purged = offloader("orphans", "purge", "--yes")
+    assert [(one["id"], one["answer"]) for one in purged["ended"]] == [(cut, "deleted")]
+    ground.cluster.collect()
+    assert copies(ground, cut) == {}
+    read = [b64decode(one["payload"]) for one in offloader.lines("orphans", "read", cut)]
+    assert read == said[1]
+    entries = [b64decode(one["data"]) for one in offloader.lines("orphans", "read", cut, "--entries")]
+    assert {bookie: [one[BOOKKEEPERS_OWN:] for one in given] for bookie, given in stored.items()} == dict.fromkeys(
+        stored, entries
+    )
+    assert [data for _, _, data in ground.read(topic)] == [*said[0], *said[2]]
+    assert offloader("orphans", "scan", "--bucket-only")["candidates"] == []
+
+
+def _said_in_a_ledger_of_its_own(ground: Ground, topic: TopicName, first: int) -> list[bytes]:
+    said = ground.produce(topic, 8, first=first)  # fewer than a ledger takes here
+    ground.unload(topic)
+    return said
+
+
+def _cut_out_of_the_list(ground: Ground, topic: TopicName, number: int) -> int:
+    """As an older copy of the node, or an edit, would have it."""
+    path = ground.tree.topic_path(topic)
+    node = ground.tree.nodes.get(path, latest=True)
+    assert node is not None
+    info = decode_record(node.value)
+    ledger = int(info.ledgerInfo[number].ledgerId)
+    del info.ledgerInfo[number]
+    assert ground.tree.nodes.set(path, info.SerializeToString(), node.version) is not None
+    return ledger
 
 
 def test_pending_acknowledgements_of_a_deleted_topic_go_as_a_whole_and_then_their_ledgers(

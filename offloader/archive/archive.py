@@ -10,6 +10,8 @@ from offloader.archive.following.live import Live
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import DEFAULTS, ReadOptions
 from offloader.archive.reading.stores import Stores
+from offloader.archive.records import TopicRecords
+from offloader.archive.rescued import rescued_ledger
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError
 from offloader.model import TopicName
@@ -118,6 +120,19 @@ class Archive:
         if not self._opened.has(records):
             return None
         return ArchivedTopic(self._opened.stores, records, self._options, self._following)
+
+    def rescued(self, ledger: int) -> ArchivedTopic:
+        """What was copied of a ledger that no list of its topic named (`offloader orphans rescue`): as a topic that has
+        only this ledger, with the name of the one whose it was. It is no part of that one.
+
+        Raises FatalError where nothing was rescued of it, DamagedRecordError, and what the store raises.
+
+        >>> Archive("s3://pulsar-archive/production").rescued(4711)
+        Traceback (most recent call last):
+        offloader.errors.FatalError: nothing was rescued of ledger 4711; `offloader orphans rescued` lists what was
+        """
+        snapshot = rescued_ledger(self._opened.store, ledger)
+        return ArchivedTopic(self._opened.stores, TopicRecords(snapshot), self._options)
 
     def close(self) -> None:
         """Release connections."""

@@ -61,7 +61,8 @@ class TopicSnapshot:
     """A topic's catalog, and its ledgers that Pulsar's own offloader has written (V1), in their order.
 
     `listed`: every ledger that Pulsar lists for their incarnation; None: nothing proves that none is missing between
-    two of them. `also_aborted`: transactions whose abort markers lie outside this snapshot.
+    two of them. `also_aborted`: transactions whose abort markers lie outside this snapshot. `folder`: where the
+    segments' objects lie, with the closing slash; None: in the topic's own.
     """
 
     topic: TopicName
@@ -69,6 +70,7 @@ class TopicSnapshot:
     ledgers: tuple[OffloadedLedger, ...] = ()
     listed: LedgerList | None = None
     also_aborted: frozenset[Transaction] = frozenset()
+    folder: str | None = None
 
     @property
     def aborted(self) -> frozenset[Transaction]:

@@ -111,12 +111,12 @@ def cat(
     found = {
         source.name: source.items(selection, follow=follow)
         if entries
-        else _messages(source, selection, filters, private_keys, follow=follow)
+        else messages_of(source, selection, filters, private_keys, follow=follow)
         for source in sources
     }
     live = follow or sys.stdout.isatty()
     try:
-        _show(_in_turn(found, follow=follow), FORMATS[form or session.output.name](topic), limit, live=live)
+        show(_in_turn(found, follow=follow), FORMATS[form or session.output.name](topic), limit, live=live)
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -124,9 +124,15 @@ def cat(
     return None
 
 
-def _messages(
-    source: ArchivedTopic, selection: Selection, filters: MessageFilter, keys: KeyReader | None, *, follow: bool
+def messages_of(
+    source: ArchivedTopic,
+    selection: Selection,
+    filters: MessageFilter,
+    keys: KeyReader | None,
+    *,
+    follow: bool = False,
 ) -> Found:
+    """The messages of a topic that are wanted, and what is missing."""
     unpacker = Unpacker(source.unpacking(keys), filters)
     for item in source.runs(selection, follow=follow):
         if isinstance(item, Missing):
@@ -156,7 +162,8 @@ def _size(item: Item | Message) -> int:
             return len(item.value or b"") + sum(len(key) + len(value) for key, value in item.properties.items())
 
 
-def _show(found: Iterator[tuple[TopicName, Item | Message]], form: Format, limit: int | None, *, live: bool) -> None:
+def show(found: Iterator[tuple[TopicName, Item | Message]], form: Format, limit: int | None, *, live: bool) -> None:
+    """Print up to a limit; `live`: at once."""
     left = limit
     try:
         for name, item in found:

@@ -15,6 +15,7 @@ from offloader.bookkeeper.bookie_http import parse_http_url
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.cli.command import CommandSession, command
 from offloader.cli.cursors.listing import TIMEOUT, names_of, partitions_of, stored_topics
+from offloader.cli.orphans.deletion_parts import with_rescues
 from offloader.cli.parsing import parsed
 from offloader.errors import (
     BookieUnavailableError,
@@ -195,7 +196,7 @@ def _scan(session: CommandSession, stored: StoredTopics, ledger: int) -> LedgerS
     make = session.dependencies.scanner
     scanner = make(session.config, stored.tree, stored.bookies, session.admin, session.dependencies.clock_ms)
     try:
-        return scanner.scan([ledger])
+        return with_rescues(session, scanner.scan([ledger]))
     finally:
         close_scanner(scanner)
 

@@ -116,6 +116,8 @@ def _demand(
     session: CommandSession, payload: DeleteLedgerPayload, side: BookKeeperSide, *, suspect: bool, yes: bool
 ) -> int:
     scan = side.scanner.scan({payload.ledger_id})
+    if side.rescues is not None:
+        scan = side.rescues.told(scan)
     answered = answer_demand(payload, scan, suspect=suspect)
     refusals = tuple(map(refusal_told, scan.refusals))
     harmless = isinstance(answered, DemandAnswered) and answered.answer is not DeletionAnswer.ALREADY_GONE

@@ -136,7 +136,12 @@ def _key_files(ctx: click.Context, param: click.Parameter, value: tuple[str, ...
 
 
 def reading_options(command: C) -> C:
-    """What all that reads messages can be told: the command gets `private_keys`, `reading` and `ledgers`."""
+    """What all that reads topics can be told: the command gets `private_keys`, `reading` and `ledgers`."""
+    return message_options(ledger_options(command))
+
+
+def message_options(command: C) -> C:
+    """What all that reads messages can be told: the command gets `private_keys` and `reading`."""
 
     @wraps(command)
     def run(
@@ -179,7 +184,6 @@ def reading_options(command: C) -> C:
             callback=parsed(parse_message_size),
             help="The same for one message in chunks, and for all chunks that wait for others; 128M by default.",
         ),
-        ledger_options,
     )
 
 

@@ -155,7 +155,7 @@ def _end_to_reach(session: CommandSession, topic: TopicName) -> Position | None:
 def ask(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
     """Submit a request, wait until the application has seen it, return its id. Raises FatalError where none does."""
     config, dependencies = session.config, session.dependencies
-    request = Request(kind, topic, dependencies.clock_ms(), _user(), position)
+    request = Request(kind, topic, dependencies.clock_ms(), user(), position)
     request_id = requests.submit(session.store, config.application, request, dependencies.new_token)
     timeout = POLLS_UNTIL_SEEN * config.spark.trigger_ms
     until = dependencies.clock_ms() + timeout
@@ -186,7 +186,7 @@ def outcomes(session: CommandSession, taken: Mapping[str, TopicName], timeout: i
     return code
 
 
-def _user() -> str:
+def user() -> str:
     """Who asks. In containers a user's id may have no name."""
     try:
         return getpass.getuser()

@@ -8,12 +8,13 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py.)
     _deletion/<cluster>/records/<name>/<slot>, switch/<slot>, system-topic-secret
     _deletion/<cluster>/cursors/<tenant>/<namespace>/<topic>/<subscription>/records/<slot>, saved/<slot>
     _deletion/<cluster>/archive/<tenant>/<namespace>/<topic>
+    _rescued/<cluster>/<ledger>/records/<slot>, <slot>/<uuid>, <slot>/<uuid>-index
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
 
 Tenants, namespaces, topics, applications and clusters are URL-encoded; a leading `_` or `.` is encoded too, so that no
-name is taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations and slots have 20
-digits: key order is their order.
+name is taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations, slots and
+the ledgers of `_rescued` have 20 digits: key order is their order.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ JOURNAL = "_journal"
 REQUESTS = "_requests"
 CLAIMS = "_claims"
 DELETION = "_deletion"
+RESCUED = "_rescued"
 
 INDEX = "-index"
 RECORD = "-record"
@@ -42,6 +44,7 @@ UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 OBJECT = re.compile(rf"({UUID})(|{INDEX}|{RECORD})")
 LEADING = {"_": "%5F", ".": "%2E"}
 SLOT = re.compile(r"[0-9]{20}")
+RESCUED_KEY = re.compile(rf"([0-9]{{20}})/(?:records/([0-9]{{20}})|([0-9]{{20}})/({UUID})(?:{INDEX})?)")
 MANIFEST = re.compile(r"[0-9]{20}/(([0-9]|records)-[0-9]{20}|newest)")
 # Behind a folder's name it makes a key that comes after all of the folder's.
 AFTER_SLASH = chr(ord("/") + 1)
@@ -220,6 +223,44 @@ def parse_deletion_key(cluster: str, key: str) -> tuple[str, int] | None:
     name, _, rest = key.removeprefix(folder).partition("/")
     slot = parse_slot(rest)
     return None if slot is None or not key.startswith(folder) else (name, slot)
+
+
+@dataclass(frozen=True, slots=True)
+class RescuedKey:
+    """A key of what was rescued of a ledger: the record in a slot, or (`uuid`) an object that this record may name."""
+
+    ledger: int
+    slot: int
+    uuid: str = ""
+
+
+def rescued_folder(cluster: str) -> str:
+    """All ledgers of a cluster that were rescued, with the closing slash."""
+    return f"{RESCUED}/{_encode(cluster)}/"
+
+
+def rescued_ledger_folder(cluster: str, ledger: int) -> str:
+    """All that was rescued of a ledger, with the closing slash."""
+    return f"{rescued_folder(cluster)}{slot_name(ledger)}/"
+
+
+def rescue_records_folder(cluster: str, ledger: int) -> str:
+    """The records of a ledger's rescues, with the closing slash."""
+    return f"{rescued_ledger_folder(cluster, ledger)}records/"
+
+
+def rescued_objects_folder(cluster: str, ledger: int, slot: int) -> str:
+    """The objects of a rescue whose record has, or would have, this slot; with the closing slash."""
+    return f"{rescued_ledger_folder(cluster, ledger)}{slot_name(slot)}/"
+
+
+def parse_rescued_key(cluster: str, key: str) -> RescuedKey | None:
+    """What a key under `rescued_folder(cluster)` is, None for anything else."""
+    folder = rescued_folder(cluster)
+    found = RESCUED_KEY.fullmatch(key.removeprefix(folder)) if key.startswith(folder) else None
+    if found is None:
+        return None
+    return RescuedKey(int(found[1]), int(found[2] or found[3]), found[4] or "")
 
 
 def claims_folder(application: str) -> str:

@@ -30,9 +30,11 @@ from offloader.lifecycle.deletion.system_topic.examining import LedgerExaminer
 from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening
 from offloader.lifecycle.deletion.task import DeletionTask
 from offloader.lifecycle.ledgers.stock_copies import stock_copies
+from offloader.lifecycle.rescue.evidence import RescueEvidence
 from offloader.lifecycle.tasks import LifecycleTask
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals
 from offloader.metadata.journal import Journal
+from offloader.metadata.rescue_log import Rescues
 from offloader.metrics import Metrics
 from offloader.offload import settings as derived
 from offloader.offload.cursor_removals import cursor_removals
@@ -112,7 +114,8 @@ def _deletion(
     sides = {LedgerType.OBJECT: OpenedForALook(_bucket_side(parts))}
     if reached is not None:
         copies = stock_copies(section.stock_bucket, derived.store(parts.config))
-        opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms, copies)
+        rescues = RescueEvidence(lambda: Rescues(parts.store, parts.cluster))
+        opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms, copies, rescues)
         sides[LedgerType.LEDGER] = OpenedForALook(opened)
         left_over = leftover_side(section, lambda: clients(reached), parts.admin, _now_ms)
         sides[LedgerType.MANAGED_LEDGER] = OpenedForALook(left_over)

@@ -22,12 +22,17 @@ from offloader.cli.main import main
 from offloader.errors import FatalError
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionEvidence, DeletionProof, DeletionState
+from offloader.lifecycle.rescue.objects import RescueCuts, RescueWriter
 from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals
 from offloader.logs import JsonLines, ShortLines
 from offloader.metadata import layout, requests
 from offloader.metadata.requests import Request, RequestKind
+from offloader.metadata.rescue_log import Rescues
+from offloader.metadata.rescues import RescuedLedger
 from offloader.model import Loss, Position, TopicName
+from offloader.ports.entry_source import RawEntry
+from offloader.ports.object_store import ObjectStore
 from offloader.printable import printable
 from tests.archive.messages.encoder import Producer, Sent, single
 from tests.archive.support import APPLICATION, Archive, uuid_of
@@ -75,6 +80,7 @@ def evil(line):
     for ledger, state in ((77, DeletionState.MARKED), (78, DeletionState.GIVEN_UP)):
         forged = candidate(ledger, topic_name=EVIL, evidence=said, marked_by=EVIL, reason=EVIL, state=state)
         deletions.write(forged, None)
+    _rescue(archive.store, single(Producer(name=EVIL), sent).data)
     bookkeeper = Bookkeeper()
     bookkeeper.put(15, EVIL.encode(), **{f"custom{EVIL}": EVIL.encode()})
     bookkeeper.metadata.cluster.register(f"b9{EVIL}:1", None)
@@ -98,6 +104,20 @@ def evil(line):
     return line
 
 
+def _rescue(store: ObjectStore, entry: bytes) -> None:
+    """What was rescued of ledger 79, whose second entry is lost; and the damaged record of ledger 80."""
+    rescues = Rescues(store, "memory")
+    writer = RescueWriter(store, rescues.folder(79, 0), 1, lambda: uuid_of(79), lambda: 5, RescueCuts())
+    writer.take([RawEntry(79, 0, entry)])
+    writer.lose(79, 1, EVIL, EVIL)
+    record = RescuedLedger(
+        79, 1, 1, 9, EVIL, EVIL, EVIL, (1, 1, 1), ((EVIL, EVIL.encode()),), tuple(writer.segments),
+        tuple(writer.losses), b"", 5, EVIL,
+    )  # fmt: skip
+    rescues.write(79, 0, record, lambda: "t")
+    store.put(f"{layout.rescue_records_folder('memory', 80)}{0:020d}", EVIL.encode())
+
+
 # What each command is called with; several where one way shows something and another ends in an error.
 CALLS: dict[str, list[list[str]]] = {
     "archive delete": [[str(TOPIC)], [EVIL, "--yes"]],
@@ -116,10 +136,14 @@ CALLS: dict[str, list[list[str]]] = {
     "orphans explain": [["15"], ["99"], [EVIL]],
     "orphans scan": [[], ["--show", "0"]],
     "orphans drop": [["77"], ["--all"], [EVIL]],
+    "orphans forget": [["79"], ["79", "--yes"], ["80"], ["99"]],
     "orphans in-flight": [[]],
     "orphans list": [[]],
     "orphans purge": [[], ["--yes"]],
     "orphans quarantine": [["15"], ["--all-certain", "--yes"]],
+    "orphans read": [["79"], ["79", "--entries"], ["79", "--format", "hex"], ["80"], ["99"], [EVIL]],
+    "orphans rescue": [["15"], ["15", "99"], ["79", "--yes"], [EVIL]],
+    "orphans rescued": [[]],
     "orphans retry": [["78"], ["99"], ["--all"]],
     "orphans undo": [["77"], [EVIL]],
     "run": [["--timeout", EVIL]],

@@ -46,7 +46,7 @@ def plan(
             continue
         if before is not None or (first and (selection.start is None or selection.start < span.start)):
             items += _between(snapshot.topic, junctions, before, span)
-        items += _of_span(snapshot.topic, span, selection)
+        items += _of_span(snapshot, span, selection)
         before = span
     return items
 
@@ -123,7 +123,7 @@ def _between(topic: TopicName, junctions: Junctions, before: Span | None, after:
     yield Missing(before.end, after.start, f"unproven: {found.message}")
 
 
-def _of_span(topic: TopicName, span: Span, selection: Selection) -> Iterator[PlanItem]:
+def _of_span(snapshot: TopicSnapshot, span: Span, selection: Selection) -> Iterator[PlanItem]:
     first = span.start if selection.start is None else max(selection.start, span.start)
     last = span.end if selection.end is None else min(selection.end, span.end)
     match span:
@@ -132,9 +132,9 @@ def _of_span(topic: TopicName, span: Span, selection: Selection) -> Iterator[Pla
         case LedgerPart(ledger=OffloadedLedger(unreadable=Unreadable() as unreadable)):
             yield unreadable.missing(first, last)
         case LedgerPart():
-            yield from of_ledger(topic, span, first, last)
+            yield from of_ledger(snapshot.topic, span, first, last)
         case Segment():
-            yield from of_segment(topic, span, first, last, selection)
+            yield from of_segment(snapshot, span, first, last, selection)
 
 
 def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, PlanItem | None]:

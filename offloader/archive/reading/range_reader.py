@@ -20,6 +20,7 @@ from offloader.archive.reading.stores import OpenedStore
 from offloader.archive.reading.verifier import OnDamage, RangeVerifier, sound_lead
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.blocks import HEADER_SIZE
+from offloader.metadata.layout import parse_topic_key
 from offloader.ports.object_store import Stat
 from offloader.storage.bounded_reads import naming, read_index
 
@@ -182,7 +183,7 @@ class RangeRead:
 
     def _absent(self, error: DamagedObjectError | ObjectNotFoundError) -> None:
         """An object that is not there may have been deleted since the plan was made: then the catalog says so now."""
-        if isinstance(error, ObjectNotFoundError) and self._object.ledger is None:
+        if isinstance(error, ObjectNotFoundError) and parse_topic_key(self._object.data_key) is not None:
             told = deleted_meanwhile(self._store, self._range.topic, self._range.end)
             if told is not None:
                 self._deleted = True

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from offloader.archive.continuity import LedgerPart
 from offloader.archive.object_range import DataObject, ObjectRange, Run, SplitPoint, clipped, runs
 from offloader.archive.selection import Selection
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
-from offloader.metadata.layout import data_key, index_key
+from offloader.metadata.layout import INDEX, topic_folder
 from offloader.model import MIB, EntryRange, Part, Position, Segment, TopicName
 
 # Bytes of an offloaded ledger from one split point to the next.
@@ -30,7 +31,7 @@ def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Positio
 
 
 def of_segment(
-    topic: TopicName, segment: Segment, first: Position, last: Position, selection: Selection
+    snapshot: TopicSnapshot, segment: Segment, first: Position, last: Position, selection: Selection
 ) -> Iterator[ObjectRange]:
     """Entries and gaps between two positions, without parts of other times. Raises DamagedRecordError."""
     alone = not selection.is_timed and selection.start is not None and selection.start == selection.end
@@ -45,10 +46,11 @@ def of_segment(
                 parts.append(_WantedPart(part))
             parts[-1].add(run)
     if kept:
-        stored = DataObject(data_key(topic, segment.uuid), index_key(topic, segment.uuid), segment.size)
+        data_key = (topic_folder(snapshot.topic) if snapshot.folder is None else snapshot.folder) + segment.uuid
+        stored = DataObject(data_key, data_key + INDEX, segment.size)
         ends = bool(parts) and parts[-1].last == segment.parts[-1].last
         yield ObjectRange(
-            topic,
+            snapshot.topic,
             segment.start.incarnation,
             stored,
             tuple(kept),

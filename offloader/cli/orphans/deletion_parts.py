@@ -13,7 +13,8 @@ from offloader.cli.command import CommandSession
 from offloader.cli.orphans.bucket import stock_scanner
 from offloader.cli.orphans.bucket_phases import bucket_side
 from offloader.cli.orphans.scanning import has_ledgers, lists_of
-from offloader.errors import ConfigError, FatalError
+from offloader.cli.output import say
+from offloader.errors import ConfigError, FatalError, OffloadError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.configured import close_scanner, timing_of
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide
@@ -30,6 +31,9 @@ from offloader.lifecycle.deletion.records import (
 from offloader.lifecycle.deletion.side import DeletionSide
 from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.ledgers.leftovers import is_pending_acks
+from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.rescue.evidence import RescueEvidence
+from offloader.metadata.rescue_log import Rescues
 from offloader.metadata.root import open_root, read_root
 
 BOOKIE_SECONDS = 10.0
@@ -89,9 +93,24 @@ def side_of(session: CommandSession) -> Iterator[BookKeeperSide]:
         raise FatalError("the metadata service is no ZooKeeper: nothing can be deleted there under guard")
     scanner = session.dependencies.scanner(session.config, tree, bookies, session.admin, session.dependencies.clock_ms)
     try:
-        yield BookKeeperSide(tree, bookies, scanner, session.admin.loaded_by)
+        rescues = RescueEvidence(lambda: rescues_of_cluster(session))
+        yield BookKeeperSide(tree, bookies, scanner, session.admin.loaded_by, rescues=rescues)
     finally:
         close_scanner(scanner)
+
+
+def rescues_of_cluster(session: CommandSession) -> Rescues:
+    """What was rescued of the ledgers of the cluster that answers."""
+    return Rescues(session.store, session.admin.cluster())
+
+
+def with_rescues(session: CommandSession, scan: LedgerScan) -> LedgerScan:
+    """A scan whose kept ledgers say whether they were rescued, where the bucket can tell."""
+    try:
+        return RescueEvidence(lambda: rescues_of_cluster(session)).told(scan)
+    except OffloadError as error:
+        say(f"whether what is kept was rescued is not known: {error}", err=True)
+        return scan
 
 
 def timing(session: CommandSession) -> DeletionTiming:

@@ -7,6 +7,7 @@ import click
 from offloader.cli.command import OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.bucket_phases import explain_object, parse_orphan
+from offloader.cli.orphans.deletion_parts import with_rescues
 from offloader.cli.orphans.scanning import ledger_scanner
 from offloader.cli.parsing import parsed
 from offloader.errors import LedgerNotFoundError
@@ -31,7 +32,7 @@ def explain(session: CommandSession, thing: int | str) -> int:
 
 def _explain_ledger(session: CommandSession, ledger: int) -> int:
     with ledger_scanner(session) as scanner:
-        scan = scanner.scan({ledger})
+        scan = with_rescues(session, scanner.scan({ledger}))
     verdict = next(iter(scan.verdicts), None)
     lines, fields = _absent(scan, ledger) if verdict is None else _present(scan, verdict)
     refusals = [refusal_told(one) for one in scan.refusals]

@@ -56,8 +56,9 @@ def quarantine(
 
     Scans first. Only what is certain is marked, and nothing of a side where anything stands against deletion there.
     What somebody has undone or dropped before is marked again only by its ID: a ledger's number, an object's key, an
-    upload. So it is with ledgers that hold data: --all-certain writes down which do, and that stays known. Objects of
-    Pulsar's own offloader are marked only with --stock. Exit code 2 where something named was not marked.
+    upload. So it is with ledgers that hold data: --all-certain writes down which do, and that stays known; they go only
+    once `orphans rescue` has copied them. Objects of Pulsar's own offloader are marked only with --stock. Exit code 2
+    where something named was not marked.
 
     A left-over managed ledger goes whole, with its cursors; its ledgers are orphans after that, and marked by another
     `orphans quarantine`.
@@ -113,6 +114,8 @@ def _mark_ledgers(session: CommandSession, named: Collection[int] | None, *, yes
     section = session.config.lifecycle
     with side_of(session) as side:
         scan = side.scanner.scan(named)
+        if named is not None and side.rescues is not None:
+            scan = side.rescues.told(scan)
         queue = queue_of_cluster(session, create=yes)
         phase = Quarantine(queue, side, bounds_of(section), session.dependencies.clock_ms, "command", dry=not yes)
         held: tuple[Mark, ...] = ()

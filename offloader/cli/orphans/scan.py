@@ -10,6 +10,7 @@ from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.both_sides import FoundOrphans
 from offloader.cli.orphans.bucket import BucketOption, bucket_options, scan_bucket
+from offloader.cli.orphans.deletion_parts import with_rescues
 from offloader.cli.orphans.scanning import has_ledgers, known_cluster, ledger_scanner, lists_of
 from offloader.cli.output import say
 from offloader.errors import MetadataUnavailableError
@@ -69,7 +70,7 @@ def _found(session: CommandSession, option: BucketOption, *, on_spark: bool) -> 
     ledgers, cluster = None, None
     if not option.only:
         cluster = known_cluster(session)
-        ledgers = _of_ledgers(session, option, on_spark=on_spark)
+        ledgers = with_rescues(session, _of_ledgers(session, option, on_spark=on_spark))
     objects = None if option.left_out else scan_bucket(session, option, lists_of(session), cluster)
     return FoundOrphans(ledgers, objects)
 

@@ -18,6 +18,7 @@ from offloader.metadata.layout import (
     JOURNAL,
     PROOF,
     REQUESTS,
+    RESCUED,
     ROOT,
     KeyKind,
     TopicKey,
@@ -25,9 +26,11 @@ from offloader.metadata.layout import (
     deletion_cluster_folder,
     parse_claim_key,
     parse_journal_key,
+    parse_rescued_key,
     parse_topic_key,
     topic_of,
 )
+from offloader.metadata.rescues import NewestRescue
 from offloader.metadata.state import CatalogHead, Record
 from offloader.metadata.stock_keys import parse_key
 from offloader.model import Loss, Segment, TopicName
@@ -54,6 +57,8 @@ class ObjectKind(StrEnum):
     OWNERLESS_CLAIM = "ownerless-claim"
     DAMAGED_CATALOG = "damaged-catalog"
     PROOF = "proof"
+    RESCUED = "rescued-object"
+    ENDED_RESCUE = "ended-rescue"
     STOCK_DATA = "stock-data"
     STOCK_INDEX = "stock-index"
 
@@ -109,11 +114,13 @@ class PlacedKey:
 
 @dataclass(frozen=True, slots=True)
 class NamesInForce:
-    """All that names anything. `topics`: those whose catalogs were read."""
+    """All that names anything. `topics`: those whose catalogs were read. `rescues`: what counts of rescued ledgers, or
+    why that cannot be told."""
 
     journals: Journals
     cluster: str
     topics: Mapping[TopicName, TopicNames] = field(default_factory=dict, hash=False)
+    rescues: Mapping[int, NewestRescue | str] = field(default_factory=dict, hash=False)
 
 
 _OF_KEY = {KeyKind.DATA: ObjectKind.DATA, KeyKind.INDEX: ObjectKind.INDEX, KeyKind.RECORD: ObjectKind.RECORD}
@@ -209,11 +216,32 @@ def _of_root(key: str, size: int, names: NamesInForce) -> PlacedKey:
         )
     if folder == DELETION and key.startswith(deletion_cluster_folder(names.cluster)):
         return PlacedKey(KeyStanding.NAMED, by="the deletions' own records")
+    if folder == RESCUED:
+        return _of_rescue(key, names)
     stock = parse_key(key.rpartition("/")[2])
     if stock is not None:
         kind = ObjectKind.STOCK_INDEX if stock.is_index else ObjectKind.STOCK_DATA
         return PlacedKey(KeyStanding.FOREIGN, kind, "Pulsar's own offloader wrote it")
     return _FOREIGN
+
+
+def _of_rescue(key: str, names: NamesInForce) -> PlacedKey:
+    """A record's number is taken once for ever: what lies below it, and is not named by it, nobody can name."""
+    found = parse_rescued_key(names.cluster, key)
+    if found is None:
+        return _FOREIGN
+    of = f"the rescues of ledger {found.ledger}"
+    if not found.uuid:
+        return PlacedKey(KeyStanding.NAMED, by=of)
+    newest = names.rescues.get(found.ledger, "it was not read")
+    if isinstance(newest, str):
+        return PlacedKey(KeyStanding.UNNAMED, ObjectKind.RESCUED, f"{of} cannot be read: {newest}")
+    if newest.names(found.slot, found.uuid):
+        return PlacedKey(KeyStanding.NAMED, ObjectKind.RESCUED, of)
+    if found.slot <= newest.slot:
+        kind, by = ObjectKind.ENDED_RESCUE, f"record {newest.slot} of {of} does not name it"
+        return PlacedKey(KeyStanding.UNNAMED, kind, by)
+    return PlacedKey(KeyStanding.UNNAMED, ObjectKind.RESCUED, f"no record of {of} is there yet")
 
 
 def _of_journal(key: str, size: int, application: str, journals: Journals) -> PlacedKey:

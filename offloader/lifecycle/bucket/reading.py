@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from offloader.errors import (
     AccessDeniedError,
@@ -16,9 +16,19 @@ from offloader.lifecycle.bucket.extents import FIRST_BYTES, Contents, NoExtent, 
 from offloader.lifecycle.bucket.names import TopicNames, names_of
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import RecordCache
-from offloader.metadata.layout import KeyKind, TopicKey, generations_folder, parse_claim_key, parse_slot, proof_key
+from offloader.metadata.layout import (
+    KeyKind,
+    TopicKey,
+    generations_folder,
+    parse_claim_key,
+    parse_rescued_key,
+    parse_slot,
+    proof_key,
+)
 from offloader.metadata.log import read_record
 from offloader.metadata.manifest import FAN
+from offloader.metadata.rescue_log import Rescues, read_rescue
+from offloader.metadata.rescues import NewestRescue
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.bounded_reads import read_index
@@ -38,6 +48,13 @@ def read_names(store: ObjectStore, topic: TopicName) -> TopicNames:
         return names_of(head, records, rebuilding=_is_rebuilding(store, topic, head.generation))
     except (IntegrityError, FormatVersionError) as error:
         return TopicNames(topic, unreadable=str(error).rstrip("."))
+
+
+def rescues_of(store: ObjectStore, cluster: str, listed: Iterable[tuple[str, int]]) -> dict[int, NewestRescue | str]:
+    """What counts now of the ledgers of which some keys are rescued objects. Raises what the store raises."""
+    found = {parsed.ledger for key, _ in listed if (parsed := parse_rescued_key(cluster, key)) is not None}
+    rescues = Rescues(store, cluster)
+    return {ledger: read_rescue(rescues, ledger) for ledger in sorted(found)}
 
 
 def _is_rebuilding(store: ObjectStore, topic: TopicName, in_force: int) -> bool:

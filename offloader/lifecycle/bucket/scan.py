@@ -24,7 +24,7 @@ from offloader.lifecycle.bucket.names import (
     placed,
 )
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
-from offloader.lifecycle.bucket.reading import folder_of, read_names, store_time
+from offloader.lifecycle.bucket.reading import folder_of, read_names, rescues_of, store_time
 from offloader.lifecycle.bucket.verdicts import Doubts, ruling
 from offloader.metadata.journal_reading import applications, read_journals
 from offloader.metadata.journals import Journals
@@ -146,7 +146,9 @@ class BucketScanner:
         `alone`: not all keys of a segment are among these; the others are looked for."""
         topics = {topic for topic, _ in (topic_of(key) for key, _ in listed) if topic is not None}
         read = map_ahead(pool, partial(read_names, self._store), sorted(topics), 2 * READERS)
-        names = NamesInForce(journals, cluster, {each.topic: each for each in read})
+        names = NamesInForce(
+            journals, cluster, {each.topic: each for each in read}, rescues_of(self._store, cluster, listed)
+        )
         groups: dict[str, list[UnnamedKey]] = defaultdict(list)
         named: dict[str, str] = {}
         for key, size in listed:

@@ -23,12 +23,15 @@ _STAY = {
     "finishes what it began. It stays.",
     ObjectKind.OLD_JOURNAL: "The application's next start removes it.",
     ObjectKind.OWNERLESS_CLAIM: "Its application may be about to start.",
+    ObjectKind.RESCUED: "A rescue may be under way, or was cut short: another `offloader orphans rescue` of its ledger "
+    "ends that, and so does `offloader orphans forget`. It stays.",
 }
 _GO = {
     ObjectKind.OLD_MANIFEST: "It says in short what records say that are not in force any more.",
     ObjectKind.DAMAGED_CATALOG: "The topic has a catalog in force that can be read as a whole.",
     ObjectKind.DELETED: "Readers are told so, and nobody reads it: it was left over.",
     ObjectKind.PROOF: "A start wrote it to prove the store, and was interrupted.",
+    ObjectKind.ENDED_RESCUE: "Numbers of records are taken for ever: nobody can name it any more.",
     ObjectKind.UPLOAD: "Whoever began it would have noted it: nobody can complete it.",
 }
 

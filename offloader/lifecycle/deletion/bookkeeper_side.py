@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
@@ -26,7 +26,14 @@ from offloader.lifecycle.deletion.guard import (
     guard,
 )
 from offloader.lifecycle.deletion.guarded import GuardedLedgers, GuardedOutcome
-from offloader.lifecycle.deletion.ledger_records import evidence_of, fits, node_of, not_deletable, unreferenced
+from offloader.lifecycle.deletion.ledger_records import (
+    evidence_of,
+    fits,
+    marked_as_rescued,
+    node_of,
+    not_deletable,
+    unreferenced,
+)
 from offloader.lifecycle.deletion.look_round import LookRound, begin_look
 from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook, GoneLedger, SecondLook, UnprovenLedger
 from offloader.lifecycle.deletion.owners import LoadedBy, still_written, used_by
@@ -35,6 +42,7 @@ from offloader.lifecycle.deletion.side import SideLooks
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan, LedgerScanner
 from offloader.lifecycle.ledgers.told import refusal_told
+from offloader.lifecycle.rescue.evidence import RescueEvidence
 
 ROUND_NODE = "/offloader/deletion"  # beside BookKeeper's root, where Pulsar has its own nodes
 
@@ -58,13 +66,15 @@ class ProvenLedger:
 
 @dataclass
 class BookKeeperSide:
-    """`closing`: how an open ledger is closed."""
+    """`closing`: how an open ledger is closed. `rescues`: which ledgers were copied before they were marked; None: what
+    is in a ledger that no list names always keeps it."""
 
     tree: MetadataTree
     bookies: Bookies
     scanner: LedgerScanner
     loaded_by: LoadedBy
     closing: InspectionOptions = field(default_factory=lambda: InspectionOptions(dry=False))
+    rescues: RescueEvidence | None = None
     _cases: dict[str, GuardCase] = field(default_factory=dict)
 
     @property
@@ -178,7 +188,12 @@ class BookKeeperSide:
         seen = self.look_closer(verdict, scan, this_round.now_ms)
         if not isinstance(seen, LedgerToLookAt):
             return seen
-        proven = self.proven(seen, this_round, demanded=demanded)
+        if self.rescues is not None and marked_as_rescued(record):
+            try:
+                verdict = self.rescues.proven(verdict)
+            except OffloadError as error:
+                return FailedLook(f"what was rescued of it cannot be read: {error}")
+        proven = self.proven(replace(seen, verdict=verdict), this_round, demanded=demanded)
         if not isinstance(proven, ProvenLedger):
             return proven
         self._cases[record.name] = proven.case

@@ -19,6 +19,7 @@ from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.ledgers.copies import VerifyCopies, no_copies
 from offloader.lifecycle.ledgers.scanned import LedgerScanner
+from offloader.lifecycle.rescue.evidence import RescueEvidence
 from offloader.ports.admin import Admin
 
 
@@ -78,9 +79,10 @@ def bookkeeper_side(
     admin: Admin,
     clock_ms: Callable[[], int],
     verify_copies: VerifyCopies = no_copies,
+    rescues: RescueEvidence | None = None,
 ) -> Callable[[ExitStack], BookKeeperSide]:
     """BookKeeper's, by the configuration. `clients`: connects."""
-    return lambda stack: _opened(stack, section, clients, admin, clock_ms, verify_copies)
+    return lambda stack: _opened(stack, section, clients, admin, clock_ms, verify_copies, rescues)
 
 
 def leftover_side(
@@ -105,13 +107,14 @@ def _opened(
     admin: Admin,
     clock_ms: Callable[[], int],
     verify_copies: VerifyCopies = no_copies,
+    rescues: RescueEvidence | None = None,
 ) -> BookKeeperSide:
     tree, bookies = clients()
     stack.callback(tree.close)
     stack.callback(bookies.close)
     scanner = cluster_scanner(section, tree, bookies, admin, clock_ms, verify_copies)
     stack.callback(close_scanner, scanner)
-    return BookKeeperSide(tree, bookies, scanner, admin.loaded_by)
+    return BookKeeperSide(tree, bookies, scanner, admin.loaded_by, rescues=rescues)
 
 
 @dataclass

@@ -93,7 +93,9 @@ def _by_verdict(verdict: LedgerVerdict, *, suspect: bool) -> DemandAnswered | De
         return DemandAnswered(DeletionAnswer.STILL_IN_USE, f"it is named by {says.by}")
     if says is not None:
         return DemandDenied(says.why, may_be_demanded(verdict) and not verdict.kept)
-    return DemandDenied("it holds entries that no list has: they are data") if verdict.kept else None
+    if verdict.kept and not verdict.rescued:
+        return DemandDenied("it holds entries that no list has: they are data; `orphans rescue` copies them first")
+    return None
 
 
 def _unseen() -> DemandDenied:

@@ -142,8 +142,13 @@ def unreferenced(
         age=now_ms - node.ctime,
         seen_at=now_ms,
         is_open=verdict.ledger.state is not LedgerState.CLOSED,
-        holds_data=verdict.kept,
+        holds_data=verdict.kept and not verdict.rescued,
     )
+
+
+def marked_as_rescued(record: PendingDeleteLedgerInfo) -> bool:
+    """Whether somebody marked it who knew that it holds data, and that the archive has a copy."""
+    return str(Fact.RESCUED) in record.evidence.facts
 
 
 def fits(record: PendingDeleteLedgerInfo, case: GuardCase) -> bool:

@@ -53,16 +53,11 @@ class Quarantine:
     dry: bool = False
 
     def mark(self, scan: LedgerScan, named: Collection[int] | None = None, *, suspect: bool = False) -> Marks:
-        """What is deletable in a scan; `named`: only these, also those that somebody has undone, and with `suspect`
-        those that may be demanded. Repeated it marks nothing twice. Raises OffloadError: what was marked until then is
-        marked."""
+        """What is deletable in a scan; `named`: only these, also those that somebody has undone, and what is kept and
+        was rescued; with `suspect` also those that may be demanded. Repeated it marks nothing twice. Raises
+        OffloadError: what was marked until then is marked."""
         refusals = tuple(map(refusal_told, scan.refusals))
-        chosen = [
-            one
-            for one in scan.verdicts
-            if (named is None or one.ledger.ledger in named)
-            and (one.deletable or (suspect and named is not None and may_be_demanded(one) and not one.kept))
-        ]
+        chosen = [one for one in scan.verdicts if _may_go(one, named, suspect=suspect)]
         others = _not_deletable(scan, {*(named or ())} - {one.ledger.ledger for one in chosen})
         if not refusals and chosen:
             refusals = self._too_many(chosen, scan.ledgers)
@@ -116,6 +111,14 @@ class Quarantine:
         return Mark(record.ledger_id, MarkOutcome.MARKED, verdict=verdict, record=record)
 
 
+def _may_go(verdict: LedgerVerdict, named: Collection[int] | None, *, suspect: bool) -> bool:
+    """What is kept or suspect goes only by its number."""
+    if named is None:
+        return verdict.deletable
+    demanded = suspect and may_be_demanded(verdict) and not verdict.kept
+    return verdict.ledger.ledger in named and (verdict.deletable_on_demand or demanded)
+
+
 def _why_spared(record: PendingDeleteLedgerInfo) -> str:
     if record.is_memory:
         return "it held data that no list had: name it to mark it"
@@ -130,6 +133,6 @@ def _not_deletable(scan: LedgerScan, named: Collection[int]) -> tuple[Mark, ...]
         if verdict is None:
             marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, "there is no such ledger"))
         else:
-            why = HOLDS_DATA if verdict.kept else f"it is {verdict.standing}"
+            why = f"{HOLDS_DATA}: `orphans rescue` copies it first" if verdict.kept else f"it is {verdict.standing}"
             marks.append(Mark(ledger, MarkOutcome.NOT_DELETABLE, why, verdict))
     return tuple(marks)

@@ -58,6 +58,8 @@ class Fact(StrEnum):
     TRIMMED = "trimmed"  # other: the first id of the list
     NO_TRIMS_WORK = "no-trims-work"  # other: the first id of the list
     FORMER_DATA = "former-data"
+    RESCUED = "rescued"  # text: when
+    RESCUED_IN_PART = "rescued-in-part"  # other: how many entries; text: when
 
 
 CONTENTS = frozenset({Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK, Fact.FORMER_DATA})
@@ -115,7 +117,7 @@ class SeenLedger:
 
 @dataclass(frozen=True, slots=True)
 class LedgerVerdict:
-    """What a ledger is, and why. `kept`: it is never deleted, whatever its standing: what is in it is data.
+    """What a ledger is, and why. `kept`: it is not deleted, whatever its standing: what is in it is data.
 
     `referees`: the nodes that a guarded deletion must check; those that are absent, too.
     """
@@ -136,6 +138,16 @@ class LedgerVerdict:
     def deletable(self) -> bool:
         """Whether it may be marked. A deletion needs more: `refusals`, the delay, the second look."""
         return self.standing is Standing.CERTAIN and not self.kept
+
+    @property
+    def rescued(self) -> bool:
+        """Whether somebody has looked, and the archive has a copy of all its entries."""
+        return any(one.fact is Fact.RESCUED for one in self.evidence)
+
+    @property
+    def deletable_on_demand(self) -> bool:
+        """Whether it may be marked where an operator names it: also what is kept, once it was rescued."""
+        return self.deletable or (self.standing is Standing.CERTAIN and self.rescued)
 
 
 def seen_ledger(ledger: int, version: int, metadata: LedgerMetadata | None) -> SeenLedger:

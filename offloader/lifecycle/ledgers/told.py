@@ -116,7 +116,7 @@ def _purpose(purpose: LedgerPurpose, kind: LedgerKind) -> str:
 
 
 def _node(ledger: SeenLedger) -> tuple[str, ...]:
-    made = (f"It was created at {_moment(ledger.created_ms)}.",) if ledger.created_ms is not None else ()
+    made = (f"It was created at {moment_told(ledger.created_ms)}.",) if ledger.created_ms is not None else ()
     if ledger.state is None:
         return made
     if ledger.last_entry is None:
@@ -125,7 +125,8 @@ def _node(ledger: SeenLedger) -> tuple[str, ...]:
     return (*made, f"It is closed, with {entries} and {ledger.length} bytes.")
 
 
-def _moment(ms: int) -> str:
+def moment_told(ms: int) -> str:
+    """A time for people."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "seconds")
     except (OverflowError, ValueError, OSError):  # a clock that was wrong
@@ -133,7 +134,14 @@ def _moment(ms: int) -> str:
 
 
 def _kept(verdict: LedgerVerdict) -> tuple[str, ...]:
-    return ("What is in it is data: it is reported and never deleted.",) if verdict.kept else ()
+    if not verdict.kept:
+        return ()
+    if verdict.rescued:
+        return ("What is in it is data, and the archive has it: it is deleted only where somebody names it.",)
+    data = "What is in it is data: it is reported and never deleted."
+    if verdict.ledger.last_entry is None:
+        return (data,)
+    return data, f"`offloader orphans rescue {verdict.ledger.ledger}` copies it into the archive."
 
 
 def _place(one: LedgerEvidence) -> str:
@@ -179,6 +187,10 @@ _FACTS: Mapping[Fact, Callable[[LedgerEvidence], str]] = {
         else f"It has entries, and the list begins before it, with ledger {one.other}: no trim leaves that."
     ),
     Fact.FORMER_DATA: lambda _: "It has entries, and is older than the list: no trim of that list leaves it.",
+    Fact.RESCUED: lambda one: f"Its entries were rescued on {one.text}: the archive has a copy of all of them.",
+    Fact.RESCUED_IN_PART: lambda one: (
+        f"On {one.text} {one.other} of its entries were rescued; no bookie gave the others."
+    ),
 }
 
 _STANDINGS = {

@@ -16,6 +16,9 @@ from offloader.errors import (
     StoreUnavailableError,
 )
 from offloader.metadata import layout
+from offloader.metadata.rescue_log import Rescues
+from offloader.metadata.rescues import RescuedLedger
+from offloader.model import LedgerRange, Position, RollReason, Segment, SegmentLayout, Source
 from tests.archive.support import TOPIC, stream
 from tests.lifecycle.bucket.support import a_uuid
 from tests.lifecycle.ledgers.clusters import (
@@ -256,3 +259,64 @@ def test_without_zookeeper_one_error_says_how_to_look_at_the_bucket_alone(scanne
     said = "zk://unused:2181: no server answers"
     assert line.error("orphans", "scan", "--output", "json") == f"{said}; --bucket-only looks at the archive alone"
     assert line.error("orphans", "scan", "--ledgers-only") == said
+
+
+def rolled_back(world: World) -> int:
+    """A ledger with entries in the middle of the first topic's list, which names it no more."""
+    name = world.topics[0]
+    world.roll(name)
+    cut = world.roll(name)
+    world.roll(name)
+    info = world.info(name)
+    del info.ledgerInfo[[one.ledgerId for one in info.ledgerInfo].index(cut)]
+    world.put_list(name, info)
+    return cut
+
+
+def said_of(line, ledger: int) -> tuple[list[str], list[str]]:
+    """By a scan, and by `explain`."""
+    return report(line, 2)["candidates"][0]["evidence"], line.json("orphans", "explain", str(ledger))["evidence"]
+
+
+def test_scan_and_explain_say_what_was_rescued_of_a_kept_ledger(scanned):
+    world = a_world()
+    cut = rolled_back(world)
+    line = scanned(world).root()
+    (one,) = report(line, 2)["candidates"]
+    assert (one["id"], one["kept"]) == (cut, True)
+    assert one["evidence"][-1] == f"`offloader orphans rescue {cut}` copies it into the archive."
+    last, digest = world.ledgers[cut].last_entry, "CRC32C"
+    record = RescuedLedger(
+        cut, one["createdMs"], last, one["bytes"], "data", world.topics[0], digest, (1, 1, 1), (), (), (), b"", 0, "joe"
+    )
+    Rescues(line.archive.store, "memory").write(cut, 0, record, lambda: "t")
+    lost = "On 1970-01-01 00:00:00+00:00 0 of its entries were rescued; no bookie gave the others."
+    for evidence in said_of(line, cut):
+        assert lost in evidence
+        assert "What is in it is data: it is reported and never deleted." in evidence
+    held = LedgerRange(cut, 0, last + 1, count=last + 1, size=one["bytes"])
+    start, end = Position(0, cut, 0), Position(0, cut, last)
+    segment = Segment(
+        a_uuid(1), start, end, 0, 0, 1, 0, SegmentLayout(), Source.BOOKKEEPER, RollReason.REQUEST, (held,)
+    )
+    Rescues(line.archive.store, "memory").write(cut, 1, replace(record, segments=(segment,)), lambda: "u")
+    whole = "Its entries were rescued on 1970-01-01 00:00:00+00:00: the archive has a copy of all of them."
+    for evidence in said_of(line, cut):
+        assert whole in evidence
+        assert evidence[-1].startswith("What is in it is data, and the archive has it")
+    assert any("rescued on" in text for text in line.json("explain", str(cut))["because"])
+
+
+def test_a_bucket_that_does_not_answer_leaves_open_whether_a_kept_ledger_was_rescued(scanned):
+    world = a_world()
+    cut = rolled_back(world)
+    line = scanned(world)
+
+    def refused(_settings):
+        raise StoreUnavailableError("connection refused")
+
+    line.dependencies = replace(line.dependencies, store=refused)
+    result = line.run("orphans", "explain", str(cut))
+    assert result.exit_code == 0
+    assert "connection refused" in result.stderr
+    assert "is reported and never deleted" in result.stdout

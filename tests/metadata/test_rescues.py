@@ -1,0 +1,103 @@
+"""Records of rescued ledgers: they survive, and the newest one counts."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.errors import DamagedRecordError, FormatVersionError
+from offloader.metadata import layout
+from offloader.metadata.envelope import DELETIONS_VERSION, wrap
+from offloader.metadata.rescue_log import Rescues, decode_rescue, encode_rescue, read_rescue
+from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten, RescueRecord
+from offloader.storage.memory import MemoryStore
+
+from .support import i64, losses, segments, text, tuples
+
+ledgers = st.builds(
+    RescuedLedger,
+    i64,
+    i64,
+    i64,
+    i64,
+    text,
+    text,
+    text,
+    st.tuples(i64, i64, i64),
+    tuples(st.tuples(text, st.binary(max_size=9))),
+    tuples(segments),
+    tuples(losses),
+    st.binary(max_size=32),
+    i64,
+    text,
+)
+forgotten = st.builds(RescueForgotten, i64, text)
+
+
+@given(ledgers | forgotten)
+def test_a_record_survives(record: RescueRecord):
+    assert decode_rescue("key", encode_rescue("token", record)) == record
+
+
+@given(ledgers | forgotten, st.data())
+def test_a_record_that_was_changed_is_damage(record: RescueRecord, data: st.DataObject):
+    whole = encode_rescue("token", record)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(DamagedRecordError):
+        decode_rescue("key", whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(DamagedRecordError):
+        decode_rescue("key", whole[:at])
+
+
+def test_a_newer_versions_record_says_so():
+    from offloader._proto import metadata_pb2 as pb
+
+    body = pb.Body(rescue_forgotten=pb.RescueForgotten(at=1))
+    with pytest.raises(FormatVersionError):
+        decode_rescue("key", wrap("token", body, DELETIONS_VERSION + 1))
+
+
+def a_rescue(ledger: int, at: int = 1) -> RescuedLedger:
+    return RescuedLedger(ledger, 1, 9, 90, "data", "t/n/persistent/x", "CRC32C", (3, 2, 2), (), (), (), b"", at, "me")
+
+
+def test_the_newest_record_counts_and_a_number_is_taken_once():
+    rescues, tokens = Rescues(MemoryStore(), "memory"), count()
+
+    def write(slot: int, record: RescueRecord) -> bool:
+        return rescues.write(7, slot, record, lambda: str(next(tokens)))
+
+    assert rescues.newest(7) == NewestRescue(-1, None)
+    assert write(0, a_rescue(7))
+    assert not write(0, a_rescue(7, at=2))
+    assert rescues.rescued(7) == a_rescue(7)
+    assert write(1, RescueForgotten(3, "me"))
+    assert rescues.newest(7) == NewestRescue(1, RescueForgotten(3, "me"))
+    assert rescues.rescued(7) is None
+    assert write(2, a_rescue(7, at=4))
+    assert rescues.rescued(7) == a_rescue(7, at=4)
+    assert list(rescues.ledgers()) == [7]
+
+
+def test_a_record_of_another_ledger_or_another_kind_is_damage():
+    store = MemoryStore()
+    rescues = Rescues(store, "memory")
+    rescues.write(7, 0, a_rescue(8), lambda: "t")
+    with pytest.raises(DamagedRecordError, match="the record of ledger 8"):
+        rescues.newest(7)
+    assert "ledger 8" in str(read_rescue(rescues, 7))
+
+
+@given(st.text(min_size=1, max_size=9), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.uuids().map(str))
+def test_keys_say_what_they_are_and_are_no_topics(cluster: str, ledger: int, slot: int, uuid: str):
+    folder = layout.rescued_objects_folder(cluster, ledger, slot)
+    for key in (folder + uuid, folder + uuid + layout.INDEX):
+        assert layout.parse_rescued_key(cluster, key) == layout.RescuedKey(ledger, slot, uuid)
+        assert layout.topic_of(key) == (None, key)
+    record = layout.rescue_records_folder(cluster, ledger) + layout.slot_name(slot)
+    assert layout.parse_rescued_key(cluster, record) == layout.RescuedKey(ledger, slot)
+    assert layout.parse_rescued_key(cluster + "x", record) is None
+    assert layout.parse_rescued_key(cluster, record + "/x") is None
