@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-
-from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 
 
 class RefusalKind(StrEnum):
@@ -98,11 +96,6 @@ def too_many(going: int, of: int, limits: DeletionLimits) -> tuple[Refusal, ...]
     if going > limits.number or going > of * limits.share:
         return (Refusal(RefusalKind.TOO_MANY, f"{going} of {of}"),)
     return ()
-
-
-def clusters_named(verdicts: Iterable[LedgerVerdict]) -> frozenset[str]:
-    """The clusters that health checks' ledgers name."""
-    return frozenset(one.ledger.purpose.cluster for one in verdicts if one.ledger.purpose.cluster)
 
 
 def _differing(facts: ScanFacts, what: str) -> list[WhereBrokersKeep]:

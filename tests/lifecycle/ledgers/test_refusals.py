@@ -13,12 +13,10 @@ from offloader.lifecycle.ledgers.refusals import (
     RefusalKind,
     ScanFacts,
     WhereBrokersKeep,
-    clusters_named,
     scan_refusals,
     too_many,
 )
 from offloader.lifecycle.ledgers.told import refusal_told
-from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
 from .world import data_of, metadata, schema_of
 
@@ -65,15 +63,14 @@ def test_a_ledger_that_names_another_cluster_whatever_the_operator_said(alone):
 
 
 def test_clusters_are_those_that_health_checks_name():
-    judge = LedgerJudge(KnownStores((), alone=True))
     customs = (
         data_of("pulsar/east/b:1/persistent/healthcheck"),
         schema_of("pulsar/north/b:1/healthcheck"),
         data_of("pulsar/b:1/persistent/healthcheck"),
         data_of("t/ns/persistent/healthcheck"),
     )
-    verdicts = [judge.verdict(seen_ledger(n, 0, metadata(custom))) for n, custom in enumerate(customs)]
-    assert clusters_named(verdicts) == {"east", "north"}
+    seen = [seen_ledger(n, 0, metadata(custom)) for n, custom in enumerate(customs)]
+    assert {one.purpose.cluster for one in seen} == {"", "east", "north"}
 
 
 def test_nobody_said_that_the_bookkeeper_is_not_shared():
