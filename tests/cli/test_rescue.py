@@ -144,7 +144,7 @@ def test_it_goes_by_its_number_through_both_phases_and_is_still_read(line, clust
     assert "orphans rescue" in json.loads(result.stdout)["why"]
     rescued(line)
     every = line.json("orphans", "quarantine", "--all-certain", "--yes", "--ledgers-only")
-    assert KEPT not in {one["id"] for one in every["marks"]}
+    assert {one["outcome"] for one in every["marks"] if one["id"] == KEPT} == {"kept"}
     said = line.json("ledgers", "delete", str(KEPT), "--yes")
     assert said["answer"] == "marked"
     assert any("rescued on" in text for text in said["deletion"]["evidence"])
