@@ -9,7 +9,7 @@ from offloader.lifecycle.bucket.holds import Held, nobody, why_held
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
-from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.metadata.layout import parse_topic_key
@@ -75,8 +75,8 @@ class ObjectQuarantine:
             asked[candidate.ledger_type].add(candidate.name)
         if not chosen:
             return ()
-        for one in self.queue.records():
-            if isinstance(one, StoredDeletion) and one.record.is_in_flight and asked.get(one.record.ledger_type):
+        for one in self.queue.readable():
+            if one.record.is_in_flight and asked.get(one.record.ledger_type):
                 asked[one.record.ledger_type].add(one.record.name)
         whys = (self.bounds.refusal(len(names), things[kind], "objects") for kind, names in asked.items() if names)
         return tuple(why for why in whys if why)

@@ -61,8 +61,8 @@ class Keeping:
             self.queue.write(replace(ended, marked_by=self.by), one)
 
     def _memories(self) -> Iterator[StoredDeletion]:
-        for one in self.queue.records():
-            if isinstance(one, StoredDeletion) and one.record.is_memory and one.record.ledger_type is LedgerType.LEDGER:
+        for one in self.queue.readable():
+            if one.record.is_memory and one.record.ledger_type is LedgerType.LEDGER:
                 yield one
 
 

@@ -11,7 +11,7 @@ from offloader.lifecycle.deletion.leftover_side import LeftoverSide, LeftoverToL
 from offloader.lifecycle.deletion.look_round import zookeeper_clock
 from offloader.lifecycle.deletion.machine import FailedLook, GoneLedger
 from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
-from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType, leftover_record_name
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger
@@ -53,10 +53,8 @@ class LeftoverQuarantine:
     def _too_many(self, scan: LedgerScan, names: Collection[str]) -> tuple[str, ...]:
         pending = {
             one.record.topic_name
-            for one in self.queue.records()
-            if isinstance(one, StoredDeletion)
-            and one.record.ledger_type is LedgerType.MANAGED_LEDGER
-            and one.record.is_in_flight
+            for one in self.queue.readable()
+            if one.record.ledger_type is LedgerType.MANAGED_LEDGER and one.record.is_in_flight
         }
         why = self.bounds.refusal(len(pending | set(names)), scan.ledgers)
         return (why,) if why else ()

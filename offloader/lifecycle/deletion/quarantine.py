@@ -78,10 +78,8 @@ class Quarantine:
     def _too_many(self, chosen: Sequence[LedgerVerdict], ledgers: int) -> tuple[str, ...]:
         pending = {
             one.record.name
-            for one in self.queue.records()
-            if isinstance(one, StoredDeletion)
-            and one.record.ledger_type is LedgerType.LEDGER
-            and one.record.is_in_flight
+            for one in self.queue.readable()
+            if one.record.ledger_type is LedgerType.LEDGER and one.record.is_in_flight
         }
         together = pending | {ledger_record_name(one.ledger.ledger) for one in chosen}
         why = self.bounds.refusal(len(together), ledgers)
