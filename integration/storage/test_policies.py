@@ -21,7 +21,7 @@ from offloader.errors import AccessDeniedError
 from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.deletion.decisions import retried, undone
-from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     DeletionState,
     DeletionSwitch,
@@ -194,7 +194,7 @@ class Cleaning:
             self.service.round(ON)
 
     def records(self) -> list[PendingDeleteLedgerInfo]:
-        return [one.record for one in self.queue.records() if isinstance(one, StoredDeletion)]
+        return [one.record for one in self.queue.readable()]
 
     def of_objects(self) -> list[PendingDeleteLedgerInfo]:
         """Data, then index."""

@@ -19,7 +19,6 @@ from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.records import PendingDeleteLedgerInfo
 
 DENIED = "denied"
-_FINE = (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,9 @@ def _marked(session: CommandSession, scan: ObjectScan, url: str, *, yes: bool) -
     found = phase.mark(scan, {one.id for one in scan.orphans})
     if found.refusals:
         return CopyAnswer(DENIED, "something stands against any deletion in that bucket", found.refusals)
-    worst = next((one for one in found.marks if one.outcome not in _FINE), None)
+    worst = next((one for one in found.marks if not one.outcome.is_pending), None)
     if worst is not None:
-        return CopyAnswer(DENIED, f"{worst.id}: {worst.outcome}: {worst.why}")
+        return CopyAnswer(DENIED, str(worst))
     new = next((one for one in found.marks if one.outcome is not MarkOutcome.PENDING), found.marks[0])
     stored = queue.read(scan.orphans[0].record("command").name)
     goes = f"its objects go with `offloader orphans purge --stock {url} --yes`"

@@ -19,7 +19,6 @@ from offloader.lifecycle.deletion.demand import (
     DemandDenied,
     answer_demand,
 )
-from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.records import (
     PIP_TYPES,
@@ -145,9 +144,8 @@ def _mark(
         return _said(session, payload, DENIED, _REFUSED, refusals=found.refusals)
     (mark,) = found.marks
     stored = quarantine.queue.read(ledger_record_name(payload.ledger_id))
-    fine = mark.outcome in (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING)
     why = mark.why or ("" if yes else "nothing is marked without --yes")
-    answer = str(mark.outcome) if fine else DENIED
+    answer = str(mark.outcome) if mark.outcome.is_pending else DENIED
     return _said(session, payload, answer, why, record=stored.record if stored else None)
 
 

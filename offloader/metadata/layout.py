@@ -180,7 +180,7 @@ def cursor_states_folder(cluster: str, topic: TopicName, subscription: str) -> s
     return f"{_cursor_folder(cluster, topic, subscription)}saved/"
 
 
-def parse_cursor_record_key(cluster: str, key: str) -> tuple[TopicName, str, int] | None:
+def parse_cursor_record_key(cluster: str, key: str) -> tuple[tuple[TopicName, str], int] | None:
     """Topic, subscription and version of a removal's record under `cursors_folder(cluster)`, None for anything else."""
     folder = cursors_folder(cluster)
     topic, rest = topic_of(key.removeprefix(folder))
@@ -188,8 +188,8 @@ def parse_cursor_record_key(cluster: str, key: str) -> tuple[TopicName, str, int
     slot = parse_slot(version)
     if topic is None or slot is None or not name or not key.startswith(folder):
         return None
-    found = topic, unquote(name), slot
-    return found if key == f"{cursor_records_folder(cluster, *found[:2])}{slot_name(slot)}" else None
+    found = topic, unquote(name)
+    return (found, slot) if key == f"{cursor_records_folder(cluster, *found)}{slot_name(slot)}" else None
 
 
 def _cursor_folder(cluster: str, topic: TopicName, subscription: str) -> str:

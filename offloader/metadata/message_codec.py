@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
@@ -148,3 +148,10 @@ def _converters(kind: Any) -> tuple[Convert, Convert]:
 
 
 _FIELDS: dict[type, tuple[_Field, ...]] = {kind: _fields(kind) for kind in MESSAGES}
+
+
+def add_messages(messages: Mapping[type, Any], by_hand: Mapping[Any, tuple[Convert, Convert]]) -> None:
+    """The values of a wing above; `by_hand`: those that have other fields than their messages."""
+    MESSAGES.update(messages)
+    _BY_HAND.update(by_hand)
+    _FIELDS.update((kind, _fields(kind)) for kind in messages)

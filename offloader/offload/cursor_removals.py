@@ -38,7 +38,7 @@ class OpenedForRemovals:
 
     def run(self) -> float:
         """See LifecycleTask."""
-        if self.after_ms is None and next(iter(self.removals.all()), None) is None:
+        if self.after_ms is None and next(iter(self.removals.records()), None) is None:
             self.counts.cursor_removals_pending({}, 0)
             return self.interval
         with ExitStack() as stack:

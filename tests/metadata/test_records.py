@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError, FatalError, FormatVersionError
+from offloader.lifecycle.deletion.record_codec import PendingDeleteLedgerInfo
+from offloader.lifecycle.topics.cursors.record_codec import CursorRemoval
 from offloader.metadata import envelope
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog, standing
 from offloader.metadata.envelope import unwrap, wrap
@@ -89,7 +91,11 @@ def test_every_field_of_a_value_is_written():
         "TopicState": topic,
         "OpenTopic": topic,
         "Tombstone": {"parts", "gaps"},
+        "PendingDeleteLedgerInfo": {"unknown_fields"},
+        "CursorRemoval": {"unknown_fields"},
+        "DeletionSwitch": {"number"},
     }
+    assert {PendingDeleteLedgerInfo, CursorRemoval} < MESSAGES.keys()
     for kind, message in MESSAGES.items():
         fields = {field.name for field in dataclasses.fields(kind)}
         assert fields - set(message.DESCRIPTOR.fields_by_name) == by_hand.get(kind.__name__, set())

@@ -17,9 +17,10 @@ from offloader.cli.parsing import TOPIC
 from offloader.cli.topics import time_text
 from offloader.errors import ConfigError, FatalError, OffloadError
 from offloader.lifecycle.explaining.words import counted
+from offloader.lifecycle.record_queue import DamagedRecord
 from offloader.lifecycle.topics.cursors.machine import due_at, is_due, is_forgotten
-from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState
-from offloader.lifecycle.topics.cursors.removals import CursorRemovals, DamagedRemoval, StoredRemoval
+from offloader.lifecycle.topics.cursors.records import CursorName, CursorRemoval, RemovalState
+from offloader.lifecycle.topics.cursors.removals import CursorRemovals, StoredRemoval
 from offloader.lifecycle.topics.cursors.service import CursorRemover
 from offloader.metadata.root import open_root, read_root
 from offloader.model import TopicName
@@ -72,8 +73,8 @@ def purge(session: CommandSession, *, yes: bool, timeout: int) -> int:
     now, states, damaged = session.dependencies.clock_ms(), Counter[str](), 0
     due: list[StoredRemoval] = []
     later: list[int] = []
-    for one in () if found is None else found.all():
-        if isinstance(one, DamagedRemoval):
+    for one in () if found is None else found.records():
+        if isinstance(one, DamagedRecord):
             damaged += _damage(one)
         elif is_due(one.record, now, teller.timing):
             due.append(one)
@@ -126,13 +127,12 @@ def list_removals(session: CommandSession) -> int:
     by state.
     """
     found, teller, states = _recorded(session), RemovalTeller.of(session), Counter[str]()
-    for one in () if found is None else found.all():
-        if isinstance(one, DamagedRemoval):
+    for one in () if found is None else found.records():
+        if isinstance(one, DamagedRecord):
             states["damaged"] += 1
-            fields = {"topic": str(one.topic), "subscription": one.subscription, "state": "damaged", "reason": one.why}
-            session.output.line(
-                f"{one.topic}: what is recorded of {one.subscription} cannot be read: {one.why}", fields
-            )
+            topic, name = one.name
+            fields = {"topic": str(topic), "subscription": name, "state": "damaged", "reason": one.why}
+            session.output.line(_damage_told(one), fields)
         else:
             states[str(one.record.state)] += 1
             teller.tell(one.record)
@@ -180,7 +180,7 @@ def _remover(session: CommandSession, removals: CursorRemovals, timeout: int) ->
 
 
 def _remove(teller: RemovalTeller, remover: CursorRemover, topic: TopicName, name: str, *, yes: bool) -> None:
-    stored = remover.removals.read(topic, name)
+    stored = remover.removals.read((topic, name))
     if stored is not None and not stored.record.has_ended:
         teller.tell(remover.go_on(stored) if yes else stored.record)
     elif yes:
@@ -239,7 +239,7 @@ def _has(remover: CursorRemover, topic: TopicName, subscription: str) -> bool:
     """By its node, or because its removal is under way."""
     if remover.stored.cursor(topic, subscription) is not None:
         return True
-    stored = remover.removals.read(topic, subscription)
+    stored = remover.removals.read((topic, subscription))
     return stored is not None and not stored.record.has_ended
 
 
@@ -259,16 +259,21 @@ def _run(these: list[Any], name: Callable[[Any], TopicName], act: Callable[[Any]
 
 
 def _readable(removals: CursorRemovals | None) -> Iterator[StoredRemoval]:
-    for one in () if removals is None else removals.all():
-        if isinstance(one, DamagedRemoval):
+    for one in () if removals is None else removals.records():
+        if isinstance(one, DamagedRecord):
             _damage(one)
         else:
             yield one
 
 
-def _damage(one: DamagedRemoval) -> bool:
-    say(f"error: {one.topic}: what is recorded of {one.subscription} cannot be read: {one.why}", err=True)
+def _damage(one: DamagedRecord[CursorName]) -> bool:
+    say(f"error: {_damage_told(one)}", err=True)
     return True
+
+
+def _damage_told(one: DamagedRecord[CursorName]) -> str:
+    topic, name = one.name
+    return f"{topic}: what is recorded of {name} cannot be read: {one.why}"
 
 
 def _is_of(record: CursorRemoval, topic: TopicName, subscription: str) -> bool:

@@ -16,17 +16,9 @@ from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.configured import bounds_of
-from offloader.lifecycle.deletion.marking import MarkOutcome, moved_clock
+from offloader.lifecycle.deletion.marking import moved_clock
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.metadata.root import read_root
-
-_FINE = (
-    MarkOutcome.MARKED,
-    MarkOutcome.WOULD_BE_MARKED,
-    MarkOutcome.PENDING,
-    MarkOutcome.SPARED,
-    MarkOutcome.KEPT,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +81,17 @@ def mark_objects(session: CommandSession, scan: ObjectScan, ids: Collection[str]
     held = holds(session.config.policies)
     phase = ObjectQuarantine(queue, bounds, clock, "command", dry=not yes, held=held)
     found = phase.mark(scan, ids)
-    orphans = {each.id: each for each in scan.orphans}
     return MarkedPart(
         _summary(found, yes=yes),
-        tuple(map(_line, found.marks)),
-        tuple(_fields(one, orphans.get(one.id)) for one in found.marks),
+        tuple(map(str, found.marks)),
+        tuple(map(_fields, found.marks)),
         found.refusals,
-        fine=all(one.outcome in _FINE for one in found.marks),
+        fine=all(one.outcome.is_fine for one in found.marks),
     )
 
 
-def _fields(one: ObjectMark, orphan: BucketOrphan | None) -> dict[str, object]:
+def _fields(one: ObjectMark) -> dict[str, object]:
+    orphan = one.found
     return {
         "side": str(OrphanSide.BUCKET),
         "id": one.id,
@@ -126,13 +118,11 @@ def _explained(thing: str, found: BucketOrphan | str, evidence: list[str], *, fo
     }
 
 
-def _line(mark: ObjectMark) -> str:
-    return f"{mark.id}: {mark.outcome}" + (f": {mark.why}" if mark.why else "")
-
-
 def _summary(found: ObjectMarks, *, yes: bool) -> str:
     if found.refusals:
         return "nothing is marked in the bucket"
-    outcome = MarkOutcome.MARKED if yes else MarkOutcome.WOULD_BE_MARKED
-    number = sum(one.outcome is outcome for one in found.marks)
-    return f"{number} objects are marked" if yes else f"{number} objects would be marked; nothing is without --yes"
+    return (
+        f"{found.number} objects are marked"
+        if yes
+        else f"{found.number} objects would be marked; nothing is without --yes"
+    )

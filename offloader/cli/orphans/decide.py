@@ -238,6 +238,6 @@ def _changed(record: PendingDeleteLedgerInfo, change: Change, now: int, *, skip:
 def _given_up(queue: DeletionQueue) -> list[NamedDeletion]:
     return [
         NamedDeletion(one.record.thing, one.record.name)
-        for one in queue.records()
-        if isinstance(one, StoredDeletion) and one.record.state is DeletionState.GIVEN_UP
+        for one in queue.readable()
+        if one.record.state is DeletionState.GIVEN_UP
     ]

@@ -7,9 +7,9 @@ import click
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.deletion_parts import STATES, queue_if_any, shown, timing
-from offloader.lifecycle.deletion.queue import DamagedDeletion
 from offloader.lifecycle.deletion.records import DeletionState, LedgerType
 from offloader.lifecycle.deletion.watcher import PendingDeletions
+from offloader.lifecycle.record_queue import DamagedRecord
 
 _COLUMNS = ("id", "type", "component", "topic", "state", "markedAt", "goesAt", "tries", "answer", "reason")
 
@@ -32,7 +32,7 @@ def list_command(session: CommandSession, *, states: tuple[str, ...]) -> int:
     fields: dict[str, object]
     queue = queue_if_any(session)
     for one in () if queue is None else queue.records():
-        if isinstance(one, DamagedDeletion):
+        if isinstance(one, DamagedRecord):
             damaged += 1
             fields = {"id": None, "record": one.name, "state": "damaged", "reason": one.why}
         elif states and one.record.state not in states:
@@ -63,7 +63,7 @@ def in_flight(session: CommandSession) -> int:
     queue, pending = queue_if_any(session), PendingDeletions()
     begun = dict.fromkeys(LedgerType, 0)
     for one in () if queue is None else queue.records():
-        if isinstance(one, DamagedDeletion):
+        if isinstance(one, DamagedRecord):
             pending.damaged += 1
         else:
             pending.count(one.record)

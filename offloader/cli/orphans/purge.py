@@ -18,7 +18,7 @@ from offloader.cli.orphans.scanning import has_ledgers
 from offloader.cli.output import say
 from offloader.lifecycle.deletion.configured import bounds_of, timing_of
 from offloader.lifecycle.deletion.machine import DeletionTurn, due_at, turn
-from offloader.lifecycle.deletion.queue import DamagedDeletion, DeletionQueue
+from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,
     DeletionSwitch,
@@ -28,6 +28,7 @@ from offloader.lifecycle.deletion.records import (
 from offloader.lifecycle.deletion.service import REMOVALS, DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.deletion.watcher import PendingDeletions
+from offloader.lifecycle.record_queue import DamagedRecord
 
 SHOWN = 20
 
@@ -148,7 +149,7 @@ def _switch(queue: DeletionQueue) -> DeletionSwitch:
 def _marked(queue: DeletionQueue, now: int, timing: DeletionTiming, switch: DeletionSwitch) -> _Marked:
     due, later = Counter[LedgerType](), []
     for one in queue.records():
-        if isinstance(one, DamagedDeletion) or not one.record.is_in_flight:
+        if isinstance(one, DamagedRecord) or not one.record.is_in_flight:
             continue
         if turn(one.record, now, timing, switch) is DeletionTurn.LOOK:
             due[one.record.ledger_type] += 1

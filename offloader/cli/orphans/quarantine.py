@@ -20,19 +20,11 @@ from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.keeping import Keeping
-from offloader.lifecycle.deletion.marking import MarkOutcome
-from offloader.lifecycle.deletion.quarantine import Mark, Marks, Quarantine
+from offloader.lifecycle.deletion.quarantine import LedgerMark, LedgerMarks, Quarantine
 from offloader.lifecycle.ledgers.told import told
 from offloader.metadata.root import read_root
 
 YES = click.option("--yes", is_flag=True, help="Do it; without it, only say what would be done.")
-_FINE = (
-    MarkOutcome.MARKED,
-    MarkOutcome.WOULD_BE_MARKED,
-    MarkOutcome.PENDING,
-    MarkOutcome.SPARED,
-    MarkOutcome.KEPT,
-)
 
 
 @orphans.command()
@@ -118,30 +110,26 @@ def _mark_ledgers(session: CommandSession, named: Collection[int] | None, *, yes
             scan = side.rescues.told(scan)
         queue = queue_of_cluster(session, create=yes)
         phase = Quarantine(queue, side, bounds_of(section), session.dependencies.clock_ms, "command", dry=not yes)
-        held: tuple[Mark, ...] = ()
+        held: tuple[LedgerMark, ...] = ()
         if named is None:
             held = Keeping(queue, side.is_there, session.dependencies.clock_ms, "command", dry=not yes).remember(scan)
         found = phase.mark(scan, named)
     marks = (*found.marks, *held)
     return MarkedPart(
         _summary(found, yes=yes, on=section.topic_two_phase_deletion_enabled),
-        tuple(map(_line, marks)),
+        tuple(f"ledger {one}" for one in marks),
         tuple(map(_fields, marks)),
         found.refusals,
-        fine=all(one.outcome in _FINE for one in marks),
+        fine=all(one.outcome.is_fine for one in marks),
     )
 
 
-def _line(one: Mark) -> str:
-    return f"ledger {one.ledger}: {one.outcome}" + (f": {one.why}" if one.why else "")
-
-
-def _fields(one: Mark) -> dict[str, object]:
-    verdict = one.verdict
+def _fields(one: LedgerMark) -> dict[str, object]:
+    verdict = one.found
     sized = verdict is not None and verdict.ledger.last_entry is not None
     return {
         "side": str(OrphanSide.BOOKKEEPER),
-        "id": one.ledger,
+        "id": one.id,
         "outcome": str(one.outcome),
         "why": one.why,
         "kind": None if verdict is None else str(verdict.kind),
@@ -150,11 +138,10 @@ def _fields(one: Mark) -> dict[str, object]:
     }
 
 
-def _summary(found: Marks, *, yes: bool, on: bool) -> str:
+def _summary(found: LedgerMarks, *, yes: bool, on: bool) -> str:
     if found.refusals:
         return "nothing is marked"
-    outcome = MarkOutcome.MARKED if yes else MarkOutcome.WOULD_BE_MARKED
-    number = sum(one.outcome is outcome for one in found.marks)
+    number = found.number
     said = f"{number} ledgers are marked" if yes else f"{number} ledgers would be marked; nothing is without --yes"
     if on or not number:
         return said

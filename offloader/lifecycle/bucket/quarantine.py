@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from offloader.lifecycle.bucket.holds import Held, nobody, why_held
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
-from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
-from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.marking import Mark, Marker, MarkOutcome, Marks, too_many
+from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.metadata.layout import parse_topic_key
 
-
-@dataclass(frozen=True, slots=True)
-class ObjectMark:
-    """`id`: as commands call it. `why`: one sentence, where it was not marked."""
-
-    id: str
-    outcome: MarkOutcome
-    why: str = ""
-    size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectMarks:
-    """`refusals`: why nothing was marked at all."""
-
-    marks: tuple[ObjectMark, ...]
-    refusals: tuple[str, ...] = ()
+ObjectMark = Mark[str, BucketOrphan]
+ObjectMarks = Marks[str, BucketOrphan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +38,15 @@ class ObjectQuarantine:
         chosen = [each for each in scan.orphans if each.deletable and (wanted is None or each.id in wanted)]
         held = {each.id: why for each in chosen if (why := self._why_held(each))}
         others = (
-            *(ObjectMark(each.id, MarkOutcome.KEPT, held[each.id], each.size) for each in chosen if each.id in held),
+            *(Mark(each.id, MarkOutcome.KEPT, held[each.id], each) for each in chosen if each.id in held),
             *_not_deletable(scan, named or ()),
         )
         chosen = [each for each in chosen if each.id not in held]
         refusals = scan.refusals or self._too_many(chosen, scan)
         if refusals:
-            return ObjectMarks(others, refusals)
-        stamp = MarkStamp(self.now_ms, self.queue.switch())
-        return ObjectMarks((*(self._mark(each, stamp, by_name=named is not None) for each in chosen), *others))
+            return Marks(others, refusals)
+        marker = Marker(self.queue, self.now_ms, self.queue.switch(), named is not None, self.dry)
+        return Marks((*(self._mark(each, marker) for each in chosen), *others))
 
     def _why_held(self, orphan: BucketOrphan) -> str:
         return why_held(self.held, orphan.key, orphan.topic, of_stock=orphan.stock is not None)
@@ -73,32 +58,11 @@ class ObjectQuarantine:
         for each in chosen:
             candidate = each.record(self.by)
             asked[candidate.ledger_type].add(candidate.name)
-        if not chosen:
-            return ()
-        for one in self.queue.records():
-            if isinstance(one, StoredDeletion) and one.record.is_in_flight and asked.get(one.record.ledger_type):
-                asked[one.record.ledger_type].add(one.record.name)
-        whys = (self.bounds.refusal(len(names), things[kind], "objects") for kind, names in asked.items() if names)
-        return tuple(why for why in whys if why)
+        return too_many(self.queue, self.bounds, asked, things, "objects")
 
-    def _mark(self, orphan: BucketOrphan, stamp: MarkStamp, *, by_name: bool) -> ObjectMark:
+    def _mark(self, orphan: BucketOrphan, marker: Marker) -> ObjectMark:
         candidate = orphan.record(self.by)
-        former = self.queue.read(candidate.name)
-        told = ObjectMark(orphan.id, MarkOutcome.MARKED, size=orphan.size)
-        if former is not None and not former.record.has_ended:
-            return replace(told, outcome=MarkOutcome.PENDING, why=f"it is {former.record.state}")
-        if former is not None and not by_name and former.record.was_spared:
-            why = f"it was {former.record.answer or former.record.state} before: name it to mark it again"
-            return replace(told, outcome=MarkOutcome.SPARED, why=why)
-        record = stamp.marked(candidate, former.record if former else None)
-        if record is None:
-            why = "the record would lack what a deletion needs"
-            return replace(told, outcome=MarkOutcome.NOT_DELETABLE, why=why)
-        if self.dry:
-            return replace(told, outcome=MarkOutcome.WOULD_BE_MARKED)
-        if self.queue.write(record, former) is None:
-            return replace(told, outcome=MarkOutcome.CHANGED, why="somebody else marks it, too")
-        return told
+        return marker.mark(orphan.id, orphan, candidate.name, lambda: candidate)
 
 
 def with_siblings(orphans: Collection[BucketOrphan], named: Collection[str]) -> frozenset[str]:
@@ -122,6 +86,6 @@ def _not_deletable(scan: ObjectScan, named: Collection[str]) -> Iterator[ObjectM
         orphan = found.get(name)
         if orphan is None:
             why = "something names it, it is foreign, or it is not there"
-            yield ObjectMark(name, MarkOutcome.NOT_DELETABLE, why)
+            yield Mark(name, MarkOutcome.NOT_DELETABLE, why)
         elif not orphan.deletable:
-            yield ObjectMark(name, MarkOutcome.NOT_DELETABLE, orphan.ruling.evidence[-1], orphan.size)
+            yield Mark(name, MarkOutcome.NOT_DELETABLE, orphan.ruling.evidence[-1], orphan)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from offloader.ahead import map_ahead, unawaited_pool
 from offloader.lifecycle.deletion.ledger_records import kept_record
 from offloader.lifecycle.deletion.machine import HOLDS_DATA, gone, kept
-from offloader.lifecycle.deletion.marking import MarkOutcome
-from offloader.lifecycle.deletion.quarantine import Mark
+from offloader.lifecycle.deletion.marking import Mark, MarkOutcome
+from offloader.lifecycle.deletion.quarantine import LedgerMark
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import DeletionAnswer, LedgerType, ledger_record_name
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict
@@ -32,7 +32,7 @@ class Keeping:
     by: str
     dry: bool = False
 
-    def remember(self, scan: LedgerScan) -> tuple[Mark, ...]:
+    def remember(self, scan: LedgerScan) -> tuple[LedgerMark, ...]:
         """Of a scan of all ledgers: those that hold data. Also where something stands against deletion. Raises
         OffloadError: what was written is written."""
         if not (self.dry or scan.refusals):
@@ -40,7 +40,7 @@ class Keeping:
         with unawaited_pool(WRITERS, "deletion-keeper") as pool:
             return tuple(map_ahead(pool, self._remember, filter(_holds_data, scan.verdicts), 2 * WRITERS))
 
-    def _remember(self, verdict: LedgerVerdict) -> Mark:
+    def _remember(self, verdict: LedgerVerdict) -> LedgerMark:
         former = self.queue.read(ledger_record_name(verdict.ledger.ledger))
         known = former is not None and (former.record.is_memory or not former.record.has_ended)
         if not (known or self.dry):  # what is pending is kept by its second look
@@ -61,8 +61,8 @@ class Keeping:
             self.queue.write(replace(ended, marked_by=self.by), one)
 
     def _memories(self) -> Iterator[StoredDeletion]:
-        for one in self.queue.records():
-            if isinstance(one, StoredDeletion) and one.record.is_memory and one.record.ledger_type is LedgerType.LEDGER:
+        for one in self.queue.readable():
+            if one.record.is_memory and one.record.ledger_type is LedgerType.LEDGER:
                 yield one
 
 

@@ -1,13 +1,19 @@
-"""What is written on what is marked, and what came of it, on whichever side it is. Pure."""
+"""How the first phase marks, and what came of it, on whichever side it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Generic, TypeVar
 
-from offloader.lifecycle.deletion.machine import marked
-from offloader.lifecycle.deletion.records import DeletionSwitch, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.machine import FailedLook, GoneLedger, UnprovenLedger, marked
+from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.deletion.records import DeletionSwitch, LedgerType, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.timing import DeletionBounds
+
+Id = TypeVar("Id")
+Found = TypeVar("Found")
 
 
 class MarkOutcome(StrEnum):
@@ -21,20 +27,105 @@ class MarkOutcome(StrEnum):
     NOT_DELETABLE = "not deletable"
     CHANGED = "changed meanwhile"
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is marked, or is but for a `--yes`."""
+        return self in (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING)
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether it is marked, or need not be."""
+        return self.is_pending or self in (MarkOutcome.SPARED, MarkOutcome.KEPT)
+
 
 @dataclass(frozen=True, slots=True)
-class MarkStamp:
-    """What the first phase writes on each record. `now_ms`: by the clock of what the things are in, so that it does not
-    matter whose clock is wrong. `switch`: as it was set before."""
+class Mark(Generic[Id, Found]):
+    """`id`: as commands call it. `why`: one sentence, where it was not marked. `found`: as the scan had it. `record`:
+    what is pending, or is or would be written."""
 
+    id: Id
+    outcome: MarkOutcome
+    why: str = ""
+    found: Found | None = None
+    record: PendingDeleteLedgerInfo | None = None
+
+    def __str__(self) -> str:
+        return f"{self.id}: {self.outcome}" + (f": {self.why}" if self.why else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks(Generic[Id, Found]):
+    """`refusals`: why nothing was marked at all."""
+
+    marks: tuple[Mark[Id, Found], ...]
+    refusals: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Of those that are newly marked, or would be."""
+        return sum(one.outcome in (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED) for one in self.marks)
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """`now_ms`: by the clock of what the things are in, so that it does not matter whose clock is wrong. `switch`: as
+    it was set before. `by_name`: they were named, also those that somebody has spared. Nothing is written where `dry`.
+    """
+
+    queue: DeletionQueue
     now_ms: Callable[[], int]
     switch: DeletionSwitch | None
+    by_name: bool
+    dry: bool
 
-    def marked(
-        self, candidate: PendingDeleteLedgerInfo, former: PendingDeleteLedgerInfo | None
-    ) -> PendingDeleteLedgerInfo | None:
-        """The record to be written. None: it would lack what a deletion needs."""
-        return marked(candidate, former, self.now_ms(), self.switch)
+    def mark(
+        self,
+        thing: Id,
+        found: Found,
+        name: str,
+        candidate: Callable[[], PendingDeleteLedgerInfo | UnprovenLedger | FailedLook | GoneLedger],
+    ) -> Mark[Id, Found]:
+        """Write the record of this name. `candidate`: looks once more, where nothing is pending."""
+        former = self.queue.read(name)
+        if former is not None and not former.record.has_ended:
+            return Mark(thing, MarkOutcome.PENDING, f"it is {former.record.state}", found, former.record)
+        if former is not None and not self.by_name and former.record.was_spared:
+            return Mark(thing, MarkOutcome.SPARED, _why_spared(former.record), found)
+        seen = candidate()
+        if isinstance(seen, UnprovenLedger):
+            return Mark(thing, MarkOutcome.NOT_DELETABLE, seen.why, found)
+        if isinstance(seen, FailedLook | GoneLedger):
+            return Mark(thing, MarkOutcome.CHANGED, seen.why if isinstance(seen, FailedLook) else "it is gone", found)
+        record = marked(seen, former.record if former else None, self.now_ms(), self.switch)
+        if record is None:
+            return Mark(thing, MarkOutcome.NOT_DELETABLE, "the record would lack what a deletion needs", found)
+        done = Mark(thing, MarkOutcome.WOULD_BE_MARKED if self.dry else MarkOutcome.MARKED, "", found, record)
+        if not self.dry and self.queue.write(record, former) is None:
+            return replace(done, outcome=MarkOutcome.CHANGED, why="somebody else marks it, too", record=None)
+        return done
+
+
+def too_many(
+    queue: DeletionQueue,
+    bounds: DeletionBounds,
+    asked: Mapping[LedgerType, Collection[str]],
+    there: Mapping[LedgerType, int],
+    what: str = "ledgers",
+) -> tuple[str, ...]:
+    """Why these must not be pending, by their records' names, with what is pending already of their kinds. `there`:
+    how many things of each kind there are."""
+    together = {kind: set(names) for kind, names in asked.items() if names}
+    for one in queue.readable() if together else ():
+        if one.record.is_in_flight and one.record.ledger_type in together:
+            together[one.record.ledger_type].add(one.record.name)
+    whys = (bounds.refusal(len(names), there[kind], what) for kind, names in together.items())
+    return tuple(why for why in whys if why)
+
+
+def _why_spared(record: PendingDeleteLedgerInfo) -> str:
+    if record.is_memory:
+        return "it held data that no list had: name it to mark it"
+    return f"it was {record.answer or record.state} before: name it to mark it again"
 
 
 def moved_clock(ours: Callable[[], int], theirs: int) -> Callable[[], int]:

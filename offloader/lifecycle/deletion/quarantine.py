@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerToLookAt, ProvenLedger, round_path
 from offloader.lifecycle.deletion.ledger_records import candidate_of, may_be_demanded
 from offloader.lifecycle.deletion.look_round import zookeeper_clock
-from offloader.lifecycle.deletion.machine import HOLDS_DATA, GoneLedger, UnprovenLedger
-from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
-from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.machine import HOLDS_DATA, FailedLook, GoneLedger, UnprovenLedger
+from offloader.lifecycle.deletion.marking import Mark, Marker, MarkOutcome, Marks, too_many
+from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     LedgerType,
     PendingDeleteLedgerInfo,
@@ -21,24 +21,8 @@ from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import refusal_told
 
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """`why`: one sentence, where it was not marked. `record`: what is pending, or is or would be written."""
-
-    ledger: int
-    outcome: MarkOutcome
-    why: str = ""
-    verdict: LedgerVerdict | None = None
-    record: PendingDeleteLedgerInfo | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """`refusals`: why nothing was marked at all."""
-
-    marks: tuple[Mark, ...]
-    refusals: tuple[str, ...] = ()
+LedgerMark = Mark[int, LedgerVerdict]
+LedgerMarks = Marks[int, LedgerVerdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,63 +36,36 @@ class Quarantine:
     by: str
     dry: bool = False
 
-    def mark(self, scan: LedgerScan, named: Collection[int] | None = None, *, suspect: bool = False) -> Marks:
+    def mark(self, scan: LedgerScan, named: Collection[int] | None = None, *, suspect: bool = False) -> LedgerMarks:
         """What is deletable in a scan; `named`: only these, also those that somebody has undone, and what is kept and
         was rescued; with `suspect` also those that may be demanded. Repeated it marks nothing twice. Raises
         OffloadError: what was marked until then is marked."""
         refusals = tuple(map(refusal_told, scan.refusals))
         chosen = [one for one in scan.verdicts if _may_go(one, named, suspect=suspect)]
         others = _not_deletable(scan, {*(named or ())} - {one.ledger.ledger for one in chosen})
-        if not refusals and chosen:
-            refusals = self._too_many(chosen, scan.ledgers)
-        if refusals:
+        if not refusals:
+            names = {ledger_record_name(one.ledger.ledger) for one in chosen}
+            refusals = too_many(self.queue, self.bounds, {LedgerType.LEDGER: names}, {LedgerType.LEDGER: scan.ledgers})
+        if refusals or not chosen:
             return Marks(others, refusals)
-        if not chosen:
-            return Marks(others)
         tree = self.side.tree
         clock = self.now_ms if self.dry else zookeeper_clock(tree.nodes, round_path(tree), self.now_ms)
-        stamp = MarkStamp(clock, self.queue.switch())
-        return Marks((*(self._mark(one, scan, stamp, by_number=named is not None) for one in chosen), *others))
+        marker = Marker(self.queue, clock, self.queue.switch(), named is not None, self.dry)
+        return Marks((*(self._mark(one, scan, marker) for one in chosen), *others))
 
-    def _too_many(self, chosen: Sequence[LedgerVerdict], ledgers: int) -> tuple[str, ...]:
-        pending = {
-            one.record.name
-            for one in self.queue.records()
-            if isinstance(one, StoredDeletion)
-            and one.record.ledger_type is LedgerType.LEDGER
-            and one.record.is_in_flight
-        }
-        together = pending | {ledger_record_name(one.ledger.ledger) for one in chosen}
-        why = self.bounds.refusal(len(together), ledgers)
-        return (why,) if why else ()
-
-    def _mark(self, verdict: LedgerVerdict, scan: LedgerScan, stamp: MarkStamp, *, by_number: bool) -> Mark:
+    def _mark(self, verdict: LedgerVerdict, scan: LedgerScan, marker: Marker) -> LedgerMark:
         ledger = verdict.ledger.ledger
-        former = self.queue.read(ledger_record_name(ledger))
-        if former is not None and not former.record.has_ended:
-            return Mark(ledger, MarkOutcome.PENDING, f"it is {former.record.state}", verdict, former.record)
-        if former is not None and not by_number and former.record.was_spared:
-            return Mark(ledger, MarkOutcome.SPARED, _why_spared(former.record), verdict)
-        seen = self.side.look_closer(verdict, scan)
-        if not isinstance(seen, LedgerToLookAt):
-            why = "it is gone" if isinstance(seen, GoneLedger) else seen.why
-            unproven = isinstance(seen, UnprovenLedger)
-            return Mark(ledger, MarkOutcome.NOT_DELETABLE if unproven else MarkOutcome.CHANGED, why, verdict)
-        proven = self.side.proven(seen, demanded=by_number)
-        if not isinstance(proven, ProvenLedger):
-            return Mark(ledger, MarkOutcome.NOT_DELETABLE, proven.why, verdict)
-        candidate = candidate_of(verdict, seen.node, proven.evidence, self.by)
-        record = stamp.marked(candidate, former.record if former else None)
-        if record is None:
-            return Mark(ledger, MarkOutcome.NOT_DELETABLE, "the record would lack what a deletion needs", verdict)
-        return self._write(record, former, verdict)
 
-    def _write(self, record: PendingDeleteLedgerInfo, former: StoredDeletion | None, verdict: LedgerVerdict) -> Mark:
-        if self.dry:
-            return Mark(record.ledger_id, MarkOutcome.WOULD_BE_MARKED, verdict=verdict, record=record)
-        if self.queue.write(record, former) is None:
-            return Mark(record.ledger_id, MarkOutcome.CHANGED, "somebody else marks it, too", verdict)
-        return Mark(record.ledger_id, MarkOutcome.MARKED, verdict=verdict, record=record)
+        def candidate() -> PendingDeleteLedgerInfo | UnprovenLedger | FailedLook | GoneLedger:
+            seen = self.side.look_closer(verdict, scan)
+            if not isinstance(seen, LedgerToLookAt):
+                return seen
+            proven = self.side.proven(seen, demanded=marker.by_name)
+            if not isinstance(proven, ProvenLedger):
+                return UnprovenLedger(proven.why)
+            return candidate_of(verdict, seen.node, proven.evidence, self.by)
+
+        return marker.mark(ledger, verdict, ledger_record_name(ledger), candidate)
 
 
 def _may_go(verdict: LedgerVerdict, named: Collection[int] | None, *, suspect: bool) -> bool:
@@ -119,15 +76,9 @@ def _may_go(verdict: LedgerVerdict, named: Collection[int] | None, *, suspect: b
     return verdict.ledger.ledger in named and (verdict.deletable_on_demand or demanded)
 
 
-def _why_spared(record: PendingDeleteLedgerInfo) -> str:
-    if record.is_memory:
-        return "it held data that no list had: name it to mark it"
-    return f"it was {record.answer or record.state} before: name it to mark it again"
-
-
-def _not_deletable(scan: LedgerScan, named: Collection[int]) -> tuple[Mark, ...]:
+def _not_deletable(scan: LedgerScan, named: Collection[int]) -> tuple[LedgerMark, ...]:
     found = {one.ledger.ledger: one for one in scan.verdicts}
-    marks = []
+    marks: list[LedgerMark] = []
     for ledger in sorted(named):
         verdict = found.get(ledger)
         if verdict is None:

@@ -28,7 +28,7 @@ from offloader.lifecycle.deletion.machine import (
     tried,
     turn,
 )
-from offloader.lifecycle.deletion.queue import DamagedDeletion, DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
     DeletionState,
     DeletionSwitch,
@@ -41,6 +41,7 @@ from offloader.lifecycle.deletion.rounds import DeletionRound, FoundDeletions
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.deletion.watcher import DeletionWatcher, PendingDeletions
+from offloader.lifecycle.record_queue import DamagedRecord
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ class LedgerDeletionService:
         for one in self._queue.records(passed_over=passed_over):
             if self._rules.stopping():
                 break
-            if isinstance(one, DamagedDeletion):
+            if isinstance(one, DamagedRecord):
                 self._watcher.damaged(one.name, one.why)
                 found.pending.damaged += 1
                 continue

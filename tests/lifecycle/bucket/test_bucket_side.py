@@ -244,7 +244,7 @@ class KilledError(Exception):
 
 
 def stored(queue: DeletionQueue) -> Iterator[StoredDeletion]:
-    return (it for it in queue.records() if isinstance(it, StoredDeletion))
+    return queue.readable()
 
 
 def a_round(queue: DeletionQueue, bucket: BucketSide, clock: StoreClock) -> None:

@@ -9,7 +9,7 @@ from itertools import count
 from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
 from offloader.lifecycle.deletion.decisions import undone
 from offloader.lifecycle.deletion.marking import MarkOutcome
-from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import object_record_name
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.metadata import layout
@@ -49,7 +49,7 @@ def test_all_that_is_certain_is_marked_once_and_nothing_else():
     assert Counter(mark.outcome for mark in first.marks) == {MARKED: 6}
     assert Counter(mark.outcome for mark in quarantine(made, clock).mark(scan).marks) == {PENDING: 6}
     assert {key: stat for key, stat in made.store.list() if not key.startswith("_deletion/")} == before
-    stored = [one for one in quarantine(made, clock).queue.records() if isinstance(one, StoredDeletion)]
+    stored = list(quarantine(made, clock).queue.readable())
     assert {one.record.object_key for one in stored} == {mark.id for mark in first.marks}
     assert all(one.record.evidence.says for one in stored)
 

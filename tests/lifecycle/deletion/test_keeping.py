@@ -36,7 +36,7 @@ class RolledBack(Setting):
         side = self.cluster.side()
         side.scanner.refusals = refusals
         keeping = Keeping(self.queue, side.is_there, lambda: self.cluster.now_ms, "test", dry)
-        return [(one.ledger, one.outcome) for one in keeping.remember(side.scanner.scan())]
+        return [(one.id, one.outcome) for one in keeping.remember(side.scanner.scan())]
 
     def trims(self, *left: int, gone=()) -> None:
         """A broker drops from its list what nobody needs any more."""
@@ -45,7 +45,7 @@ class RolledBack(Setting):
             self.cluster.metadata.cluster.delete_ledger(ledger)
 
     def outcomes(self, *named: int):
-        return {one.ledger: one.outcome for one in self.mark(*named).marks}
+        return {one.id: one.outcome for one in self.mark(*named).marks}
 
 
 @pytest.fixture

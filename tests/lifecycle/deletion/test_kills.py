@@ -95,7 +95,7 @@ class Ledgers:
 
 
 def stored(queue: DeletionQueue) -> list[StoredDeletion]:
-    return [it for it in queue.records() if isinstance(it, StoredDeletion)]
+    return list(queue.readable())
 
 
 def run(queue: DeletionQueue, ledgers: Ledgers, now: int) -> None:

@@ -70,7 +70,8 @@ class Ground:
     def mark(self, *names: str, dry: bool = False):
         side = self.side()
         phase = LeftoverQuarantine(self.queue, side, self.bounds, self.now_ms, "test", dry)
-        return phase.mark(side.scanner.scan(frozenset()), names)
+        found = phase.mark(side.scanner.scan(frozenset()), names)
+        return found.marks, found.refusals
 
     def marked(self, *names: str) -> None:
         marks, refusals = self.mark(*names)

@@ -11,8 +11,9 @@ import pytest
 
 from offloader.errors import DamagedRecordError, FatalError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.lifecycle.deletion.decisions import undone
-from offloader.lifecycle.deletion.queue import DamagedDeletion, DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionState, DeletionSwitch, PendingDeleteLedgerInfo
+from offloader.lifecycle.record_queue import DamagedRecord, StoredRecord
 from offloader.metadata.layout import deletion_folder, parse_deletion_key
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
@@ -44,9 +45,9 @@ def test_a_record_is_read_back_in_its_newest_version():
     q = queue(store)
     assert q.read(NAME) is None
     first = q.write(candidate(), None)
-    assert first == StoredDeletion(0, candidate())
+    assert first == StoredRecord(0, candidate())
     second = q.write(deleting(candidate()), first)
-    assert second == q.read(NAME) == StoredDeletion(1, deleting(candidate()))
+    assert second == q.read(NAME) == StoredRecord(1, deleting(candidate()))
     assert keys(store) == [f"_deletion/main/records/{NAME}/{slot:020d}" for slot in (0, 1)]
 
 
@@ -93,7 +94,7 @@ def test_a_version_that_later_ones_cover_counts_for_nothing():
         versions.append(q.write(candidate(tries=n), versions[-1]))
     q.tidy()
     assert queue(store).write(undone(candidate(), NOW), versions[0]) is None
-    assert q.read(NAME) == StoredDeletion(4, candidate(tries=3))
+    assert q.read(NAME) == StoredRecord(4, candidate(tries=3))
 
 
 def test_tidying_between_a_write_and_its_check_takes_nothing_back():
@@ -116,7 +117,7 @@ def test_tidying_leaves_two_versions_at_most():
     assert q.tidy() == 12
     assert len(keys(store)) == 6
     assert q.tidy() == 0
-    assert [it.record.tries for it in q.records() if isinstance(it, StoredDeletion)] == [4, 4, 4]
+    assert [it.record.tries for it in q.readable()] == [4, 4, 4]
 
 
 def test_a_removal_that_is_cut_short_begins_nothing_again():
@@ -181,9 +182,8 @@ def test_records_are_listed_by_name_and_in_pages():
     q = queue(store)
     for ledger in (30, 4, 111):
         q.write(deleting(candidate(ledger)), q.write(candidate(ledger), None))
-    found = [it.record.ledger_id for it in q.records() if isinstance(it, StoredDeletion)]
+    found = [it.record.ledger_id for it in q.readable()]
     assert found == [4, 30, 111]
-    assert [it.record.ledger_id for it in q.records(candidate(4).name) if isinstance(it, StoredDeletion)] == [30, 111]
     other = DeletionQueue(store, "_other", tokens())
     assert list(other.records()) == []
     other.write(candidate(), None)
@@ -201,9 +201,9 @@ def test_a_damaged_record_is_told_and_keeps_no_other_from_being_read():
     swapped, _ = store.read(deletion_folder("main", candidate(1).name) + f"{0:020d}")
     store.put(deletion_folder("main", candidate(3).name) + f"{1:020d}", swapped)
     one, two, three = q.records()
-    assert isinstance(one, StoredDeletion)
-    assert isinstance(two, DamagedDeletion)
-    assert isinstance(three, DamagedDeletion)
+    assert isinstance(one, StoredRecord)
+    assert isinstance(two, DamagedRecord)
+    assert isinstance(three, DamagedRecord)
     assert "is the record of" in three.why
     with pytest.raises(DamagedRecordError):
         q.read(candidate(2).name)
@@ -233,7 +233,7 @@ def test_of_many_who_change_one_record_at_random_each_change_that_stands_follows
     store = MemoryStore()
     queues = [DeletionQueue(store, "main", lambda n=n: f"{n}-{rng.random()}") for n in range(4)]  # type: ignore[misc]
     queues[0].write(candidate(), None)
-    seen: list[StoredDeletion | None] = [None] * 4
+    seen: list[StoredRecord[PendingDeleteLedgerInfo] | None] = [None] * 4
     stood = 0
     for _ in range(2000):
         n = rng.randrange(4)

@@ -150,9 +150,9 @@ def test_only_what_is_certain_is_marked(setting):
     setting.passed_by(5)
     setting.cluster.ledger(2000, "t", 0)
     setting.cluster.put("/ledgers/00/0000/L0077", b"damaged")
-    assert [one.ledger for one in setting.mark().marks] == [5]
+    assert [one.id for one in setting.mark().marks] == [5]
     named = setting.mark(5, 2000, 1000, 77, 4711).marks
-    assert {one.ledger: one.outcome for one in named} == {
+    assert {one.id: one.outcome for one in named} == {
         5: MarkOutcome.PENDING,
         **dict.fromkeys((77, 1000, 2000, 4711), MarkOutcome.NOT_DELETABLE),
     }

@@ -83,14 +83,14 @@ class RemovalWorld:
         self.now += ms
 
     def record(self):
-        found = self.removals.read(TOPIC, SUB)
+        found = self.removals.read((TOPIC, SUB))
         return None if found is None else found.record
 
     def mark(self):
         return self.remover.mark(TOPIC, SUB, "a test")
 
     def go_on(self):
-        return self.remover.go_on(self.removals.read(TOPIC, SUB))
+        return self.remover.go_on(self.removals.read((TOPIC, SUB)))
 
     def undo(self):
-        return self.remover.undo(self.removals.read(TOPIC, SUB))
+        return self.remover.undo(self.removals.read((TOPIC, SUB)))

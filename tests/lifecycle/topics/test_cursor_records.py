@@ -114,7 +114,7 @@ def test_ranges_that_no_cursor_has_are_damage_at_worst(numbers):
 @given(TOPICS, NAMES | TEXT.filter(bool), st.integers(0, 10**9), NAMES)
 def test_keys_say_whose_they_are(topic, subscription, slot, cluster):
     key = cursor_records_folder(cluster, topic, subscription) + slot_name(slot)
-    assert parse_cursor_record_key(cluster, key) == (topic, subscription, slot)
+    assert parse_cursor_record_key(cluster, key) == ((topic, subscription), slot)
     assert key.startswith(cursors_folder(cluster))
     assert parse_cursor_record_key(cluster, key.replace("/records/", "/saved/")) is None
 

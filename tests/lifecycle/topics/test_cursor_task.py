@@ -32,7 +32,7 @@ def task(world, after=WEEK, metrics=None, **more):
 
 
 def states(world):
-    return {one.record.subscription: one.record.state for one in world.removals.all()}
+    return {one.record.subscription: one.record.state for one in world.removals.records()}
 
 
 def test_what_nobody_used_for_so_long_is_marked_and_goes_a_quarantine_later(world):
@@ -128,7 +128,7 @@ def test_rounds_go_on_where_the_last_one_ended(world, monkeypatch):
     policy = task(world)
     for _ in range(5):
         policy.run()
-    assert len([one for one in world.removals.all() if one.record.subscription == "old"]) == len(names)
+    assert len([one for one in world.removals.records() if one.record.subscription == "old"]) == len(names)
 
 
 def test_a_topic_in_trouble_does_not_stop_the_others_and_is_told(world, caplog):
@@ -150,11 +150,11 @@ def test_whoever_is_overtaken_ends(world):
         raise OvertakenError("another process")
 
     world.brokers.before_delete = overtaken
-    world.removals._check_owner = overtaken
     world.topic.cursors.pop(SUB)
     world.brokers.flush()
     policy = task(world, None)
     policy.run()
+    world.removals._check_owner = overtaken
     assert states(world) == {SUB: RemovalState.KEPT}
     world.pass_time(TIMING.kept + 1)
     with pytest.raises(OvertakenError):
@@ -166,8 +166,8 @@ def test_a_record_that_has_ended_long_ago_is_forgotten(world):
     world.undo()
     world.pass_time(TIMING.kept + 1)
     task(world, None).run()
-    assert list(world.removals.all()) == []
-    assert world.removals.read(TOPIC, SUB) is None
+    assert list(world.removals.records()) == []
+    assert world.removals.read((TOPIC, SUB)) is None
 
 
 def test_what_is_forgotten_only_in_part_does_not_begin_again(world):
@@ -175,7 +175,7 @@ def test_what_is_forgotten_only_in_part_does_not_begin_again(world):
     world.mark()
     world.undo()
     world.pass_time(TIMING.kept + 1)
-    (ended,) = world.removals.all()
+    (ended,) = world.removals.records()
     delete, calls = world.store.delete, []
 
     def cut_short(keys):

@@ -150,20 +150,20 @@ class Days:
             self.used = False
 
     def it_goes_on(self):
-        stored = self.world.removals.read(TOPIC, SUB)
+        stored = self.world.removals.read((TOPIC, SUB))
         if stored is not None:
             with suppress(OffloadError):
                 self.world.remover.go_on(stored)
 
     def a_stale_service_goes_on(self):
-        stored = self.world.removals.read(TOPIC, SUB)
+        stored = self.world.removals.read((TOPIC, SUB))
         if stored is not None:
             older = replace(stored, slot=max(stored.slot - 1, 0))
             with suppress(OffloadError):
                 self.world.remover.go_on(older)
 
     def it_is_undone(self):
-        stored = self.world.removals.read(TOPIC, SUB)
+        stored = self.world.removals.read((TOPIC, SUB))
         if stored is None or not self.random.randint(0, 2):
             return
         was_gone = self.world.facts() is None

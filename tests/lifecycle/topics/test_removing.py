@@ -301,7 +301,7 @@ def test_what_is_dropped_in_the_open_ledger_is_noticed_too(world):
 def test_of_undo_and_removal_one_is_first_and_the_other_is_told(world):
     world.mark()
     world.pass_time()
-    seen = world.removals.read(TOPIC, SUB)
+    seen = world.removals.read((TOPIC, SUB))
     world.undo()
     with pytest.raises(VersionConflictError):
         world.remover.go_on(seen)
@@ -314,8 +314,8 @@ def test_a_second_removal_begins_anew_and_an_old_record_is_forgotten(world):
     world.mark()
     world.pass_time()
     assert world.go_on().state is RemovalState.REMOVED
-    stored = world.removals.read(TOPIC, SUB)
-    assert [one.record for one in world.removals.all()] == [stored.record]
+    stored = world.removals.read((TOPIC, SUB))
+    assert [one.record for one in world.removals.records()] == [stored.record]
     world.removals.remove(stored)
     assert world.record() is None
     assert list(world.store.list("_deletion/")) == []
@@ -326,7 +326,7 @@ def test_a_record_in_anothers_place_is_told_and_stays(world):
     key = f"{cursor_records_folder('main', TOPIC, 'other')}{0:020d}"
     source = f"{cursor_records_folder('main', TOPIC, SUB)}{0:020d}"
     world.store.put(key, world.store.read(source, 0, 10**6)[0])
-    told = {one.subscription: one.why for one in world.removals.all() if hasattr(one, "why")}
+    told = {one.name[1]: one.why for one in world.removals.records() if hasattr(one, "why")}
     assert set(told) == {"other"}
 
 

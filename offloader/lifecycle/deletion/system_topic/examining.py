@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.demand import DeleteLedgerPayload, DemandAnswered, answer_demand
 from offloader.lifecycle.deletion.marking import MarkOutcome
-from offloader.lifecycle.deletion.quarantine import Mark, Quarantine
+from offloader.lifecycle.deletion.quarantine import LedgerMark, Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionAnswer, LedgerComponent, LedgerType
 from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict
@@ -64,12 +64,12 @@ class LedgerExaminer:
 
     def _mark(
         self, side: BookKeeperSide, scan: LedgerScan, wanted: Iterable[int], *, dry: bool
-    ) -> tuple[dict[int, Mark], str]:
+    ) -> tuple[dict[int, LedgerMark], str]:
         """By ledger, and why none is marked. What an operator has undone is marked again only by the operator."""
         chosen = frozenset(wanted)
         only = replace(scan, verdicts=tuple(one for one in scan.verdicts if one.ledger.ledger in chosen))
         found = Quarantine(self.queue, side, self.bounds, self.now_ms, BY, dry).mark(only)
-        return {one.ledger: one for one in found.marks}, "; ".join(found.refusals)
+        return {one.id: one for one in found.marks}, "; ".join(found.refusals)
 
 
 def _payload(message: PendingDeleteMessage) -> DeleteLedgerPayload:
@@ -106,7 +106,7 @@ def _by_evidence(message: PendingDeleteMessage, scan: LedgerScan) -> MessageAnsw
     return None if said is None else MessageAnswer(MessageVerdict.FAILED, said.why)
 
 
-def _by_record(message: PendingDeleteMessage, mark: Mark | None) -> MessageAnswer | None:
+def _by_record(message: PendingDeleteMessage, mark: LedgerMark | None) -> MessageAnswer | None:
     """None: it may be marked. What is pending already is compared, too."""
     if mark is None or mark.record is None:
         return _of_mark(mark, "")
@@ -116,7 +116,7 @@ def _by_record(message: PendingDeleteMessage, mark: Mark | None) -> MessageAnswe
     return _of_mark(mark, "") if mark.outcome is MarkOutcome.PENDING else None
 
 
-def _of_mark(mark: Mark | None, why: str) -> MessageAnswer:
+def _of_mark(mark: LedgerMark | None, why: str) -> MessageAnswer:
     if mark is None:
         return MessageAnswer(MessageVerdict.FAILED, why or "nobody looked at it")
     if mark.outcome in (MarkOutcome.MARKED, MarkOutcome.PENDING):

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState, SavedCursor
+from offloader.lifecycle.topics.cursors.records import CursorRemoval, SavedCursor
 from offloader.metadata.envelope import unwrap_kind, wrap
-from offloader.metadata.value_codec import (
-    damage_of,
-    deltas,
-    read_topic,
-    sums,
-    topic_message,
-    unknown_fields,
-    word,
-)
+from offloader.metadata.message_codec import add_messages, message_of, read_value
+from offloader.metadata.value_codec import damage_of, deltas, sums, unknown_fields
 from offloader.model import AcknowledgedRange
 from offloader.ports.subscriptions import SubscriptionLook
 
@@ -24,41 +17,16 @@ _NUMBERS = 4  # of a range
 
 def encode_removal(token: str, record: CursorRemoval) -> bytes:
     """A record's bytes."""
-    message = pb.CursorRemoval(
-        topic=topic_message(record.topic),
-        subscription=record.subscription,
-        state=record.state,
-        marked_at=record.marked_at,
-        marked_by=record.marked_by,
-        saved=record.saved,
-        held=record.held,
-        tries=record.tries,
-        next_at=record.next_at,
-        reason=record.reason,
-        ended_at=record.ended_at,
-    )
+    message = message_of(record)
     message.MergeFromString(record.unknown_fields)
     return wrap(token, pb.Body(cursor_removal=message))
 
 
 def decode_removal(key: str, data: bytes) -> CursorRemoval:
     """The record that `key` holds. Raises DamagedRecordError, FormatVersionError."""
-    m = unwrap_kind(key, data, "cursor_removal").body.cursor_removal
+    message = unwrap_kind(key, data, "cursor_removal").body.cursor_removal
     with damage_of(key):
-        return CursorRemoval(
-            topic=read_topic(m.topic),
-            subscription=m.subscription,
-            state=word(RemovalState, m.state),
-            marked_at=m.marked_at,
-            marked_by=m.marked_by,
-            saved=m.saved,
-            held=m.held,
-            tries=m.tries,
-            next_at=m.next_at,
-            reason=m.reason,
-            ended_at=m.ended_at,
-            unknown_fields=unknown_fields(m),
-        )
+        return read_value(CursorRemoval, message, unknown_fields=unknown_fields(message))
 
 
 def encode_saved(token: str, saved: SavedCursor) -> bytes:
@@ -107,3 +75,6 @@ def _ranges(numbers: Sequence[int]) -> Iterator[AcknowledgedRange]:
         if (a, b) > (c, d):
             raise ValueError(f"no range goes from {a}:{b} back to {c}:{d}")
         yield AcknowledgedRange((a, b), (c, d))
+
+
+add_messages({CursorRemoval: pb.CursorRemoval}, {})

@@ -23,6 +23,10 @@ class RemovalState(StrEnum):
     GIVEN_UP = "given up"  # after the last try
 
 
+CursorName = tuple[TopicName, str]
+"""Topic and subscription."""
+
+
 @dataclass(frozen=True, slots=True)
 class CursorRemoval:
     """One removal. Times are ms. `saved`: the number of its saved state. `held`: bytes that it held back."""
@@ -39,6 +43,11 @@ class CursorRemoval:
     reason: str = ""
     ended_at: int = 0
     unknown_fields: bytes = b""
+
+    @property
+    def name(self) -> CursorName:
+        """What is removed."""
+        return self.topic, self.subscription
 
     @property
     def has_ended(self) -> bool:

@@ -75,14 +75,14 @@ class CursorRemover:
     def mark(self, topic: TopicName, subscription: str, by: str) -> CursorRemoval:
         """First phase: its state is saved, then its record written; nothing else changes. One that is pending stays as
         it is. Raises FatalError: why not; OutcomeUnknownError, VersionConflictError: read what is there."""
-        former = self.removals.read(topic, subscription)
+        former = self.removals.read((topic, subscription))
         if former is not None and not former.record.has_ended:
             return former.record
         plan = self.plan(topic, subscription)
         if plan.objection:
             raise FatalError(f"{topic}: {subscription} is not removed: {plan.objection}")
         now = self.clock_ms()
-        number = self.removals.save(topic, subscription, plan.seen.save(now))
+        number = self.removals.save((topic, subscription), plan.seen.save(now))
         record = CursorRemoval(topic, subscription, RemovalState.MARKED, now, by, number, plan.held)
         return self._write(record, former).record
 
@@ -104,7 +104,7 @@ class CursorRemover:
         ruling = rule(record, saved, seen, now, self.timing)
         if not ruling.remove:
             return self._write(ruling.record, stored).record
-        number = self.removals.save(record.topic, record.subscription, seen.save(now))
+        number = self.removals.save(record.name, seen.save(now))
         begun = self._write(replace(ruling.record, saved=number), stored)
         return self._write(self._delete(begun.record), begun).record
 
@@ -138,7 +138,7 @@ class CursorRemover:
 
     def _bring_back(self, record: CursorRemoval, plan: CursorUndo, saved: SavedCursor, topic: StoredTopic) -> None:
         """Each step may be repeated. Only the look at the end proves anything."""
-        names = record.topic, record.subscription
+        names = record.name
         self.brokers.create(*names, dict(plan.properties))
         self.brokers.move(*names, plan.mark_delete)
         if plan.whole or plan.parts:

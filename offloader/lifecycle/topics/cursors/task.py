@@ -14,11 +14,12 @@ from typing import Protocol
 
 from offloader.errors import DamagedRecordError, FatalError, OffloadError, OvertakenError, TopicNotFoundError
 from offloader.lifecycle.deletion.timing import DeletionBounds
+from offloader.lifecycle.record_queue import DamagedRecord
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
 from offloader.lifecycle.topics.cursors.listing import last_activity
 from offloader.lifecycle.topics.cursors.machine import is_forgotten
-from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState
-from offloader.lifecycle.topics.cursors.removals import DamagedRemoval, StoredRemoval
+from offloader.lifecycle.topics.cursors.records import CursorName, CursorRemoval, RemovalState
+from offloader.lifecycle.topics.cursors.removals import StoredRemoval
 from offloader.lifecycle.topics.cursors.service import CursorRemover
 from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
 from offloader.model import TopicName
@@ -63,10 +64,10 @@ class CursorRemovalTask:
     def _go_on(self) -> int:
         """Second phases, no more than a round has; how many removals are pending. Old records are forgotten."""
         states, begun = Counter[str](), 0
-        for stored in self.remover.removals.all():
-            if isinstance(stored, DamagedRemoval):
+        for stored in self.remover.removals.records():
+            if isinstance(stored, DamagedRecord):
                 states["damaged"] += 1
-                self._warn(stored.topic, stored.subscription, f"what is recorded of it cannot be read: {stored.why}")
+                self._warn(stored.name, f"what is recorded of it cannot be read: {stored.why}")
                 continue
             record = stored.record
             if record.has_ended:
@@ -79,7 +80,7 @@ class CursorRemovalTask:
             if not record.has_ended:
                 states[str(record.state)] += 1
             if record.state is RemovalState.UNDOING:
-                self._warn(record.topic, record.subscription, "its undo was interrupted: call it again")
+                self._warn(record.name, "its undo was interrupted: call it again")
         self.counts.cursor_removals_pending(states, states[RemovalState.MARKED] + states[RemovalState.REMOVING])
         return states.total() - states["damaged"]
 
@@ -92,7 +93,7 @@ class CursorRemovalTask:
             raise
         except OffloadError as error:
             self.counts.cursor_removal("failed")
-            self._warn(record.topic, record.subscription, str(error))
+            self._warn(record.name, str(error))
             return None
         if after.state is RemovalState.GIVEN_UP:
             self.counts.cursor_removal("gave up")
@@ -106,10 +107,8 @@ class CursorRemovalTask:
             log.info("%s: subscription %s: %s %s", record.topic, record.subscription, after.state, after.reason)
         return after
 
-    def _warn(self, topic: TopicName, subscription: str, why: str) -> None:
-        log.warning(
-            "%s: the removal of subscription %s waits: %s", topic, subscription, why, extra={"see": "cursor-removal"}
-        )
+    def _warn(self, name: CursorName, why: str) -> None:
+        log.warning("%s: the removal of subscription %s waits: %s", *name, why, extra={"see": "cursor-removal"})
 
     def _forget(self, stored: StoredRemoval) -> None:
         if is_forgotten(stored.record, self.remover.clock_ms(), self.remover.timing):
@@ -128,7 +127,7 @@ class CursorRemovalTask:
     def _try_mark(self, topic: TopicName, name: str, after_ms: int) -> bool:
         """Whether its broker was asked, who may know of a later activity than the node."""
         try:
-            former = self.remover.removals.read(topic, name)
+            former = self.remover.removals.read((topic, name))
             if former is not None and (not former.record.has_ended or self._was_decided(former, after_ms)):
                 return False
             look = self.remover.brokers.look(topic, name)
