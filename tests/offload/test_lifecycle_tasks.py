@@ -313,6 +313,7 @@ def test_refusals_are_told_once_and_counted_until_they_are_gone(setting, caplog)
     task.run()
     task.run()
     assert [record.see for record in caplog.records] == ["deletion-refused"]
+    assert caplog.messages[0].startswith("none of the ledgers is deleted: ")
     assert value(metrics, "offloader_deletion_refusals") == 1
     assert value(metrics, "offloader_deletion_in_flight", type="LEDGER") == 1
     side.scanner.refusals = ()
@@ -322,6 +323,24 @@ def test_refusals_are_told_once_and_counted_until_they_are_gone(setting, caplog)
     assert value(metrics, "offloader_deletion_deleted_total", type="LEDGER") == 1
     assert value(metrics, "offloader_deletion_acknowledged_total", type="LEDGER") == 1
     assert value(metrics, "offloader_deletion_records", type="LEDGER", state="deleted") == 1
+
+
+def test_the_side_that_refuses_is_named_and_each_is_told_once_until_it_changes(caplog):
+    metrics = Metrics()
+    told = DeletionTold(metrics)
+    away, shared = ["a bookie is away"], ["it may be shared", "a listing failed"]
+    with caplog.at_level(logging.INFO):
+        for ledgers, objects in ((away, []), (away, shared), (away, shared), ([], shared), (away, []), ([], [])):
+            told.refused({LedgerType.LEDGER: ledgers, LedgerType.OBJECT: objects})
+    assert caplog.messages == [
+        "none of the ledgers is deleted: a bookie is away",
+        "none of the objects is deleted: it may be shared a listing failed",
+        "nothing stands against the deletion of ledgers any more",
+        "none of the ledgers is deleted: a bookie is away",
+        "nothing stands against the deletion of objects any more",
+        "nothing stands against the deletion of ledgers any more",
+    ]
+    assert value(metrics, "offloader_deletion_refusals") == 0
 
 
 def test_off_with_records_pending_is_told_once(setting, caplog):

@@ -23,6 +23,19 @@ class LedgerType(StrEnum):
     OBJECT = "OBJECT"  # no ledger: an object of the archive, or an upload
     MANAGED_LEDGER = "MANAGED_LEDGER"  # no ledger: the nodes of a left-over managed ledger, which refer to some
 
+    @property
+    def many(self) -> str:
+        """What goes on that side, for people."""
+        return _MANY[self]
+
+
+_MANY = {
+    LedgerType.LEDGER: "ledgers",
+    LedgerType.OFFLOAD_LEDGER: "objects of Pulsar's own offloader",
+    LedgerType.OBJECT: "objects",
+    LedgerType.MANAGED_LEDGER: "left-over managed ledgers",
+}
+
 
 class LedgerComponent(StrEnum):
     """Whose ledger it is. PIP-186 has the first three, and forgets the others."""
