@@ -20,7 +20,7 @@ from offloader.lifecycle.deletion.configured import (
     OpenSide,
     bookkeeper_side,
     bounds_of,
-    leftover_side,
+    cluster_sides,
     timing_of,
 )
 from offloader.lifecycle.deletion.queue import DeletionQueue
@@ -112,9 +112,8 @@ def _deletion(
     sides = {LedgerType.OBJECT: OpenedForALook(_bucket_side(parts))}
     if reached is not None:
         copies = stock_copies(section.stock_bucket, derived.store(parts.config))
-        opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms, copies)
-        sides[LedgerType.LEDGER] = OpenedForALook(opened)
-        left_over = leftover_side(section, lambda: clients(reached), parts.admin, _now_ms)
+        ledgers, left_over = cluster_sides(section, lambda: clients(reached), parts.admin, _now_ms, copies)
+        sides[LedgerType.LEDGER] = OpenedForALook(ledgers)
         sides[LedgerType.MANAGED_LEDGER] = OpenedForALook(left_over)
     rules = DeletionRules(
         timing_of(section),

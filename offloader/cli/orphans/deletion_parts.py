@@ -15,9 +15,9 @@ from offloader.cli.orphans.bucket_phases import bucket_side
 from offloader.cli.orphans.scanning import has_ledgers, lists_of
 from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
-from offloader.lifecycle.deletion.configured import close_scanner, timing_of
-from offloader.lifecycle.deletion.leftover_side import LeftoverSide
+from offloader.lifecycle.deletion.configured import close_scanner, leftovers_beside, timing_of
 from offloader.lifecycle.deletion.machine import due_at
+from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     DeletionState,
@@ -70,7 +70,7 @@ def sides_of(session: CommandSession, stock: str | None = None) -> Iterator[dict
         if has_ledgers(session):
             ledgers = stack.enter_context(side_of(session))
             sides[LedgerType.LEDGER] = ledgers
-            sides[LedgerType.MANAGED_LEDGER] = LeftoverSide(ledgers.tree, ledgers.scanner, ledgers.loaded_by)
+            sides[LedgerType.MANAGED_LEDGER] = leftovers_beside(ledgers)
         theirs = None
         if stock is not None:
             theirs = stack.enter_context(stock_scanner(session, stock, lists_of(session)))
@@ -89,7 +89,7 @@ def side_of(session: CommandSession) -> Iterator[BookKeeperSide]:
         raise FatalError("the metadata service is no ZooKeeper: nothing can be deleted there under guard")
     scanner = session.dependencies.scanner(session.config, tree, bookies, session.admin, session.dependencies.clock_ms)
     try:
-        yield BookKeeperSide(tree, bookies, scanner, session.admin.loaded_by)
+        yield BookKeeperSide(tree, bookies, scanner, LoadedTopics(session.admin.loaded_topics))
     finally:
         close_scanner(scanner)
 

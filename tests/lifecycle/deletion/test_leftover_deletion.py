@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.bookkeeper.nodes import AclEntry, CheckNode, CreateNode, DeleteNode
 from offloader.errors import BookieUnavailableError, FatalError
 from offloader.lifecycle.deletion.decisions import recreated
@@ -18,6 +19,7 @@ from offloader.lifecycle.deletion.leftover_quarantine import LeftoverQuarantine
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide
 from offloader.lifecycle.deletion.leftover_undo import recreate_leftover
 from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType, leftover_record_name
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
@@ -65,7 +67,7 @@ class Ground:
         scanner = self.written.scanner()
         if nodes is not None:
             scanner.tree.nodes = nodes
-        return LeftoverSide(scanner.tree, scanner, self.loaded.get)
+        return LeftoverSide(scanner.tree, scanner, LoadedTopics(lambda: dict(self.loaded)))
 
     def mark(self, *names: str, dry: bool = False):
         side = self.side()
@@ -281,7 +283,7 @@ def test_a_topic_that_is_loaded_without_its_node_keeps_it(ground):
         ground.nodes.delete(path)
     ground.marked(NAME)
     ground.later()
-    ground.loaded.update(dict.fromkeys(_topics(), "broker:8080"))
+    ground.loaded.update({str(topic_of(TOPIC)): "broker:8080"})
     ground.round()
     assert ground.nodes.get(PATH) is not None
     assert "broker:8080" in ground.record(NAME).reason
@@ -291,21 +293,15 @@ def test_a_topic_that_is_loaded_without_its_node_keeps_it(ground):
     assert ground.end_of(NAME) == DELETED
 
 
-def _topics():
-    from offloader.bookkeeper.managed_ledgers import topic_of
-
-    return [topic_of(TOPIC)]
-
-
 def test_nobody_who_can_say_what_is_loaded_keeps_it(ground):
     side = ground.side()
 
-    def fails(_topic):
+    def fails():
         raise BookieUnavailableError("no broker answers")
 
     ground.marked(NAME)
     ground.later()
-    side.loaded_by = fails
+    side.loaded = LoadedTopics(fails)
     ground.round(side)
     assert ground.nodes.get(PATH) is not None
     assert "no broker answers" in ground.record(NAME).reason
