@@ -33,6 +33,7 @@ from offloader.lifecycle.deletion.records import (
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import refusal_told
 
+_NOT_YET = "nothing is marked without --yes"
 _REFUSED = "something stands against any deletion"
 _MORE = " If it shall go all the same: --suspect."
 
@@ -144,7 +145,7 @@ def _mark(
     (mark,) = found.marks
     stored = quarantine.queue.read(ledger_record_name(payload.ledger_id))
     fine = mark.outcome in (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING)
-    why = mark.why or ("" if yes else "nothing is marked without --yes")
+    why = "; ".join(filter(None, (mark.why, _NOT_YET if mark.outcome is MarkOutcome.WOULD_BE_MARKED else "")))
     answer = str(mark.outcome) if fine else DENIED
     return _said(session, payload, answer, why, record=stored.record if stored else None)
 

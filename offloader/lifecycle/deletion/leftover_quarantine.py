@@ -10,7 +10,7 @@ from offloader.lifecycle.deletion.leftover_records import leftover_candidate
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide, LeftoverToLookAt
 from offloader.lifecycle.deletion.look_round import zookeeper_clock
 from offloader.lifecycle.deletion.machine import FailedLook, GoneLedger
-from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
+from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp, warning_of
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import LedgerType, leftover_record_name
 from offloader.lifecycle.deletion.timing import DeletionBounds
@@ -21,7 +21,7 @@ from offloader.lifecycle.ledgers.told import refusal_told
 
 @dataclass(frozen=True, slots=True)
 class LeftoverMark:
-    """`why`: one sentence, where it was not marked."""
+    """`why`: one sentence, where it was not marked, or where its deletion cannot be undone."""
 
     name: str
     outcome: MarkOutcome
@@ -79,7 +79,7 @@ class LeftoverQuarantine:
         if record is None:
             return LeftoverMark(name, MarkOutcome.NOT_DELETABLE, "its record would not be whole", leftover)
         if self.dry:
-            return LeftoverMark(name, MarkOutcome.WOULD_BE_MARKED, leftover=leftover)
+            return LeftoverMark(name, MarkOutcome.WOULD_BE_MARKED, warning_of(record), leftover)
         if self.queue.write(record, former) is None:
             return LeftoverMark(name, MarkOutcome.CHANGED, "somebody else marks it, too", leftover)
-        return LeftoverMark(name, MarkOutcome.MARKED, leftover=leftover)
+        return LeftoverMark(name, MarkOutcome.MARKED, warning_of(record), leftover)

@@ -9,6 +9,11 @@ from enum import StrEnum
 from offloader.lifecycle.deletion.machine import marked
 from offloader.lifecycle.deletion.records import DeletionSwitch, PendingDeleteLedgerInfo
 
+NO_WAY_BACK = (
+    "once it is deleted, `orphans undo` will not be possible: ZooKeeper hides from us who may do what with its nodes, "
+    "so they could only be created again by hand"
+)
+
 
 class MarkOutcome(StrEnum):
     """What the first phase did."""
@@ -20,6 +25,11 @@ class MarkOutcome(StrEnum):
     KEPT = "kept"  # it holds data, and that stays known as long as it is there; or a policy holds it
     NOT_DELETABLE = "not deletable"
     CHANGED = "changed meanwhile"
+
+
+def warning_of(record: PendingDeleteLedgerInfo) -> str:
+    """What an operator must know of what is marked; mostly nothing."""
+    return NO_WAY_BACK if record.node.acl_is_hidden else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerT
 from offloader.lifecycle.deletion.ledger_records import candidate_of, may_be_demanded
 from offloader.lifecycle.deletion.look_round import zookeeper_clock
 from offloader.lifecycle.deletion.machine import HOLDS_DATA, GoneLedger, UnprovenLedger
-from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
+from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp, warning_of
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
     LedgerType,
@@ -24,7 +24,8 @@ from offloader.lifecycle.ledgers.told import refusal_told
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """`why`: one sentence, where it was not marked. `record`: what is pending, or is or would be written."""
+    """`why`: one sentence, where it was not marked, or where its deletion cannot be undone. `record`: what is pending,
+    or is or would be written."""
 
     ledger: int
     outcome: MarkOutcome
@@ -110,10 +111,10 @@ class Quarantine:
 
     def _write(self, record: PendingDeleteLedgerInfo, former: StoredDeletion | None, verdict: LedgerVerdict) -> Mark:
         if self.dry:
-            return Mark(record.ledger_id, MarkOutcome.WOULD_BE_MARKED, verdict=verdict, record=record)
+            return Mark(record.ledger_id, MarkOutcome.WOULD_BE_MARKED, warning_of(record), verdict, record)
         if self.queue.write(record, former) is None:
             return Mark(record.ledger_id, MarkOutcome.CHANGED, "somebody else marks it, too", verdict)
-        return Mark(record.ledger_id, MarkOutcome.MARKED, verdict=verdict, record=record)
+        return Mark(record.ledger_id, MarkOutcome.MARKED, warning_of(record), verdict, record)
 
 
 def _why_spared(record: PendingDeleteLedgerInfo) -> str:

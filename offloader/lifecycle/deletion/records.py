@@ -123,6 +123,13 @@ class LedgerNode:
     acl: Acl = field(default=(), compare=False)
     below: tuple[tuple[str, LedgerNode], ...] = ()
 
+    @property
+    def acl_is_hidden(self) -> bool:
+        """ZooKeeper shows digests only to those who may administer a node. What was hidden cannot be put back, and with
+        it nobody could use the node."""
+        nodes = self, *(node for _, node in self.below)
+        return any(one.scheme == "digest" and one.identity.endswith(":x") for node in nodes for one in node.acl)
+
 
 @dataclass(frozen=True, slots=True)
 class DeletionEvidence:
