@@ -10,7 +10,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -21,6 +21,7 @@ from benchmarks.options import Options
 from offloader.bookkeeper.zookeeper import connect
 from offloader.config.lifecycle import Lifecycle
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
+from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionSwitch, LedgerType, PendingDeleteLedgerInfo
@@ -63,7 +64,7 @@ class _Ends:
     def pending(self, pending: PendingDeletions, *, on: bool) -> None:
         """Not told."""
 
-    def refused(self, refusals: tuple[str, ...]) -> None:
+    def refused(self, refusals: Mapping[LedgerType, Sequence[str]]) -> None:
         if refusals:
             raise SystemExit(f"deletion: {refusals}")
 
@@ -99,7 +100,7 @@ def _measured(options: Options, address: str, count: int) -> Report:
         tree.nodes = nodes
         bookies = SimulatedBookies(SimulatedCluster(1, 0))
         scanner = open_scanner(section, tree, bookies, pulsar.admin, connect=_nobody, clock_ms=_now_ms)
-        side = _Timed(tree, bookies, scanner, pulsar.admin.loaded_by)
+        side = _Timed(tree, bookies, scanner, LoadedTopics(pulsar.admin.loaded_topics))
         queue = DeletionQueue(store, "bench", lambda: next(tokens))
         scan = scanner.scan()
         begun = time.perf_counter()

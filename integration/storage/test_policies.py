@@ -7,7 +7,7 @@ versitygw's IAM service judges as AWS does, but is not AWS: conditions, KMS keys
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -149,7 +149,7 @@ class Heard:
 
     def pending(self, pending: PendingDeletions, *, on: bool) -> None: ...
 
-    def refused(self, refusals: tuple[str, ...]) -> None:
+    def refused(self, refusals: Mapping[LedgerType, Sequence[str]]) -> None:
         assert not refusals
 
     def damaged(self, name: str, why: str) -> None:

@@ -19,6 +19,7 @@ from offloader.lifecycle.deletion.demand import (
     DemandDenied,
     answer_demand,
 )
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.records import (
     PIP_TYPES,
@@ -32,6 +33,7 @@ from offloader.lifecycle.deletion.records import (
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import refusal_told
 
+_NOT_YET = "nothing is marked without --yes"
 _REFUSED = "something stands against any deletion"
 _MORE = " If it shall go all the same: --suspect."
 
@@ -144,7 +146,7 @@ def _mark(
         return _said(session, payload, DENIED, _REFUSED, refusals=found.refusals)
     (mark,) = found.marks
     stored = quarantine.queue.read(ledger_record_name(payload.ledger_id))
-    why = mark.why or ("" if yes else "nothing is marked without --yes")
+    why = "; ".join(filter(None, (mark.why, _NOT_YET if mark.outcome is MarkOutcome.WOULD_BE_MARKED else "")))
     answer = str(mark.outcome) if mark.outcome.is_pending else DENIED
     return _said(session, payload, answer, why, record=stored.record if stored else None)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 
-from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.watcher import PendingDeletions
 from offloader.metrics import Metrics
 from offloader.printable import printable
@@ -15,11 +16,11 @@ DAMAGED_TOLD = 1000  # names that are remembered, so that each is told once
 
 
 class DeletionTold:
-    """The application's watcher. A refusal is told once, until it is another one or none."""
+    """The application's watcher. What a side refuses is told once, until it is something else or nothing."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._refused: tuple[str, ...] = ()
+        self._refused: dict[LedgerType, tuple[str, ...]] = {}
         self._damaged: set[str] = set()
         self._off = False
 
@@ -33,13 +34,17 @@ class DeletionTold:
             )
         self._off = bool(waiting and not on)
 
-    def refused(self, refusals: tuple[str, ...]) -> None:
-        self._metrics.deletions_refused(len(refusals))
-        if refusals and refusals != self._refused:
-            log.warning("nothing is deleted: %s", " ".join(refusals), extra={"see": "deletion-refused"})
-        if self._refused and not refusals:
-            log.info("nothing stands against deletions any more")
-        self._refused = refusals
+    def refused(self, refusals: Mapping[LedgerType, Sequence[str]]) -> None:
+        now = {kind: tuple(each) for kind, each in refusals.items() if each}
+        self._metrics.deletions_refused(sum(map(len, now.values())))
+        for kind, each in now.items():
+            if each != self._refused.get(kind):
+                log.warning(
+                    "none of the %s is deleted: %s", kind.many, " ".join(each), extra={"see": "deletion-refused"}
+                )
+        for kind in self._refused.keys() - now.keys():
+            log.info("nothing stands against the deletion of %s any more", kind.many)
+        self._refused = now
 
     def damaged(self, name: str, why: str) -> None:
         if name in self._damaged or len(self._damaged) >= DAMAGED_TOLD:

@@ -20,7 +20,7 @@ from offloader.lifecycle.deletion.configured import (
     OpenSide,
     bookkeeper_side,
     bounds_of,
-    leftover_side,
+    cluster_sides,
     timing_of,
 )
 from offloader.lifecycle.deletion.queue import DeletionQueue
@@ -115,9 +115,8 @@ def _deletion(
     if reached is not None:
         copies = stock_copies(section.stock_bucket, derived.store(parts.config))
         rescues = RescueEvidence(lambda: Rescues(parts.store, parts.cluster))
-        opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms, copies, rescues)
-        sides[LedgerType.LEDGER] = OpenedForALook(opened)
-        left_over = leftover_side(section, lambda: clients(reached), parts.admin, _now_ms)
+        ledgers, left_over = cluster_sides(section, lambda: clients(reached), parts.admin, _now_ms, copies, rescues)
+        sides[LedgerType.LEDGER] = OpenedForALook(ledgers)
         sides[LedgerType.MANAGED_LEDGER] = OpenedForALook(left_over)
     rules = DeletionRules(
         timing_of(section),

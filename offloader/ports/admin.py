@@ -96,6 +96,10 @@ class Admin(Protocol):
         """The broker that has the topic loaded, if any; does not load it. For super users. Up to a minute behind."""
         ...
 
+    def loaded_topics(self) -> Mapping[str, str]:
+        """All topics that brokers have loaded, and which broker it is: one request a broker, as `loaded_by`."""
+        ...
+
     def retention(self, topic: TopicName) -> tuple[int, int]:
         """The retention in force of a topic, minutes and MB: its own, else its namespace's, else the brokers'."""
         ...

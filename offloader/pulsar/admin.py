@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import httpx
 from offloader.errors import AuthorizationFailedError, FatalError, ProtocolError
 from offloader.model import TopicName
 from offloader.ports.admin import BrokerStores, Identity, TopicInfo
+from offloader.pulsar.loaded import topics_loaded_at
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, keeps_properties, pin_token, topic_info
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
@@ -32,6 +33,7 @@ class AdminClient:
 
     def __init__(self, settings: PulsarSettings, *, transport: httpx.BaseTransport | None = None) -> None:
         self._settings = settings
+        self._transport = transport
         self.rest = RestClient(settings, transport=transport)
 
     def version(self) -> str:
@@ -124,11 +126,20 @@ class AdminClient:
             return True
 
     def loaded_by(self, topic: TopicName) -> str | None:
-        return next((broker for broker in self._brokers() if _has_loaded(self._of_broker(broker), topic)), None)
+        return next((broker for broker in self._brokers() if str(topic) in self._topics_of(broker)), None)
+
+    def loaded_topics(self) -> Mapping[str, str]:
+        return {topic: broker for broker in self._brokers() for topic in self._topics_of(broker)}
+
+    def _topics_of(self, broker: str) -> Iterator[str]:
+        return topics_loaded_at(self._of_broker(broker), self._transport)
 
     def _brokers(self) -> list[str]:
         """Their addresses, sorted."""
-        return sorted(_texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers"))
+        brokers = _texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers")
+        if not brokers:
+            raise ProtocolError("the brokers: the cluster answered that it has none")
+        return sorted(brokers)
 
     def _of_broker(self, broker: str) -> PulsarSettings:
         """How this very broker is asked."""
@@ -163,22 +174,6 @@ def subscription_expiration(admin: AdminClient, namespace: str) -> object:
     """Minutes after which an idle subscription is deleted, 0: never. The namespace's, else the broker's."""
     own = admin.rest.get(f"namespaces/{namespace}/subscriptionExpirationTime")
     return own if own is not None else int(admin.runtime_configuration().get("subscriptionExpirationTimeMinutes", "0"))
-
-
-def _has_loaded(settings: PulsarSettings, topic: TopicName) -> bool:
-    """Whether the broker's statistics have the topic. For super users.
-
-    Asking for a topic's statistics by its name would make a broker load it; this does not. A change of the last
-    `STATISTICS_AGE_MS` is not seen. Raises BrokerUnavailableError, AuthorizationFailedError.
-    """
-    client = RestClient(settings)
-    try:
-        namespaces = _mapping(client.get("broker-stats/topics"), "the broker's statistics", or_none=True)
-    finally:
-        client.close()
-    bundles = _mapping(namespaces.get(topic.namespace), "a namespace's statistics", or_none=True)
-    loaded = (_mapping(bundle, "a bundle's statistics").get("persistent", {}) for bundle in bundles.values())
-    return any(str(topic) in _mapping(topics, "a bundle's topics") for topics in loaded)
 
 
 def _stores_of(broker: str, settings: PulsarSettings) -> BrokerStores:

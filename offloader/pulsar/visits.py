@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
 
 from offloader.errors import ProtocolError
-from offloader.model import MIB, TopicName
+from offloader.model import TopicName
 from offloader.ports.visits import KnownTopics, TopicUse
 from offloader.pulsar.admin import AdminClient
-from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
-
-LARGEST_STATISTICS = 512 * MIB  # of one broker: 1 to 2 kB a topic, and as much a client
 
 
 class BrokerVisits:
     """Thread safe. `transport` carries the requests, by default over sockets."""
 
     def __init__(self, settings: PulsarSettings, *, transport: httpx.BaseTransport | None = None) -> None:
-        self._settings = settings
-        self._transport = transport
         self._admin = AdminClient(settings, transport=transport)
         self._rest = self._admin.rest
 
@@ -31,11 +25,7 @@ class BrokerVisits:
         return self._admin.version()
 
     def loaded(self) -> Mapping[str, str]:
-        scheme = self._settings.admin_url.partition("://")[0]
-        brokers = self._rest.get(f"brokers/{self._admin.cluster()}")
-        if not isinstance(brokers, list) or not brokers or not all(isinstance(one, str) for one in brokers):
-            raise ProtocolError("the brokers: the cluster answered what is no list of brokers")
-        return {topic: broker for broker in brokers for topic in self._loaded_by(f"{scheme}://{broker}")}
+        return self._admin.loaded_topics()
 
     def known(self, namespace: str) -> KnownTopics:
         topics = _names(self._rest.get(f"persistent/{namespace}", includeSystemTopic="true"), namespace)
@@ -67,23 +57,6 @@ class BrokerVisits:
         response = self._rest.request(method, path)
         if response.is_error:
             raise self._rest.error(path, response)
-
-    def _loaded_by(self, address: str) -> list[str]:
-        """Asking for a topic by its name would load it: a broker's statistics have all that it has loaded."""
-        settings = replace(self._settings, admin_url=address)
-        client = RestClient(settings, transport=self._transport, largest=LARGEST_STATISTICS)
-        try:
-            found = client.get("broker-stats/topics")
-        finally:
-            client.close()
-        return list(_topics_of(found))
-
-
-def _topics_of(namespaces: object) -> Iterator[str]:
-    """`{namespace: {bundle: {"persistent": {topic: …}}}}`; a broker without topics may say nothing."""
-    for bundles in _object({} if namespaces is None else namespaces).values():
-        for bundle in _object(bundles).values():
-            yield from _object(_object(bundle).get("persistent", {}))
 
 
 def _use(stats: object) -> TopicUse:

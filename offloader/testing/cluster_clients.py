@@ -124,6 +124,10 @@ class MemoryAdmin:
         self._cluster.faults.before("admin.loaded_by", topic)
         return self.loaded.get(topic)
 
+    def loaded_topics(self) -> Mapping[str, str]:
+        self._cluster.faults.before("admin.loaded_topics")
+        return {str(topic): broker for topic, broker in self.loaded.items()}
+
 
 class MemoryPins:
     """`Pins` of the in-memory cluster. Close it, or a second holder finds its topics busy, as in Pulsar."""

@@ -642,7 +642,8 @@ def rolls(orphans: Orphans, _loaded: list[str]) -> None:
 def test_a_suspect_one_stays_where_somebody_may_use_it_by_now(line, orphans, monkeypatch, does, state, reason):
     loaded: list[str] = []
     monkeypatch.setattr(
-        "offloader.testing.cluster_clients.MemoryAdmin.loaded_by", lambda _self, _topic: next(iter(loaded), None)
+        "offloader.testing.cluster_clients.MemoryAdmin.loaded_topics",
+        lambda _self: dict.fromkeys(["persistent://acme/orders/t"] if loaded else [], "broker-1:8080"),
     )
     line.json("ledgers", "delete", "2000", "--suspect", "--yes")
     does(orphans, loaded)

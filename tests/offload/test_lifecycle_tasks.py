@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
 import time
@@ -22,6 +23,8 @@ from offloader.lifecycle.deletion.system_topic.events import NotAnnounced
 from offloader.lifecycle.deletion.task import SOON, DeletionTask
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
+from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState
+from offloader.lifecycle.topics.cursors.removals import CursorRemovals
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
@@ -70,7 +73,7 @@ def test_a_store_that_does_not_answer_does_not_end_the_start():
     made = parts(store)
     faulty = FaultyStore(store, StoreFaults([StoreFault("*", Effect.BEFORE, StoreUnavailableError, times=99)]))
     made = LifecycleParts(made.config, made.admin, faulty, made.journal, made.metrics, made.cluster)
-    assert len(lifecycle_tasks(made, RUNS, ExitStack())) == 1
+    assert [one.name for one in lifecycle_tasks(made, RUNS, ExitStack())] == ["deletion", "cursors"]
 
 
 def test_switched_on_without_a_metadata_service_is_refused():
@@ -158,6 +161,38 @@ def test_without_a_policy_and_a_recorded_removal_nobody_is_reached_for_subscript
     _, cursors = lifecycle_tasks(made, RUNS, ExitStack())
     cursors.open_remover = None  # whoever opens it fails
     assert cursors.run() == 600.0
+
+
+def test_removals_that_have_ended_are_forgotten_in_their_time_also_where_none_is_switched_on():
+    """Somebody removed subscriptions by a command once. What is pending stays, and is counted."""
+    store, day = MemoryStore(), 86_400_000
+    now = time.time_ns() // 1_000_000
+    numbers = itertools.count()
+    removals = CursorRemovals(store, "main", lambda: f"t{next(numbers)}")
+    for name, state, ended in (
+        ("old", RemovalState.REMOVED, now - 31 * day),
+        ("kept", RemovalState.KEPT, now - 31 * day),
+        ("late", RemovalState.REMOVED, now - 29 * day),
+        ("marked", RemovalState.MARKED, 0),
+    ):
+        assert removals.write(CursorRemoval(TOPIC, name, state, now - 60 * day, "test", 0, ended_at=ended), None)
+    made = parts(store)
+    (task,) = lifecycle_tasks(made, RUNS, ExitStack())
+    assert (task.name, task.run()) == ("cursors", 600.0)
+    assert {one.record.subscription for one in removals.all()} == {"late", "marked"}
+    assert value(made.metrics, "offloader_cursor_removals_pending", state="marked") == 1
+
+
+def test_who_was_overtaken_forgets_no_removal():
+    store = MemoryStore()
+    numbers = itertools.count()
+    removals = CursorRemovals(store, "main", lambda: f"t{next(numbers)}")
+    assert removals.write(CursorRemoval(TOPIC, "s", RemovalState.REMOVED, 1, "test", 0, ended_at=2), None)
+    (task,) = lifecycle_tasks(parts(store), RUNS, ExitStack())
+    Journal.open(store, "main", lambda: "another")
+    with pytest.raises(OvertakenError):
+        task.run()
+    assert len([*removals.all()]) == 1
 
 
 def test_a_marked_object_goes_in_the_application():
@@ -313,6 +348,7 @@ def test_refusals_are_told_once_and_counted_until_they_are_gone(setting, caplog)
     task.run()
     task.run()
     assert [record.see for record in caplog.records] == ["deletion-refused"]
+    assert caplog.messages[0].startswith("none of the ledgers is deleted: ")
     assert value(metrics, "offloader_deletion_refusals") == 1
     assert value(metrics, "offloader_deletion_in_flight", type="LEDGER") == 1
     side.scanner.refusals = ()
@@ -322,6 +358,24 @@ def test_refusals_are_told_once_and_counted_until_they_are_gone(setting, caplog)
     assert value(metrics, "offloader_deletion_deleted_total", type="LEDGER") == 1
     assert value(metrics, "offloader_deletion_acknowledged_total", type="LEDGER") == 1
     assert value(metrics, "offloader_deletion_records", type="LEDGER", state="deleted") == 1
+
+
+def test_the_side_that_refuses_is_named_and_each_is_told_once_until_it_changes(caplog):
+    metrics = Metrics()
+    told = DeletionTold(metrics)
+    away, shared = ["a bookie is away"], ["it may be shared", "a listing failed"]
+    with caplog.at_level(logging.INFO):
+        for ledgers, objects in ((away, []), (away, shared), (away, shared), ([], shared), (away, []), ([], [])):
+            told.refused({LedgerType.LEDGER: ledgers, LedgerType.OBJECT: objects})
+    assert caplog.messages == [
+        "none of the ledgers is deleted: a bookie is away",
+        "none of the objects is deleted: it may be shared a listing failed",
+        "nothing stands against the deletion of ledgers any more",
+        "none of the ledgers is deleted: a bookie is away",
+        "nothing stands against the deletion of objects any more",
+        "nothing stands against the deletion of ledgers any more",
+    ]
+    assert value(metrics, "offloader_deletion_refusals") == 0
 
 
 def test_off_with_records_pending_is_told_once(setting, caplog):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
+from offloader.errors import AuthorizationFailedError, BrokerUnavailableError, ProtocolError
 from offloader.model import TopicName
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.settings import PulsarSettings
@@ -36,9 +36,12 @@ def brokers():
 
 
 def loaded_by(servers):
+    """One topic's broker, and that of all: they say the same."""
     admin = AdminClient(PulsarSettings(admin_url=f"http://{servers[0].host}"))
     try:
-        return admin.loaded_by(TOPIC)
+        found = admin.loaded_by(TOPIC)
+        assert admin.loaded_topics().get(str(TOPIC)) == found
+        return found
     finally:
         admin.close()
 
@@ -57,6 +60,19 @@ def test_another_topic_or_partition_is_not_it(brokers):
 def test_nothing_that_would_load_the_topic_is_asked(brokers):
     loaded_by(brokers)
     assert {path for _, path in (*brokers[0].asked, *brokers[1].asked)} == {RUNTIME, "/admin/v2/brokers/c", STATS}
+
+
+def test_a_cluster_that_says_it_has_no_brokers_is_not_believed(brokers):
+    brokers[0].answers["/admin/v2/brokers/c"] = (200, [], {})
+    with pytest.raises(ProtocolError):
+        loaded_by(brokers)
+
+
+def test_a_broker_s_statistics_may_be_larger_than_a_list_of_topics(brokers, monkeypatch):
+    monkeypatch.setattr("offloader.pulsar.rest.MAX_ANSWER", 1000)
+    many = [f"persistent://public/ns/{number}" for number in range(100)]
+    brokers[1].answers[STATS] = (200, statistics(str(TOPIC), *many), {})
+    assert loaded_by(brokers) == brokers[1].host
 
 
 def test_a_broker_that_does_not_answer_or_refuses(brokers):

@@ -16,9 +16,9 @@ from offloader.cli.orphans.scanning import has_ledgers, lists_of
 from offloader.cli.output import say
 from offloader.errors import ConfigError, FatalError, OffloadError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
-from offloader.lifecycle.deletion.configured import close_scanner, timing_of
-from offloader.lifecycle.deletion.leftover_side import LeftoverSide
+from offloader.lifecycle.deletion.configured import close_scanner, leftovers_beside, timing_of
 from offloader.lifecycle.deletion.machine import due_at
+from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     DeletionState,
@@ -74,7 +74,7 @@ def sides_of(session: CommandSession, stock: str | None = None) -> Iterator[dict
         if has_ledgers(session):
             ledgers = stack.enter_context(side_of(session))
             sides[LedgerType.LEDGER] = ledgers
-            sides[LedgerType.MANAGED_LEDGER] = LeftoverSide(ledgers.tree, ledgers.scanner, ledgers.loaded_by)
+            sides[LedgerType.MANAGED_LEDGER] = leftovers_beside(ledgers)
         theirs = None
         if stock is not None:
             theirs = stack.enter_context(stock_scanner(session, stock, lists_of(session)))
@@ -94,7 +94,7 @@ def side_of(session: CommandSession) -> Iterator[BookKeeperSide]:
     scanner = session.dependencies.scanner(session.config, tree, bookies, session.admin, session.dependencies.clock_ms)
     try:
         rescues = RescueEvidence(lambda: rescues_of_cluster(session))
-        yield BookKeeperSide(tree, bookies, scanner, session.admin.loaded_by, rescues=rescues)
+        yield BookKeeperSide(tree, bookies, scanner, LoadedTopics(session.admin.loaded_topics), rescues=rescues)
     finally:
         close_scanner(scanner)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from offloader.cli.command import FINDINGS, OK, CommandSession
 from offloader.cli.orphans.deletion_parts import moment, queue_of_cluster, side_of, timing
-from offloader.lifecycle.deletion.configured import bounds_of
+from offloader.lifecycle.deletion.configured import bounds_of, leftovers_beside
 from offloader.lifecycle.deletion.leftover_quarantine import LeftoverMark, LeftoverQuarantine
-from offloader.lifecycle.deletion.leftover_side import LeftoverSide
 from offloader.lifecycle.ledgers.told import leftover_told
 
 
@@ -14,7 +13,7 @@ def quarantine_leftovers(session: CommandSession, names: tuple[str, ...], *, yes
     """Scan, and mark those with these names."""
     now_ms = session.dependencies.clock_ms
     with side_of(session) as ledgers:
-        side = LeftoverSide(ledgers.tree, ledgers.scanner, ledgers.loaded_by)
+        side = leftovers_beside(ledgers)
         scan = side.scanner.scan(frozenset())
         queue = queue_of_cluster(session, create=yes)
         phase = LeftoverQuarantine(queue, side, bounds_of(session.config.lifecycle), now_ms, "command", dry=not yes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -41,12 +41,12 @@ class _Heard:
         self.failures: dict[str, str] = {}
         self.ends: list[PendingDeleteLedgerInfo] = []
         self.given_up: list[PendingDeleteLedgerInfo] = []
-        self.refusals: tuple[str, ...] = ()
+        self.refusals: Mapping[LedgerType, Sequence[str]] = {}
 
     def pending(self, pending: PendingDeletions, *, on: bool) -> None:
         """Counted elsewhere."""
 
-    def refused(self, refusals: tuple[str, ...]) -> None:
+    def refused(self, refusals: Mapping[LedgerType, Sequence[str]]) -> None:
         self.refusals = refusals
 
     def damaged(self, name: str, why: str) -> None:
@@ -122,9 +122,10 @@ def _tell(
     missing = announced.missing.total()
     not_sent = [f"{missing} were not sent to the system topic: {', '.join(announced.missing)}"] if missing else []
     waiting = [f"{marked.due[kind]} that are due wait: {text}" for kind, text in why.items()]
+    refused = [f"none of the {kind.many} is deleted: {one}" for kind, each in heard.refusals.items() for one in each]
     session.output.message(
         _summary(due, marked, heard, yes=yes),
-        [*waiting, *heard.refusals, *_lines(heard), *not_sent],
+        [*waiting, *refused, *_lines(heard), *not_sent],
         due=due,
         later=marked.later,
         nextDue=moment(marked.first),
@@ -133,7 +134,7 @@ def _tell(
         failed=[{"record": name, "why": text} for name, text in heard.failures.items()],
         gaveUp=[shown(one, by_config) for one in heard.given_up],
         damaged=[{"record": name, "why": text} for name, text in heard.damages.items()],
-        refusals=list(heard.refusals),
+        refusals=[one for each in heard.refusals.values() for one in each],
         removed=removed,
         sent={str(kind): number for kind, number in announced.done.items()},
         notSent={str(reason): number for reason, number in announced.missing.items()},

@@ -36,7 +36,7 @@ from offloader.lifecycle.deletion.ledger_records import (
 )
 from offloader.lifecycle.deletion.look_round import LookRound, begin_look
 from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook, GoneLedger, SecondLook, UnprovenLedger
-from offloader.lifecycle.deletion.owners import LoadedBy, still_written, used_by
+from offloader.lifecycle.deletion.owners import LoadedTopics, still_written, used_by
 from offloader.lifecycle.deletion.records import DeletionEvidence, DeletionProof, LedgerNode, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.side import SideLooks
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
@@ -72,7 +72,7 @@ class BookKeeperSide:
     tree: MetadataTree
     bookies: Bookies
     scanner: LedgerScanner
-    loaded_by: LoadedBy
+    loaded: LoadedTopics
     closing: InspectionOptions = field(default_factory=lambda: InspectionOptions(dry=False))
     rescues: RescueEvidence | None = None
     _cases: dict[str, GuardCase] = field(default_factory=dict)
@@ -84,6 +84,7 @@ class BookKeeperSide:
 
     def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
         self._cases.clear()
+        self.loaded.forget()
         ledgers = {one.ledger_id for one in records if one.ledger_id >= 0}
         try:
             this_round = begin_look(self.tree.nodes, round_path(self.tree))
@@ -100,7 +101,7 @@ class BookKeeperSide:
         if versioned.metadata.listed_ms != record.node.ctime:
             raise LedgerNotFoundError(f"ledger {ledger}: another one has this id now")
         if not versioned.metadata.closed:
-            refused = still_written(record, self.tree.nodes, chroot(self.tree), self.loaded_by)
+            refused = still_written(record, self.tree.nodes, chroot(self.tree), self.loaded.broker_of)
             if refused is not None:
                 raise RecoveryAbortedError(refused)
         found = examine(ledger, self.tree, self.bookies, self.closing)
@@ -164,7 +165,7 @@ class BookKeeperSide:
         if evidence.proof is DeletionProof.ON_DEMAND:
             try:
                 name = seen.verdict.ledger.purpose.managed_ledger
-                used = used_by(name, self.tree.nodes, chroot(self.tree), self.loaded_by)
+                used = used_by(name, self.tree.nodes, chroot(self.tree), self.loaded.broker_of)
             except (ValueError, OffloadError) as error:
                 return FailedLook(f"whether a broker has its topic loaded cannot be found out ({error})")
             if used:

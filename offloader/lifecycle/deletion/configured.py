@@ -14,6 +14,7 @@ from offloader.errors import OffloadError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide
 from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook
+from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
@@ -85,19 +86,38 @@ def bookkeeper_side(
     return lambda stack: _opened(stack, section, clients, admin, clock_ms, verify_copies, rescues)
 
 
-def leftover_side(
+def cluster_sides(
     section: Lifecycle,
     clients: Callable[[], tuple[MetadataTree, Bookies]],
     admin: Admin,
     clock_ms: Callable[[], int],
-) -> OpenSide:
-    """The same for left-over managed ledgers."""
+    verify_copies: VerifyCopies = no_copies,
+    rescues: RescueEvidence | None = None,
+) -> tuple[OpenSide, OpenSide]:
+    """BookKeeper's, and that of left-over managed ledgers: what one of them opens, and reads of everything, serves
+    both. They are ended together."""
+    once = _OpenedOnce(bookkeeper_side(section, clients, admin, clock_ms, verify_copies, rescues))
+    return once, lambda stack: leftovers_beside(once(stack))
 
-    def opened(stack: ExitStack) -> DeletionSide:
-        ledgers = _opened(stack, section, clients, admin, clock_ms)
-        return LeftoverSide(ledgers.tree, ledgers.scanner, ledgers.loaded_by)
 
-    return opened
+def leftovers_beside(ledgers: BookKeeperSide) -> LeftoverSide:
+    """Left-over managed ledgers of the same cluster."""
+    return LeftoverSide(ledgers.tree, ledgers.scanner, ledgers.loaded)
+
+
+@dataclass
+class _OpenedOnce:
+    open_side: Callable[[ExitStack], BookKeeperSide]
+    _side: BookKeeperSide | None = None
+
+    def __call__(self, stack: ExitStack) -> BookKeeperSide:
+        if self._side is None:
+            self._side = self.open_side(stack)
+            stack.callback(self._forget)
+        return self._side
+
+    def _forget(self) -> None:
+        self._side = None
 
 
 def _opened(
@@ -114,7 +134,7 @@ def _opened(
     stack.callback(bookies.close)
     scanner = cluster_scanner(section, tree, bookies, admin, clock_ms, verify_copies)
     stack.callback(close_scanner, scanner)
-    return BookKeeperSide(tree, bookies, scanner, admin.loaded_by, rescues=rescues)
+    return BookKeeperSide(tree, bookies, scanner, LoadedTopics(admin.loaded_topics), rescues=rescues)
 
 
 @dataclass

@@ -35,7 +35,7 @@ from offloader.lifecycle.deletion.machine import (
     UnprovenLedger,
     UnreferencedLedger,
 )
-from offloader.lifecycle.deletion.owners import LoadedBy, used_by
+from offloader.lifecycle.deletion.owners import LoadedTopics, used_by
 from offloader.lifecycle.deletion.records import DeletionEvidence, LedgerNode, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.side import SideLooks
 from offloader.lifecycle.ledgers.evidence import Fact, Standing
@@ -59,11 +59,12 @@ class LeftoverSide:
 
     tree: MetadataTree
     scanner: LedgerScanner
-    loaded_by: LoadedBy
+    loaded: LoadedTopics
     _cases: dict[str, LeftoverCase] = field(default_factory=dict)
 
     def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
         self._cases.clear()
+        self.loaded.forget()
         names = {one.topic_name for one in records}
         try:
             this_round = begin_look(self.tree.nodes, round_path(self.tree))
@@ -100,7 +101,7 @@ class LeftoverSide:
         try:
             node = self._node(path)
             owners = self._owners(leftover.name, scan.root)
-            used = used_by(leftover.name, self.tree.nodes, scan.root, self.loaded_by)
+            used = used_by(leftover.name, self.tree.nodes, scan.root, self.loaded.broker_of)
         except (ValueError, OffloadError) as error:
             return FailedLook(str(error))
         if not isinstance(node, LedgerNode):

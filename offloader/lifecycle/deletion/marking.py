@@ -15,6 +15,11 @@ from offloader.lifecycle.deletion.timing import DeletionBounds
 Id = TypeVar("Id")
 Found = TypeVar("Found")
 
+NO_WAY_BACK = (
+    "once it is deleted, `orphans undo` will not be possible: ZooKeeper hides from us who may do what with its nodes, "
+    "so they could only be created again by hand"
+)
+
 
 class MarkOutcome(StrEnum):
     """What the first phase did."""
@@ -38,10 +43,15 @@ class MarkOutcome(StrEnum):
         return self.is_pending or self in (MarkOutcome.SPARED, MarkOutcome.KEPT)
 
 
+def warning_of(record: PendingDeleteLedgerInfo) -> str:
+    """What an operator must know of what is marked; mostly nothing."""
+    return NO_WAY_BACK if record.node.acl_is_hidden else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Mark(Generic[Id, Found]):
-    """`id`: as commands call it. `why`: one sentence, where it was not marked. `found`: as the scan had it. `record`:
-    what is pending, or is or would be written."""
+    """`id`: as commands call it. `why`: one sentence, where it was not marked, or where its deletion cannot be undone.
+    `found`: as the scan had it. `record`: what is pending, or is or would be written."""
 
     id: Id
     outcome: MarkOutcome
@@ -99,7 +109,8 @@ class Marker:
         record = marked(seen, former.record if former else None, self.now_ms(), self.switch)
         if record is None:
             return Mark(thing, MarkOutcome.NOT_DELETABLE, "the record would lack what a deletion needs", found)
-        done = Mark(thing, MarkOutcome.WOULD_BE_MARKED if self.dry else MarkOutcome.MARKED, "", found, record)
+        outcome = MarkOutcome.WOULD_BE_MARKED if self.dry else MarkOutcome.MARKED
+        done = Mark(thing, outcome, warning_of(record), found, record)
         if not self.dry and self.queue.write(record, former) is None:
             return replace(done, outcome=MarkOutcome.CHANGED, why="somebody else marks it, too", record=None)
         return done

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
 
 from offloader.bookkeeper.managed_ledgers import TRANSACTION_LOG_PREFIX, decoded
 from offloader.bookkeeper.nodes import Nodes
@@ -14,6 +15,42 @@ from offloader.model import TopicName
 
 LoadedBy = Callable[[TopicName], str | None]
 """The broker that has a topic loaded, if any: `Admin.loaded_by`."""
+
+AskBrokers = Callable[[], Mapping[str, str]]
+"""All topics that are loaded, and their brokers: `Admin.loaded_topics`. Raises OffloadError."""
+
+
+class LoadedTopics:
+    """What brokers have loaded: all of them are asked once a look, and only where somebody wants to know. Thread safe.
+
+    That nobody could say holds for the whole look, too: a broker that does not answer is waited for once."""
+
+    def __init__(self, ask: AskBrokers) -> None:
+        self._ask = ask
+        self._lock = Lock()
+        self._known: Mapping[str, str] | OffloadError | None = None
+
+    def forget(self) -> None:
+        """A look begins."""
+        with self._lock:
+            self._known = None
+
+    def broker_of(self, topic: TopicName) -> str | None:
+        """As `Admin.loaded_by`. Raises OffloadError."""
+        with self._lock:
+            if self._known is None:
+                self._known = self._asked()
+            known = self._known
+        if isinstance(known, OffloadError):
+            raise known
+        return known.get(str(topic))
+
+    def _asked(self) -> Mapping[str, str] | OffloadError:
+        try:
+            return self._ask()
+        except OffloadError as error:
+            return error
+
 
 _MAY_BE_WRITTEN = (DeletionProof.REFEREE_ABSENT, DeletionProof.ON_DEMAND)
 

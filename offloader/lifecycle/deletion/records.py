@@ -23,6 +23,19 @@ class LedgerType(StrEnum):
     OBJECT = "OBJECT"  # no ledger: an object of the archive, or an upload
     MANAGED_LEDGER = "MANAGED_LEDGER"  # no ledger: the nodes of a left-over managed ledger, which refer to some
 
+    @property
+    def many(self) -> str:
+        """What goes on that side, for people."""
+        return _MANY[self]
+
+
+_MANY = {
+    LedgerType.LEDGER: "ledgers",
+    LedgerType.OFFLOAD_LEDGER: "objects of Pulsar's own offloader",
+    LedgerType.OBJECT: "objects",
+    LedgerType.MANAGED_LEDGER: "left-over managed ledgers",
+}
+
 
 class LedgerComponent(StrEnum):
     """Whose ledger it is. PIP-186 has the first three, and forgets the others."""
@@ -109,6 +122,13 @@ class LedgerNode:
     ctime: int
     acl: Acl = field(default=(), compare=False)
     below: tuple[tuple[str, LedgerNode], ...] = ()
+
+    @property
+    def acl_is_hidden(self) -> bool:
+        """ZooKeeper shows digests only to those who may administer a node. What was hidden cannot be put back, and with
+        it nobody could use the node."""
+        nodes = self, *(node for _, node in self.below)
+        return any(one.scheme == "digest" and one.identity.endswith(":x") for node in nodes for one in node.acl)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,15 @@ class FoundDeletions:
     looked: set[LedgerType] = field(default_factory=set)
     removed: int = 0
 
+    def goes_on(self, kind: LedgerType) -> bool:
+        """Whether a round of this pass has looked where such things are."""
+        return not self.looked.isdisjoint(_BESIDE.get(kind, {kind}))
+
+
+_BESIDE = dict.fromkeys(
+    (LedgerType.LEDGER, LedgerType.MANAGED_LEDGER), frozenset({LedgerType.LEDGER, LedgerType.MANAGED_LEDGER})
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DeletionRound:

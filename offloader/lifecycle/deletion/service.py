@@ -105,7 +105,7 @@ class LedgerDeletionService:
         self._watcher.pending(found.pending.copy(), on=switch is not None and switch.on)
         taken = self._every_side(found, switch) if switch is not None and switch.on else 0
         refusals = tuple(why for each in self._refused.values() for why in each)
-        self._watcher.refused(refusals)
+        self._watcher.refused(dict(self._refused))
         left = sum(len(due) for kind, due in found.due.items() if kind not in self._refused)
         if left:
             self._found = found
@@ -122,7 +122,7 @@ class LedgerDeletionService:
             if not due or kind in self._refused or self._rules.stopping():
                 continue
             share = due[: self._rules.bounds.a_round]
-            refusals = self._second_phase(side, share, switch, goes_on=kind in found.looked)
+            refusals = self._second_phase(side, share, switch, goes_on=found.goes_on(kind))
             if refusals:
                 self._refused[kind] = refusals
             else:

@@ -29,8 +29,8 @@ class DeletionSide(Protocol):
     def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
         """All of them at once, by the rules of the first look. What fails is a refusal, or the look of one record.
 
-        `goes_on`: right after another look. What decides on these records is read now, each time; what that one has
-        read of all others need not be read again."""
+        `goes_on`: right after another look at the same cluster, or bucket. What decides on these records is read now,
+        each time; what that one has read of all others need not be read again."""
         ...
 
     def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:

@@ -180,10 +180,8 @@ def _answered(future: Future[bytes], timeout: float) -> bool | None:
 
 
 def check_acl(record: PendingDeleteLedgerInfo) -> None:
-    """ZooKeeper shows digests only to those who may administer a node. Raises FatalError: what was hidden cannot be put
-    back, and with it nobody could use the node."""
-    nodes = record.node, *(node for _, node in record.node.below)
-    if any(one.scheme == "digest" and one.identity.endswith(":x") for node in nodes for one in node.acl):
+    """Raises FatalError where it was hidden: see `LedgerNode.acl_is_hidden`."""
+    if record.node.acl_is_hidden:
         raise FatalError(
             f"{record.thing}: who may do what with its nodes was hidden from us when it was marked: create them by "
             "hand, with the data of its record"

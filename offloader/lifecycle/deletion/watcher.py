@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,8 +46,8 @@ class DeletionWatcher(Protocol):
         """What a round found. `on`: whether deletion is switched on."""
         ...
 
-    def refused(self, refusals: tuple[str, ...]) -> None:
-        """Why a round deleted nothing; none: it may have."""
+    def refused(self, refusals: Mapping[LedgerType, Sequence[str]]) -> None:
+        """Why a round deleted nothing of a side, by what is deleted there. Of a side that is not named it may have."""
         ...
 
     def damaged(self, name: str, why: str) -> None:

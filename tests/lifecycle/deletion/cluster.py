@@ -16,6 +16,7 @@ from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bookkeeper.nodes import DeleteNode, Node
 from offloader.errors import DamagedRecordError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
+from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.ledgers.decoding import read_cursor, read_list, read_locator
 from offloader.lifecycle.ledgers.evidence import SeenLedger, seen_ledger
 from offloader.lifecycle.ledgers.leftovers import leftover_managed_ledgers
@@ -77,7 +78,7 @@ class OrphanCluster(SimulatedCluster):
         bookies, store = self.client()
         store.nodes = nodes or self.metadata.nodes
         scanner = more.pop("scanner", None) or JudgingScanner(store.nodes, lambda: self.now_ms)
-        return BookKeeperSide(store, bookies, scanner, more.pop("loaded_by", lambda _: None), **more)
+        return BookKeeperSide(store, bookies, scanner, LoadedTopics(more.pop("loaded", dict)), **more)
 
 
 def list_node(topic: str) -> str:

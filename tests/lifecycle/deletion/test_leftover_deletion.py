@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.bookkeeper.nodes import AclEntry, CheckNode, CreateNode, DeleteNode
 from offloader.errors import BookieUnavailableError, FatalError
 from offloader.lifecycle.deletion.decisions import recreated
@@ -17,12 +18,14 @@ from offloader.lifecycle.deletion.leftover_guard import MOST_OPERATIONS, Leftove
 from offloader.lifecycle.deletion.leftover_quarantine import LeftoverQuarantine
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide
 from offloader.lifecycle.deletion.leftover_undo import recreate_leftover
-from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.marking import NO_WAY_BACK, MarkOutcome
+from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType, leftover_record_name
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.ledgers.evidence import Standing
+from offloader.lifecycle.ledgers.leftovers import PENDING_ACK_CURSOR
 from offloader.lifecycle.ledgers.references import cursor_path, list_path
 from offloader.storage.memory import MemoryStore
 from tests.lifecycle.ledgers.clusters import cluster, left_over_names
@@ -65,7 +68,7 @@ class Ground:
         scanner = self.written.scanner()
         if nodes is not None:
             scanner.tree.nodes = nodes
-        return LeftoverSide(scanner.tree, scanner, self.loaded.get)
+        return LeftoverSide(scanner.tree, scanner, LoadedTopics(lambda: dict(self.loaded)))
 
     def mark(self, *names: str, dry: bool = False):
         side = self.side()
@@ -282,7 +285,7 @@ def test_a_topic_that_is_loaded_without_its_node_keeps_it(ground):
         ground.nodes.delete(path)
     ground.marked(NAME)
     ground.later()
-    ground.loaded.update(dict.fromkeys(_topics(), "broker:8080"))
+    ground.loaded.update({str(topic_of(TOPIC)): "broker:8080"})
     ground.round()
     assert ground.nodes.get(PATH) is not None
     assert "broker:8080" in ground.record(NAME).reason
@@ -292,21 +295,25 @@ def test_a_topic_that_is_loaded_without_its_node_keeps_it(ground):
     assert ground.end_of(NAME) == DELETED
 
 
-def _topics():
-    from offloader.bookkeeper.managed_ledgers import topic_of
-
-    return [topic_of(TOPIC)]
+def test_who_marks_one_of_whose_cursors_the_acl_is_hidden_hears_that_there_will_be_no_way_back(ground):
+    path = cursor_path(NAME, PENDING_ACK_CURSOR)
+    value = ground.nodes.get(path).value
+    ground.nodes.delete(path)
+    ground.nodes.create(path, value, (AclEntry(31, "digest", "brokers:x"),))
+    for dry, outcome in ((True, MarkOutcome.WOULD_BE_MARKED), (False, MarkOutcome.MARKED)):
+        (mark,), _ = ground.mark(NAME, dry=dry)
+        assert (mark.outcome, mark.why) == (outcome, NO_WAY_BACK)
 
 
 def test_nobody_who_can_say_what_is_loaded_keeps_it(ground):
     side = ground.side()
 
-    def fails(_topic):
+    def fails():
         raise BookieUnavailableError("no broker answers")
 
     ground.marked(NAME)
     ground.later()
-    side.loaded_by = fails
+    side.loaded = LoadedTopics(fails)
     ground.round(side)
     assert ground.nodes.get(PATH) is not None
     assert "no broker answers" in ground.record(NAME).reason

@@ -11,7 +11,7 @@ from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionProof, DeletionState
 
-from .cluster import DAY, list_node
+from .cluster import DAY, NAMESPACE, list_node
 from .test_service import DELETED, Setting
 
 SUSPECT = 2000  # its topic's list ends with 1000
@@ -26,9 +26,9 @@ def setting():
     return it
 
 
-def demanded(setting: Setting, *ledgers: int, loaded_by=lambda _: None) -> list[MarkOutcome]:
+def demanded(setting: Setting, *ledgers: int, loaded=dict) -> list[MarkOutcome]:
     setting.later()
-    side, named = setting.cluster.side(loaded_by=loaded_by), set(ledgers)
+    side, named = setting.cluster.side(loaded=loaded), set(ledgers)
     phase = Quarantine(setting.queue, side, setting.bounds, lambda: setting.cluster.now_ms, "test")
     return [one.outcome for one in phase.mark(side.scanner.scan(named), named, suspect=True).marks]
 
@@ -73,10 +73,13 @@ def test_entries_that_show_once_it_is_closed_are_kept(setting):
 
 
 def test_one_whose_topic_a_broker_has_loaded_is_not_marked_and_later_not_closed(setting):
+    def loaded():
+        return {f"persistent://{NAMESPACE}/t": "broker-1"}
+
     setting.cluster.ledger(SUSPECT, "t", 0, is_open=True)
-    assert demanded(setting, SUSPECT, loaded_by=lambda _: "broker-1") == [MarkOutcome.NOT_DELETABLE]
+    assert demanded(setting, SUSPECT, loaded=loaded) == [MarkOutcome.NOT_DELETABLE]
     marked(setting, SUSPECT)
-    setting.service(setting.cluster.side(loaded_by=lambda _: "broker-1")).round()
+    setting.service(setting.cluster.side(loaded=loaded)).round()
     assert setting.cluster.metadata.read(SUSPECT).metadata.state is LedgerState.OPEN
     assert "broker-1" in setting.record(SUSPECT).reason
 

@@ -7,9 +7,13 @@ from collections import Counter
 import pytest
 
 from integration.soak import SOAK
+from offloader.lifecycle.deletion.configured import OpenedForALook, cluster_sides, leftovers_beside
 from offloader.lifecycle.deletion.decisions import undone
+from offloader.lifecycle.deletion.leftover_quarantine import LeftoverQuarantine
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType, ledger_record_name
-from offloader.lifecycle.deletion.service import DeletionRules
+from offloader.lifecycle.deletion.rounds import FoundDeletions
+from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.task import SOON, DeletionTask
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.objections import OperatorsWord
@@ -19,7 +23,7 @@ from offloader.testing.cluster import MemoryCluster
 from offloader.testing.ledger_metadata import ADDRESS
 from tests.lifecycle.ledgers.written import Meanwhile
 
-from .cluster import DyingNodes, list_node
+from .cluster import NAMESPACE, DyingNodes, list_node
 from .test_brokers_beside import TOPIC, Unguarded, Walk
 from .test_service import DELETED, Setting
 
@@ -102,6 +106,60 @@ def test_each_pass_begins_with_a_scan():
     it.one.round()
     it.one.round()
     assert it.scans == 2
+
+
+PENDING_ACKS = "gone-sub__transaction_pending_ack"
+
+
+@pytest.mark.parametrize("first", [LedgerType.LEDGER, LedgerType.MANAGED_LEDGER])
+def test_one_scan_serves_ledgers_and_left_over_managed_ledgers(first):
+    it = Rounds(7)
+    it.cluster.ledger(3000, PENDING_ACKS)
+    it.cluster.list_ledgers(PENDING_ACKS, 3000)
+    left_over = leftovers_beside(it.side)
+    phase = LeftoverQuarantine(it.queue, left_over, it.bounds, lambda: it.cluster.now_ms, "test")
+    (marked,), _ = phase.mark(left_over.scanner.scan(frozenset()), [f"{NAMESPACE}/persistent/{PENDING_ACKS}"])
+    assert marked.outcome is MarkOutcome.MARKED
+    it.later()
+    it.scans = 0
+    sides = {LedgerType.LEDGER: it.side, LedgerType.MANAGED_LEDGER: left_over}
+    ordered = dict(sorted(sides.items(), key=lambda one: one[0] is not first))
+    it.one = LedgerDeletionService(it.queue, ordered, it.rules, it.told, lambda: it.cluster.now_ms)
+    it.rounds()
+    assert it.scans == 1
+    assert {it.end_of(ledger) for ledger in it.ledgers} == {DELETED}
+    assert it.cluster.metadata.nodes.get(list_node(PENDING_ACKS)) is None
+    assert it.cluster.ledger_ids() == {1000, 2000, 3000}
+
+
+def test_what_another_side_has_read_long_ago_serves_nobody():
+    """A pass that comes later scans, whoever looks first."""
+    found = FoundDeletions()
+    for kind in LedgerType:
+        assert not found.goes_on(kind)
+    found.looked.add(LedgerType.OBJECT)
+    assert [kind for kind in LedgerType if found.goes_on(kind)] == [LedgerType.OBJECT]
+    found.looked.add(LedgerType.MANAGED_LEDGER)
+    assert found.goes_on(LedgerType.LEDGER)
+
+
+def test_what_is_opened_for_one_side_serves_the_other_until_both_are_ended(monkeypatch):
+    it, opened, closed = Rounds(), [], []
+
+    def opens(stack):
+        opened.append(it.side)
+        stack.callback(closed.append, it.side)
+        return it.side
+
+    monkeypatch.setattr("offloader.lifecycle.deletion.configured.bookkeeper_side", lambda *_: opens)
+    sides = [OpenedForALook(one) for one in cluster_sides(None, None, None, None)]
+    for number in (1, 2):
+        for side in reversed(sides):
+            assert side.look([]).refusals == ()
+        assert len(opened) == number
+        for side in sides:
+            side.end()
+        assert len(closed) == number
 
 
 def test_what_changes_between_two_rounds_is_seen():

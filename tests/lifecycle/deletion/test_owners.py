@@ -10,6 +10,7 @@ from offloader.bookkeeper.model import LedgerState
 from offloader.errors import BrokerUnavailableError
 from offloader.lifecycle.deletion.owners import still_written
 from offloader.lifecycle.deletion.records import DeletionProof, DeletionState
+from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.references import cursor_path
 
 from .cluster import NAMESPACE, OrphanCluster, list_node
@@ -77,17 +78,58 @@ def test_what_was_passed_by_nobody_can_write(proof):
     assert said(TOPIC, brokers, evidence=replace(EVIDENCE, proof=proof)) is None
 
 
+def test_all_brokers_are_asked_once_a_look_also_where_one_of_them_does_not_answer(setting):  # noqa: F811
+    """100 open ledgers of topics that lost their nodes, each with its possible owners."""
+    for ledger in range(1, 101):
+        setting.cluster.ledger(ledger, f"a-{ledger}-sub__transaction_pending_ack", 0, is_open=True)
+    setting.cluster.ledger(1000, "t")
+    setting.cluster.list_ledgers("t", 1000)
+    setting.bounds = DeletionBounds(percent=100, a_round=100)
+    setting.later()
+    setting.mark()
+    setting.later()
+    asked: list[int] = []
+
+    def all_topics():
+        asked.append(setting.cluster.now_ms)
+        if len(asked) == 1:
+            raise BrokerUnavailableError("broker-2 does not answer")
+        return {}
+
+    side = setting.cluster.side(loaded=all_topics)
+    setting.service(side).round()
+    assert len(asked) == 1
+    assert "broker-2 does not answer" in setting.record(5).reason
+    setting.later()
+    setting.service(side).round()
+    assert len(asked) == 2
+    assert {setting.end_of(ledger) for ledger in range(1, 101)} == {DELETED}
+
+
+def test_what_brokers_have_loaded_is_asked_for_only_by_who_wants_to_know(setting):  # noqa: F811
+    def all_topics():
+        raise AssertionError("nobody wants to know")
+
+    setting.passed_by(5)
+    setting.cluster.ledger(6, "t", 0, is_open=True)
+    setting.later()
+    setting.mark()
+    setting.later()
+    setting.service(setting.cluster.side(loaded=all_topics)).round()
+    assert setting.end_of(5) == setting.end_of(6) == DELETED
+
+
 def test_open_pending_acks_of_a_topic_that_lost_its_nodes_under_a_broker_are_not_closed(setting):  # noqa: F811
     setting.cluster.ledger(5, "a-b-sub__transaction_pending_ack", 2, is_open=True)
     setting.later()
     setting.mark()
     setting.later()
     brokers = Brokers(f"persistent://{NAMESPACE}/a-b")
-    setting.service(setting.cluster.side(loaded_by=brokers)).round()
+    setting.service(setting.cluster.side(loaded=lambda: dict.fromkeys(brokers.loaded, "broker-1:8080"))).round()
     assert setting.record(5).state is DeletionState.DELETING
     assert setting.cluster.metadata.read(5).metadata.state is LedgerState.OPEN
     brokers.loaded.clear()
     setting.later()
-    setting.service(setting.cluster.side(loaded_by=brokers)).round()
+    setting.service(setting.cluster.side(loaded=lambda: dict.fromkeys(brokers.loaded, "broker-1:8080"))).round()
     assert setting.end_of(5) == DELETED
     assert setting.cluster.metadata.nodes.get(list_node("a-b")) is None  # the proof of its absence left nothing

@@ -29,7 +29,7 @@ from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
-from .cluster import DAY, DyingNodes, OrphanCluster, list_node
+from .cluster import DAY, NAMESPACE, DyingNodes, OrphanCluster, list_node
 
 WIDE = DeletionBounds(number=10_000, percent=100)
 DELETED = (DeletionState.DELETED, DeletionAnswer.DELETED)
@@ -295,7 +295,7 @@ def test_nothing_is_deleted_while_any_refusal_stands_and_no_try_counts(setting):
     before = setting.record(5)
     done = setting.service(side).round()
     assert "other" in done.refusals[0]
-    assert setting.told.refusals == [done.refusals]
+    assert setting.told.refusals == [{LedgerType.LEDGER: list(done.refusals)}]
     assert setting.record(5) == before
     assert 5 in setting.cluster.ledger_ids()
     side.scanner.refusals = ()
@@ -424,7 +424,7 @@ def test_what_a_broker_may_still_write_is_not_closed(setting):
     setting.later()
     setting.mark()
     setting.later()
-    setting.service(setting.cluster.side(loaded_by=lambda _: "broker-1")).round()
+    setting.service(setting.cluster.side(loaded=lambda: {f"persistent://{NAMESPACE}/t": "broker-1"})).round()
     assert setting.record(5).state is DeletionState.DELETING
     assert "broker-1" in setting.record(5).reason
     assert setting.cluster.metadata.read(5).metadata.state is LedgerState.OPEN

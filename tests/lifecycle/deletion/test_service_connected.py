@@ -7,6 +7,7 @@ import pytest
 from offloader.bookkeeper.uri import MetadataUri
 from offloader.bookkeeper.zookeeper import connect
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
+from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.deletion.records import DeletionState
 from tests.bookkeeper.zookeeper_server import MULTI, Fault, ZooKeeperServer
 
@@ -35,7 +36,7 @@ def sides(setting, server):
     """Two processes' own."""
     trees = [connect(MetadataUri((server.address,)), timeout=5.0) for _ in range(2)]
     yield [
-        BookKeeperSide(tree, setting.cluster.client()[0], JudgingScanner(tree.nodes, lambda: 0), lambda _: None)
+        BookKeeperSide(tree, setting.cluster.client()[0], JudgingScanner(tree.nodes, lambda: 0), LoadedTopics(dict))
         for tree in trees
     ]
     for tree in trees:

@@ -8,7 +8,8 @@ import pytest
 
 from offloader.bookkeeper.nodes import AclEntry
 from offloader.errors import FatalError, OutcomeUnknownError
-from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.marking import NO_WAY_BACK, MarkOutcome
+from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.undo import DEFAULT_GC_WAIT_MS, LedgerUndo
 
 from .cluster import OrphanCluster
@@ -95,6 +96,24 @@ def test_an_acl_that_was_hidden_from_us_is_not_written(setting):
     with pytest.raises(FatalError, match="by hand"):
         undo_of(setting.cluster).recreate(hidden)
     assert 5 not in setting.cluster.ledger_ids()
+
+
+@pytest.mark.parametrize(("identity", "said"), [("us:x", NO_WAY_BACK), ("us:hash", "")])
+@pytest.mark.parametrize("dry", [True, False])
+def test_who_marks_hears_that_there_will_be_no_way_back(identity, said, dry):
+    """While it can still be left, and before anything is written."""
+    it = Setting()
+    it.cluster.ledger(5, "gone", 3)
+    path, nodes = it.cluster.path(5), it.cluster.metadata.nodes
+    value = nodes.get(path).value
+    nodes.delete(path)
+    nodes.create(path, value, (AclEntry(31, "digest", identity),))
+    it.later()
+    side = it.cluster.side()
+    phase = Quarantine(it.queue, side, it.bounds, lambda: it.cluster.now_ms, "test", dry)
+    (mark,) = phase.mark(side.scanner.scan({5})).marks
+    assert (mark.outcome, mark.why) == (MarkOutcome.WOULD_BE_MARKED if dry else MarkOutcome.MARKED, said)
+    assert mark.record.node.acl_is_hidden == bool(said)
 
 
 def test_what_bookies_have_collected_is_told_copy_by_copy(setting):

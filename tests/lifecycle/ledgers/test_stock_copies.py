@@ -13,6 +13,7 @@ from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.errors import StoreUnavailableError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionProof, DeletionState, LedgerType, ledger_record_name
@@ -124,7 +125,7 @@ class Ground:
     def side(self) -> BookKeeperSide:
         scanner = self.written.scanner()
         scanner.verify_copies = StockCopies(lambda: self.bucket)
-        return BookKeeperSide(scanner.tree, scanner.bookies, scanner, lambda _: None)
+        return BookKeeperSide(scanner.tree, scanner.bookies, scanner, LoadedTopics(dict))
 
     def mark(self) -> MarkOutcome:
         side = self.side()
