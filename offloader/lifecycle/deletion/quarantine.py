@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerToLookAt, ProvenLedger, round_path
-from offloader.lifecycle.deletion.ledger_records import candidate_of, may_be_demanded
+from offloader.lifecycle.deletion.ledger_records import candidate_of, may_be_demanded, was_open_with_entries
 from offloader.lifecycle.deletion.look_round import zookeeper_clock
 from offloader.lifecycle.deletion.machine import HOLDS_DATA, GoneLedger, UnprovenLedger
 from offloader.lifecycle.deletion.marking import MarkOutcome, MarkStamp
@@ -92,8 +92,10 @@ class Quarantine:
         former = self.queue.read(ledger_record_name(ledger))
         if former is not None and not former.record.has_ended:
             return Mark(ledger, MarkOutcome.PENDING, f"it is {former.record.state}", verdict, former.record)
-        if former is not None and not by_number and former.record.was_spared:
-            return Mark(ledger, MarkOutcome.SPARED, _why_spared(former.record), verdict)
+        if former is not None and not by_number:
+            why = _why_spared(former.record, verdict)
+            if why:
+                return Mark(ledger, MarkOutcome.SPARED, why, verdict)
         seen = self.side.look_closer(verdict, scan)
         if not isinstance(seen, LedgerToLookAt):
             why = "it is gone" if isinstance(seen, GoneLedger) else seen.why
@@ -116,10 +118,11 @@ class Quarantine:
         return Mark(record.ledger_id, MarkOutcome.MARKED, verdict=verdict, record=record)
 
 
-def _why_spared(record: PendingDeleteLedgerInfo) -> str:
-    if record.is_memory:
+def _why_spared(record: PendingDeleteLedgerInfo, verdict: LedgerVerdict) -> str:
+    """Empty: it was not."""
+    if record.is_memory or was_open_with_entries(record.node, verdict):
         return "it held data that no list had: name it to mark it"
-    return f"it was {record.answer or record.state} before: name it to mark it again"
+    return f"it was {record.answer or record.state} before: name it to mark it again" if record.was_spared else ""
 
 
 def _not_deletable(scan: LedgerScan, named: Collection[int]) -> tuple[Mark, ...]:
