@@ -198,7 +198,7 @@ class BookKeeperSide:
         if not isinstance(proven, ProvenLedger):
             return proven
         self._cases[record.name] = proven.case
-        return unreferenced(verdict, seen.node, proven.evidence, this_round.now_ms)
+        return unreferenced(verdict, record.node, seen.node, proven.evidence, this_round.now_ms)
 
     def _referee(self, path: str, seen: int | None, begun_ms: int | None) -> RefereeAsRead | FailedLook:
         found = self.ledgers.referee(path)

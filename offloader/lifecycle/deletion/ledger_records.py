@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.model import LedgerState
 from offloader.bookkeeper.nodes import Node
+from offloader.errors import DamagedRecordError
 from offloader.lifecycle.deletion.guard import GuardCase, MissingReferee, RefereeAsRead, StandingReferee
 from offloader.lifecycle.deletion.machine import (
     HOLDS_DATA,
@@ -132,17 +134,29 @@ def not_deletable(
     return UnprovenLedger(f"{verdict.standing}: {said}")
 
 
+def was_open_with_entries(recorded: LedgerNode, verdict: LedgerVerdict) -> bool:
+    """Whether entries that look trimmed have shown only since a record was written, of a ledger that was open then. A
+    broker closes what it trims. So metadata were rolled back, and what the list begins with was trimmed since."""
+    trimmed = any(one.fact is Fact.TRIMMED for one in verdict.evidence)
+    if not (trimmed and recorded.data):  # without data it is the record of what held some: see `kept_record`
+        return False
+    try:
+        return not decode_metadata(recorded.data).closed
+    except DamagedRecordError:  # nobody knows what it was
+        return True
+
+
 def unreferenced(
-    verdict: LedgerVerdict, node: LedgerNode, evidence: DeletionEvidence, now_ms: int
+    verdict: LedgerVerdict, recorded: LedgerNode, node: LedgerNode, evidence: DeletionEvidence, now_ms: int
 ) -> UnreferencedLedger:
-    """`now_ms`: by ZooKeeper's clock."""
+    """`recorded`: its node by the record, `node`: as it is. `now_ms`: by ZooKeeper's clock."""
     return UnreferencedLedger(
         node=node,
         evidence=evidence,
         age=now_ms - node.ctime,
         seen_at=now_ms,
         is_open=verdict.ledger.state is not LedgerState.CLOSED,
-        holds_data=verdict.kept and not verdict.rescued,
+        holds_data=(verdict.kept or was_open_with_entries(recorded, verdict)) and not verdict.rescued,
     )
 
 

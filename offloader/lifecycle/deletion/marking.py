@@ -21,6 +21,9 @@ NO_WAY_BACK = (
 )
 
 
+NAMED_ONLY = "it held data that no list had: name it to mark it"
+
+
 class MarkOutcome(StrEnum):
     """What the first phase did."""
 
@@ -41,6 +44,13 @@ class MarkOutcome(StrEnum):
     def is_fine(self) -> bool:
         """Whether it is marked, or need not be."""
         return self.is_pending or self in (MarkOutcome.SPARED, MarkOutcome.KEPT)
+
+
+def why_spared(record: PendingDeleteLedgerInfo) -> str:
+    """Why what has this record goes only by its name; empty: it need not be named."""
+    if record.is_memory:
+        return NAMED_ONLY
+    return f"it was {record.answer or record.state} before: name it to mark it again" if record.was_spared else ""
 
 
 def warning_of(record: PendingDeleteLedgerInfo) -> str:
@@ -94,13 +104,16 @@ class Marker:
         found: Found,
         name: str,
         candidate: Callable[[], PendingDeleteLedgerInfo | UnprovenLedger | FailedLook | GoneLedger],
+        spared: Callable[[PendingDeleteLedgerInfo], str] = why_spared,
     ) -> Mark[Id, Found]:
-        """Write the record of this name. `candidate`: looks once more, where nothing is pending."""
+        """Write the record of this name. `candidate`: looks once more, where nothing is pending. `spared`: why it goes
+        only by its name, by its former record."""
         former = self.queue.read(name)
         if former is not None and not former.record.has_ended:
             return Mark(thing, MarkOutcome.PENDING, f"it is {former.record.state}", found, former.record)
-        if former is not None and not self.by_name and former.record.was_spared:
-            return Mark(thing, MarkOutcome.SPARED, _why_spared(former.record), found)
+        why = "" if former is None or self.by_name else spared(former.record)
+        if why:
+            return Mark(thing, MarkOutcome.SPARED, why, found)
         seen = candidate()
         if isinstance(seen, UnprovenLedger):
             return Mark(thing, MarkOutcome.NOT_DELETABLE, seen.why, found)
@@ -131,12 +144,6 @@ def too_many(
             together[one.record.ledger_type].add(one.record.name)
     whys = (bounds.refusal(len(names), there[kind], what) for kind, names in together.items())
     return tuple(why for why in whys if why)
-
-
-def _why_spared(record: PendingDeleteLedgerInfo) -> str:
-    if record.is_memory:
-        return "it held data that no list had: name it to mark it"
-    return f"it was {record.answer or record.state} before: name it to mark it again"
 
 
 def moved_clock(ours: Callable[[], int], theirs: int) -> Callable[[], int]:

@@ -16,24 +16,24 @@ def with_contents(verdict: LedgerVerdict, stores: tuple[References, ...]) -> Led
 
     A data ledger gets entries only after it was listed. So one that is not listed and has some was listed once: a trim
     drops from the front; what is behind the first one listed was rolled back or edited away. A list that is younger
-    than the ledger never had it: whatever it begins with, it was not this one that was trimmed.
+    than the ledger never had it: whatever it begins with, it was not this one that was trimmed. Of an open one nobody
+    knows: it is closed first, and then looked at again.
     """
     ledger, copied = verdict.ledger, any(one.fact is Fact.LEFT_BOOKKEEPER for one in verdict.evidence)
     if ledger.purpose.referee is not RefereeKind.LEDGER_LIST or copied:
         return replace(verdict, kept=any(one.fact is Fact.COPY_FAILS for one in verdict.evidence))
     if ledger.empty:
         return _also(verdict, LedgerEvidence(Fact.EMPTY))
+    if ledger.last_entry is None:
+        return _also(verdict, LedgerEvidence(Fact.ENTRIES_UNKNOWN))
     owners = [store.lists.get(ledger.purpose.managed_ledger) for store in stores]
     lists = [owner for owner in owners if isinstance(owner, ListNode)]
     first = min((node.ledgers[0].ledger for node in lists if node.ledgers), default=None)
-    unknown = (LedgerEvidence(Fact.ENTRIES_UNKNOWN),) if ledger.last_entry is None else ()
     if not lists:
-        return _also(verdict, *unknown)  # the whole topic is gone, or nothing can be said
+        return verdict  # the whole topic is gone, or nothing can be said
     former = not all(was_there(node, ledger) for node in lists)
     if first is not None and ledger.ledger < first and not former:
-        return _also(verdict, *unknown, LedgerEvidence(Fact.TRIMMED, other=first))
-    if unknown:
-        return _also(verdict, *unknown)  # it is closed first, and then looked at again
+        return _also(verdict, LedgerEvidence(Fact.TRIMMED, other=first))
     if former:
         return replace(_also(verdict, LedgerEvidence(Fact.FORMER_DATA)), kept=True)
     return replace(_also(verdict, LedgerEvidence(Fact.NO_TRIMS_WORK, other=first)), kept=True)

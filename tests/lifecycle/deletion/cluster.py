@@ -11,7 +11,7 @@ from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.layout import ledger_path
-from offloader.bookkeeper.metadata_codec import decode_metadata
+from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bookkeeper.nodes import DeleteNode, Node
 from offloader.errors import DamagedRecordError
@@ -65,6 +65,13 @@ class OrphanCluster(SimulatedCluster):
         if not is_open:
             end = replace(metadata, state=LedgerState.CLOSED, last_entry=entries - 1, length=10 * entries)
             self.metadata.cluster.put_ledger(ledger, end)
+
+    def closes(self, ledger: int, entries: int) -> None:
+        """Somebody else does."""
+        metadata = self.metadata.read(ledger).metadata
+        end = replace(metadata, state=LedgerState.CLOSED, last_entry=entries - 1, length=10 * entries)
+        path = self.path(ledger)
+        self.metadata.nodes.set(path, encode_metadata(end), self.metadata.nodes.get(path).version)
 
     def ledger_ids(self) -> set[int]:
         nodes = self.metadata.nodes

@@ -12,7 +12,7 @@ from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, ledger_record_name
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 
-from .cluster import list_node
+from .cluster import KilledError, list_node
 from .test_service import DELETED, Setting
 
 KEPT = (DeletionState.KEPT, DeletionAnswer.HOLDS_DATA)
@@ -147,3 +147,83 @@ def test_an_idle_round_does_not_read_it_again(setting):
     assert [key for key in reads if ledger_record_name(3) in key] == []
     setting.queue.read(ledger_record_name(3))
     assert [key for key in reads if ledger_record_name(3) in key] != []
+
+
+# Open ones: what is in them shows only once they are closed, and a broker closes what it trims
+
+
+class WithAnOpenOne(RolledBack):
+    """6 was the newest one when the list was put back: it is open, and nobody knows that it has entries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster.ledger(6, "t", 3, is_open=True)
+        self.cluster.ledger(7, "t", 0, is_open=True)
+        self.later()
+
+
+@pytest.fixture
+def open_one():
+    return WithAnOpenOne()
+
+
+def test_entries_of_an_open_one_that_show_after_its_list_was_trimmed_are_kept(open_one):
+    assert open_one.outcomes() == dict.fromkeys((6, 7), MarkOutcome.MARKED)
+    open_one.trims(10, gone=(1, 2))
+    open_one.later()
+    open_one.service().round()
+    assert open_one.end_of(6) == KEPT
+    assert open_one.end_of(7) == DELETED
+    assert open_one.outcomes()[6] is MarkOutcome.SPARED
+
+
+def test_so_they_are_where_it_was_marked_only_after_the_trim(open_one):
+    open_one.trims(10, gone=(1, 2))
+    assert open_one.outcomes()[6] is MarkOutcome.MARKED
+    open_one.later()
+    open_one.service().round()
+    assert open_one.end_of(6) == KEPT
+
+
+def test_so_they_are_where_somebody_else_closed_it(open_one):
+    """Auto-recovery does, where a bookie is gone."""
+    open_one.outcomes()
+    open_one.trims(10, gone=(1, 2))
+    open_one.later()
+    open_one.cluster.closes(6, 3)
+    open_one.service().round()
+    assert open_one.end_of(6) == KEPT
+
+
+def test_so_they_are_where_we_were_stopped_after_closing_it(open_one):
+    open_one.outcomes()
+    open_one.trims(10, gone=(1, 2))
+    open_one.later()
+
+    def stopped(*_args, **_named):
+        raise KilledError
+
+    side = open_one.cluster.side()
+    look, looks = side.look, []
+    side.look = lambda records, goes_on=False: stopped() if looks else (looks.append(1), look(records))[1]
+    with pytest.raises(KilledError):
+        open_one.service(side).round()
+    assert open_one.cluster.metadata.read(6).metadata.closed
+    open_one.later()
+    open_one.service().round()
+    assert open_one.end_of(6) == KEPT
+
+
+def test_what_ended_while_it_was_open_is_not_marked_as_a_trimmed_one(open_one):
+    open_one.outcomes()
+    open_one.trims(10, gone=(1, 2))
+    nodes = open_one.cluster.metadata.nodes
+    policies = nodes.get("/admin/policies/acme/orders")
+    nodes.delete("/admin/policies/acme/orders")
+    open_one.later()
+    open_one.service().round()
+    assert open_one.end_of(6) == (DeletionState.KEPT, DeletionAnswer.DOES_NOT_MATCH)
+    open_one.cluster.put("/admin/policies/acme/orders", policies.value)
+    open_one.cluster.closes(6, 3)
+    assert open_one.outcomes()[6] is MarkOutcome.SPARED
+    assert open_one.outcomes(6) == {6: MarkOutcome.MARKED}

@@ -8,6 +8,9 @@ from random import Random
 
 import pytest
 
+from offloader.bookkeeper.metadata_codec import encode_metadata
+from offloader.lifecycle.deletion.ledger_records import was_open_with_entries
+from offloader.lifecycle.deletion.records import LedgerNode
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.leftovers import leftover_managed_ledgers
 from offloader.lifecycle.ledgers.missing import not_seen, still_missing
@@ -196,6 +199,36 @@ def test_to_forget_what_was_kept_is_caught_and_so_is_a_scan_that_knows_no_ages()
             go_on_and_trim(world, names)
             caught += bool(deletable(scan_it(world)) & world.untrimmed)
         assert caught > len(SEEDS) / 2
+
+
+def deleted_once_closed(world: World) -> set[int]:
+    """Of the ledgers that were open at the restore and are marked now: those that would go once they are closed, which
+    shows that they have entries."""
+    recorded = {
+        one: LedgerNode(encode_metadata(world.ledgers[one]), 0, 0) for one in deletable(scan(world)) & world.still_open
+    }
+    for ledger in recorded:
+        world.close(ledger, 3)
+    verdicts = [one for one in scan(world) if one.deletable and one.ledger.ledger in recorded]
+    return {one.ledger.ledger for one in verdicts if not was_open_with_entries(recorded[one.ledger.ledger], one)}
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_entries_of_what_was_open_at_a_restore_are_kept_once_they_show(seed, anew):
+    """Whoever marks it, before or after its list was trimmed: a broker closes what it trims."""
+    world, names = restored(seed, anew=anew)
+    assert len(world.still_open) == len(names)
+    go_on_and_trim(world, names)
+    assert deleted_once_closed(world) == set()
+
+
+def test_to_take_what_was_open_for_trimmed_is_caught(monkeypatch):
+    monkeypatch.setattr(f"{__name__}.was_open_with_entries", lambda _recorded, _verdict: False)
+    for seed in range(5):
+        world, names = restored(seed, anew=False)
+        go_on_and_trim(world, names)
+        assert deleted_once_closed(world) == world.still_open
 
 
 def lost_to_a_former_owner(scan_it: Scan, seed: int) -> set[int]:

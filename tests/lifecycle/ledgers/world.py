@@ -102,6 +102,7 @@ class World:
     left_over: set[str] = field(default_factory=set)
     about_to_list: list[Paused] = field(default_factory=list)
     untrimmed: set[int] = field(default_factory=set)
+    still_open: set[int] = field(default_factory=set)
     next_id: int = 0
     next_topic: int = 0
     now: int = 0
@@ -337,7 +338,9 @@ class World:
         lacks are data that nobody ever trimmed."""
         kept = {one.ledgerId for one in backup.ledgerInfo}
         lost = {one.ledgerId for one in self.info(name).ledgerInfo} - kept
-        self.untrimmed |= {one for one in lost if (known := self.ledgers[one]) and known.closed}
+        for one in lost:
+            known = self.ledgers[one]
+            (self.untrimmed if known and known.closed else self.still_open).add(one)
         if anew:
             del self.nodes[list_path(name)]
         self.put_list(name, backup)
