@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import pytest
@@ -208,6 +209,50 @@ def test_the_archive_of_a_deleted_topic_goes_when_its_time_is_over():
         wait(sim, 0)
     assert (deleted(sim), data_objects(sim)) == (before, 0)
     assert head(sim).removed.ranges[0].whole
+    sim.close()
+
+
+def rolled_back(sim: Simulation) -> Callable[[], None]:
+    """Pulsar's metadata are those of another day, in which the topic is not. Returns what brings it back."""
+    topic = sim.cluster.state.topics.pop(TOPIC)
+    topic.load += 1
+
+    def restored() -> None:
+        sim.cluster.state.topics[TOPIC] = topic
+        sim.cluster.unload(TOPIC)
+
+    return restored
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_time_of_a_topic_that_was_there_again_counts_from_its_last_end(restarted):
+    """It came back as it was, so nobody had to claim it again."""
+    sim = started("deletedTopicRetentionTimeInMinutes: 43200")
+    sealed(sim, 2)
+    restored = rolled_back(sim)
+    looks(sim, 12)
+    first = head(sim).removed.gone
+    assert first is not None
+    restored()
+    if restarted:
+        sim.kill()
+    looks(sim, 2)
+    sim.until_believed()
+    sealed(sim, 1)
+    assert TOPIC in sim.registry.topics
+    assert head(sim).removed.gone is None
+    wait(sim, 100 * 24 * 60 * MINUTE)
+    sealed(sim, 1)
+    deleted_at = sim.clock.now
+    sim.cluster.delete(TOPIC)
+    looks(sim, 14)
+    gone = head(sim).removed.gone
+    assert gone is not None
+    assert gone.at > deleted_at
+    assert head(sim).removed.pending is None
+    sim.kill()
+    looks(sim, 14)
+    assert head(sim).removed.gone == gone, "a start forgets nothing"
     sim.close()
 
 

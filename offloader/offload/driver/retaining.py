@@ -19,7 +19,7 @@ from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.offload.core.evidence import Being, Look, being
 from offloader.offload.driver.admin_queries import WITNESSES, look_for
-from offloader.offload.driver.committing import append_record
+from offloader.offload.driver.committing import append_record, there_again
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
@@ -138,7 +138,10 @@ class Retaining:
         """As `GoneSince`. What looks prove that a topic is gone is recorded: its time counts from there. Looks are
         forgotten at each start: that is no proof that it is back. As long as a segment of it is open, more may follow.
         """
-        if head.claim is None or head.topic in self._there:
+        if head.claim is None:
+            return None
+        if head.topic in self._there:
+            there_again(self._catalogs, head, self._context.clock_ms())
             return None
         removed = head.removed
         if removed.gone is None and removed.pending is None and self.policy_of(head.topic).gone_ms is None:
@@ -151,6 +154,7 @@ class Retaining:
         found = being(context.cluster, looks)
         if found is Being.SAME:
             looks.clear()
+            there_again(self._catalogs, head, self._context.clock_ms())
             return None
         gone = removed.gone
         if found is Being.UNKNOWN or context.state(topic).open is not None:
