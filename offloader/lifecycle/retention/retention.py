@@ -8,7 +8,7 @@ from enum import Enum
 from itertools import islice
 
 from offloader.errors import ClaimedByOtherError, IntegrityError, RetryableError
-from offloader.lifecycle.retention.chunked import LOOK_BACK, begins_before
+from offloader.lifecycle.retention.chunked import begins_before
 from offloader.lifecycle.retention.holdings import SegmentsOf, holdings, kept_behind
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.plan import DueRange, Holding, all_of, due
@@ -21,6 +21,7 @@ from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
 LOOKS = 5  # while a busy topic's catalog changes
+MOST_ENDS = 100  # of segments, behind which a topic's decision reads what is kept
 
 
 class GoneDoubt(Enum):
@@ -70,15 +71,13 @@ def _readable(store: ObjectStore, head: CatalogHead, found: list[DueRange | None
 
 
 def _shortened(store: ObjectStore, head: CatalogHead, found: DueRange) -> DueRange | None:
-    taken, stays = len(found.due), 0
-    while taken and stays <= LOOK_BACK:
-        records = found.holding.segments
-        assert isinstance(records, SegmentsOf)
+    """Up to the last end across which no kept message reaches, as the second look asks for it, too."""
+    records = found.holding.segments
+    assert isinstance(records, SegmentsOf)
+    for taken in islice(range(len(found.due), 0, -1), MOST_ENDS):
         if not begins_before(store, head.topic, islice(records.records(), taken, None)):
-            break
-        taken -= 1
-        stays += found.due[taken].segment.size
-    return replace(found, due=found.due[:taken]) if taken else None
+            return replace(found, due=found.due[:taken])
+    return None
 
 
 @dataclass(frozen=True)
