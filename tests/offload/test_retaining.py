@@ -355,6 +355,30 @@ def test_what_pulsar_has_deleted_goes_where_its_retention_is_followed_and_is_not
     sim.close()
 
 
+def test_no_start_takes_back_what_goes_with_pulsar_and_a_retention_of_0_does():
+    """Right behind a start no topic is known, and so not whether its retention is followed."""
+    sim = started("followPulsarRetention: true", entries_per_ledger=4, grace_ms=24 * 60 * MINUTE)
+    policies = sim.cluster.namespace("public/default").policies
+    policies["retention_policies"] = {"retentionTimeInMinutes": 10, "retentionSizeInMB": -1}
+    sealed(sim, 4)
+    wait(sim, MINUTE)
+    pending, slots = head(sim).removed.pending, head(sim).next_slot
+    assert pending is not None
+    for _ in range(3):
+        sim.kill()
+        sim.clock.now += 3 * 60 * MINUTE
+        sim.retaining.visit_all()  # nothing is known yet
+        assert (head(sim).removed.pending, head(sim).next_slot) == (pending, slots)
+    sim.clock.now += sim.grace_ms
+    sim.retaining.visit_all()
+    assert head(sim).removed.pending == pending, "nothing begins before it is known"
+    sim.rounds(10)
+    policies["retention_policies"] = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    wait(sim, 10 * MINUTE)
+    assert (head(sim).removed.pending, deleted(sim)) == (None, 0)
+    sim.close()
+
+
 def test_who_asks_is_answered_by_the_topics_of_now_and_not_by_those_of_the_last_look():
     sim = Simulation(1, roll="10s", retention="followPulsarRetention: true", entries_per_ledger=4)
     sim.cluster.create(OTHER)

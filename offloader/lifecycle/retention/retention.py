@@ -120,7 +120,7 @@ class ArchiveRetention:
         for _ in range(LOOKS):
             why, ready = self._why_not(head, pending), deletion.clock_ms() >= pending.not_before
             if why is None:
-                return f"deletion {pending.number} waits: whether the topic is still gone is not known yet"
+                return f"deletion {pending.number} waits: what Pulsar has of the topic is not known yet"
             if ready and not why:
                 deletion.prove_right(head.topic)
                 why = self._why_not_readable(head, pending)
@@ -193,11 +193,18 @@ class ArchiveRetention:
 
     def _why_not(self, head: CatalogHead, pending: Deleting) -> str | None:
         """The second look: why what was to go does not; "": nothing is against it; None: that is not known yet."""
-        gone, recorded = self.gone_since(head), head.removed.gone
-        why = self._disproof(head, pending, _known(gone))
-        if not why or recorded is None or not isinstance(gone, GoneDoubt):
+        gone, policy = self.gone_since(head), self.policy_of(head.topic)
+        why = self._disproof(head, pending, _known(gone), policy)
+        if not why:
+            return ""
+        at, assumed, recorded = _known(gone), policy, head.removed.gone
+        if recorded is not None and isinstance(gone, GoneDoubt):
+            at = recorded.at
+        elif policy.follow_doubt and gone is None and head.claim is not None and head.claim.application:
+            assumed = replace(policy, follow_pulsar=True)
+        else:
             return why
-        return self._disproof(head, pending, recorded.at) or None
+        return self._disproof(head, pending, at, assumed) or None
 
     def _why_not_readable(self, head: CatalogHead, pending: Deleting) -> str:
         """The same of messages: one that was sealed in the grace may begin in what goes. Only once it is time: this
@@ -207,8 +214,7 @@ class ArchiveRetention:
         split = any(begins_before(store, head.topic, kept_behind(history, each.end)) for each in pending.ranges)
         return "a message begins in it that is kept" if split else ""
 
-    def _disproof(self, head: CatalogHead, pending: Deleting, gone: int | None) -> str:
-        policy = self.policy_of(head.topic)
+    def _disproof(self, head: CatalogHead, pending: Deleting, gone: int | None, policy: RetentionPolicy) -> str:
         if policy.hold:
             return f"held by {policy.hold}"
         by_policy = pending.reason is not DeletionReason.REQUEST

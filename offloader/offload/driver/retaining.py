@@ -48,6 +48,7 @@ class Retaining:
         self._there: frozenset[TopicName] = frozenset()  # topics that we offload, and nothing speaks against it
         self._witnesses: tuple[CatalogHead, ...] = ()
         self._followed: set[TopicName] = set()  # whose retention in Pulsar was seen, and is not 0
+        self._not_followed: set[TopicName] = set()  # it was seen, and is 0
         self._looks: dict[TopicName, list[Look]] = {}
         self._by_policy = context.policies.any_says(*RETENTION_FIELDS)
         self._served = 0  # requests, each of which may begin something
@@ -112,15 +113,19 @@ class Retaining:
     def policy_of(self, topic: TopicName) -> RetentionPolicy:
         """What the file says of a topic's archive."""
         policy = retention(self._context.policies.of(topic))
-        return replace(policy, follow_pulsar=policy.follow_pulsar and topic in self._followed)
+        followed = topic in self._followed
+        doubt = policy.follow_pulsar and not followed and topic not in self._not_followed
+        return replace(policy, follow_pulsar=policy.follow_pulsar and followed, follow_doubt=doubt)
 
     def _follow(self, topic: TopicName) -> None:
         """Mark which ledgers Pulsar has deleted, where the policy follows that. Only of topics that we offload: others
         would have to be loaded. Where its retention is 0, acknowledging deletes, and that is not followed."""
         self._followed.discard(topic)
+        self._not_followed.discard(topic)
         if topic not in self._there or not retention(self._context.policies.of(topic)).follow_pulsar:
             return
         if not may_follow(self._context.admin.retention(topic)):
+            self._not_followed.add(topic)
             log.warning("retention of topic=%s waits: %s", topic, NOT_FOLLOWED, extra={"see": "retention-waits"})
             return
         head = self._catalogs.head(topic)
