@@ -14,7 +14,7 @@ from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.plan import DueRange, Holding, all_of, due
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata.beside import last_owner
-from offloader.metadata.deletions import Deleting, DeletionReason
+from offloader.metadata.deletions import Deleting, DeletionReason, day
 from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
@@ -111,6 +111,19 @@ class ArchiveRetention:
             return ""  # what is left of it stays for now
         deletion.carry_out(head, pending)
         return f"deletion {pending.number} is done"
+
+    def asked(self, topic: TopicName) -> str:
+        """`visit` on request: it is answered in any case. Raises ClaimedByOtherError."""
+        self._ours(topic)
+        said = self.visit(topic, noted=False)
+        if said:
+            return said
+        pending, hold = self.deletion.catalogs.head(topic).removed.pending, self.policy_of(topic).hold
+        if pending is None:
+            return f"nothing goes: held by {hold}" if hold else "nothing is due"
+        if hold:
+            return f"deletion {pending.number} has begun: what is left of it is held by {hold}"
+        return f"deletion {pending.number} is under way: it goes not before {day(pending.not_before)}"
 
     def _look_again(self, head: CatalogHead, pending: Deleting) -> CatalogHead | str:
         """The second look, until nothing has changed behind it: the head in which that is recorded. Else in words what

@@ -91,7 +91,7 @@ class Retaining:
                 return self._retention.undelete(topic, by)
             case _:
                 self._follow(topic)
-                return self._retention.visit(topic, noted=False) or "nothing is due"
+                return self._retention.asked(topic)
 
     def visit_all(self) -> None:
         """Every topic of which something may be due or under way. One that fails stops no other."""
