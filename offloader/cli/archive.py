@@ -127,10 +127,13 @@ def undelete(session: CommandSession, name: str, *, timeout: int | None) -> int:
     \b
     JSON: one object a line, {message, topic, request, ok}.
     """
-    pending = [t for t in _topics(session, (name,)) if session.catalogs.head(t).removed.pending is not None]
+    heads = session.catalogs.heads(_topics(session, (name,)))
+    pending = [topic for topic, head in heads.found.items() if head.removed.pending is not None]
+    for why in heads.failed.values():
+        say(why, err=True)
     if not pending:
         raise FatalError(f"{name}: no deletion is under way")
-    return _ask(session, RequestKind.ARCHIVE_UNDELETE, pending, timeout)
+    return max(_ask(session, RequestKind.ARCHIVE_UNDELETE, pending, timeout), ERROR if heads.failed else OK)
 
 
 def _ask(session: CommandSession, kind: RequestKind, topics: list[TopicName], timeout: int | None) -> int:

@@ -11,6 +11,7 @@ from offloader.cli.orphans.deletion_parts import queue_of_cluster
 from offloader.cli.orphans.scanning import lists_of
 from offloader.errors import FatalError
 from offloader.lifecycle.bucket.copy_demand import demand_copy
+from offloader.lifecycle.bucket.holds import holds
 from offloader.lifecycle.bucket.orphans import ObjectScan
 from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
 from offloader.lifecycle.deletion.configured import bounds_of
@@ -46,7 +47,9 @@ def ask_for_copy(session: CommandSession, payload: DeleteLedgerPayload, stock: s
 
 def _marked(session: CommandSession, scan: ObjectScan, url: str, *, yes: bool) -> CopyAnswer:
     queue, bounds = queue_of_cluster(session, create=yes), bounds_of(session.config.lifecycle)
-    phase = ObjectQuarantine(queue, bounds, session.dependencies.clock_ms, "command", dry=not yes)
+    phase = ObjectQuarantine(
+        queue, bounds, session.dependencies.clock_ms, "command", not yes, holds(session.config.policies)
+    )
     found = phase.mark(scan, {one.id for one in scan.orphans})
     if found.refusals:
         return CopyAnswer(DENIED, "something stands against any deletion in that bucket", found.refusals)

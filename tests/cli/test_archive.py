@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from offloader.errors import BrokerUnavailableError, OffloadError
@@ -11,6 +13,7 @@ from offloader.lifecycle.retention.plan import aged_from
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata import layout, requests
+from offloader.metadata.catalog import released
 from offloader.metadata.deletions import DeletionBegun, PulsarTrimmed, day
 from offloader.metadata.requests import RequestKind, RequestOutcome
 from offloader.model import TopicName
@@ -59,7 +62,7 @@ def application(line, policy: RetentionPolicy) -> list[RequestKind]:
                     case RequestKind.ARCHIVE_UNDELETE:
                         said = retention.undelete(request.topic, request.by)
                     case _:
-                        said = retention.visit(request.topic, noted=False) or "nothing is due"
+                        said = retention.asked(request.topic)
                 outcome = RequestOutcome(True, said, line.clock())
             except OffloadError as error:
                 outcome = RequestOutcome(False, str(error), line.clock())
@@ -131,6 +134,25 @@ def test_what_another_application_has_goes_by_its_policies(old) -> None:
     assert (refused.exit_code, "nothing would go: is claimed by app" in refused.stdout) == (1, True)
 
 
+def test_what_another_application_has_released_goes_by_that_ones_policies(old) -> None:
+    claim = old.archive.catalog.claim
+    old.archive.catalogs.append(old.archive.catalogs.head(TOPIC), released(claim, NOW, "released"))
+    [found] = old.json_lines("archive", "retention", "plan", "orders")
+    assert (len(found["due"]), found["note"]) == (1, "")
+    old.config = old.config.replace("application: app", "application: other")
+    [found] = old.json_lines("archive", "retention", "plan", "orders")
+    assert (found["due"], found["note"]) == ([], "released by app: it goes by that one's policies")
+
+
+def test_what_nobody_knows_who_has_released_goes_by_no_policy(old) -> None:
+    claim = old.archive.catalog.claim
+    left = replace(released(claim, NOW, "released"), released_by="")
+    head = old.archive.catalogs.append(old.archive.catalogs.head(TOPIC), left)
+    old.archive.store.delete([layout.record_key(TOPIC, head.claim.former)])
+    [found] = old.json_lines("archive", "retention", "plan", "orders")
+    assert (found["due"], "who had the topic last" in found["note"]) == ([], True)
+
+
 def retention_in_pulsar(line, minutes: int) -> None:
     said = {"retention_policies": {"retentionTimeInMinutes": minutes, "retentionSizeInMB": -1}}
     line.cluster.namespace("public/default").policies.update(said)
@@ -181,7 +203,7 @@ def test_run_asks_for_every_topic_that_is_named_whatever_the_plan_says(old) -> N
     shown = old.run("archive", "retention", "run", "--yes")
     assert (served, shown.stdout, "no policy of app says" in shown.stderr) == ([], "", True)
     assert "deletion 0: 2 segments of" in old.ok("archive", "retention", "run", "orders", "--yes")
-    assert "nothing is due" in old.ok("archive", "retention", "run", "public/default", "--yes")
+    assert "deletion 0 is under way" in old.ok("archive", "retention", "run", "public/default", "--yes")
     assert served == [RequestKind.ARCHIVE_RETENTION] * 2
 
 
@@ -231,6 +253,8 @@ def test_run_asks_only_with_yes_and_then_the_plan_shows_what_is_under_way(old) -
     assert found["pending"]["notBefore"] - found["pending"]["at"] == DAY_MS
     assert found["pending"]["reason"] == "time"
     assert "go not before" in old.ok("archive", "retention", "plan")
+    again = old.ok("archive", "retention", "run", "--yes")
+    assert f"deletion 0 is under way: it goes not before {day(found['pending']['notBefore'])}" in again
     assert "deleted by archiveRetentionTimeInMinutes 60 on" in old.run("topics", "cat", "orders").output
 
 
@@ -299,6 +323,17 @@ def test_a_changed_mind(old) -> None:
     assert "can be read again" in old.ok("archive", "undelete", "orders")
     assert old.archive.catalogs.head(TOPIC).removed.pending is None
     assert len(old.ok("topics", "cat", "orders").splitlines()) == 30
+
+
+def test_a_changed_mind_about_a_namespace_is_not_stopped_by_a_damaged_catalog(old) -> None:
+    served = application(old, RetentionPolicy(minutes=60))
+    assert "deletion 0" in old.ok("archive", "delete", "public/default", "--yes")
+    damaged = TopicName.parse("persistent://public/default/damaged")
+    old.archive.store.put(layout.slot_key(damaged, 0, 0), b"not a record")
+    said = old.run("archive", "undelete", "public/default")
+    assert (said.exit_code, "deletion 0 is undone" in said.stdout) == (1, True)
+    assert f"{damaged}: " in said.stderr
+    assert served[-1] is RequestKind.ARCHIVE_UNDELETE
 
 
 def test_what_is_not_there_is_told_in_one_line(old) -> None:

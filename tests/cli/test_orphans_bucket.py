@@ -70,6 +70,19 @@ def test_orphans_are_findings_with_their_evidence_and_sums(line: Line):
     ]
 
 
+def test_what_a_hold_binds_is_shown_as_kept(line: Line):
+    archived(line)
+    key = layout.data_key(TOPIC, a_uuid(1))
+    line.archive.store.put(key, b"junk")
+    line.clock.now += 2 * HOUR
+    line.config += 'policies: {hold: "case 4711"}\n'
+    told = json.loads(run(line, "--bucket-only", "--output", "json").stdout)
+    (candidate,) = told["candidates"]
+    assert (candidate["kept"], told["counts"]["kept"]) == (True, 1)
+    assert candidate["evidence"][-1] == "It stays as long as it is held by case 4711."
+    assert "data-object, 4 bytes, kept: " in run(line, "--bucket-only").stdout
+
+
 def test_the_stock_offloaders_bucket_is_looked_at_on_demand_only(line: Line, monkeypatch: pytest.MonkeyPatch):
     archived(line)
     monkeypatch.setattr("offloader.cli.orphans.scan.lists_of", lambda _: lambda: (OURS,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import pytest
@@ -211,6 +212,50 @@ def test_the_archive_of_a_deleted_topic_goes_when_its_time_is_over():
     sim.close()
 
 
+def rolled_back(sim: Simulation) -> Callable[[], None]:
+    """Pulsar's metadata are those of another day, in which the topic is not. Returns what brings it back."""
+    topic = sim.cluster.state.topics.pop(TOPIC)
+    topic.load += 1
+
+    def restored() -> None:
+        sim.cluster.state.topics[TOPIC] = topic
+        sim.cluster.unload(TOPIC)
+
+    return restored
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_time_of_a_topic_that_was_there_again_counts_from_its_last_end(restarted):
+    """It came back as it was, so nobody had to claim it again."""
+    sim = started("deletedTopicRetentionTimeInMinutes: 43200")
+    sealed(sim, 2)
+    restored = rolled_back(sim)
+    looks(sim, 12)
+    first = head(sim).removed.gone
+    assert first is not None
+    restored()
+    if restarted:
+        sim.kill()
+    looks(sim, 2)
+    sim.until_believed()
+    sealed(sim, 1)
+    assert TOPIC in sim.registry.topics
+    assert head(sim).removed.gone is None
+    wait(sim, 100 * 24 * 60 * MINUTE)
+    sealed(sim, 1)
+    deleted_at = sim.clock.now
+    sim.cluster.delete(TOPIC)
+    looks(sim, 14)
+    gone = head(sim).removed.gone
+    assert gone is not None
+    assert gone.at > deleted_at
+    assert head(sim).removed.pending is None
+    sim.kill()
+    looks(sim, 14)
+    assert head(sim).removed.gone == gone, "a start forgets nothing"
+    sim.close()
+
+
 def looks(sim: Simulation, count: int) -> None:
     """So many looks; the other topic shows that it is our cluster."""
     for _ in range(count):
@@ -307,6 +352,30 @@ def test_what_pulsar_has_deleted_goes_where_its_retention_is_followed_and_is_not
     kept = sim.context.admin.topic_info(TOPIC).ledgers.spans[0].ledger
     assert all(each.end.ledger < kept for each in head(sim).removed.ranges)
     checked(sim)
+    sim.close()
+
+
+def test_no_start_takes_back_what_goes_with_pulsar_and_a_retention_of_0_does():
+    """Right behind a start no topic is known, and so not whether its retention is followed."""
+    sim = started("followPulsarRetention: true", entries_per_ledger=4, grace_ms=24 * 60 * MINUTE)
+    policies = sim.cluster.namespace("public/default").policies
+    policies["retention_policies"] = {"retentionTimeInMinutes": 10, "retentionSizeInMB": -1}
+    sealed(sim, 4)
+    wait(sim, MINUTE)
+    pending, slots = head(sim).removed.pending, head(sim).next_slot
+    assert pending is not None
+    for _ in range(3):
+        sim.kill()
+        sim.clock.now += 3 * 60 * MINUTE
+        sim.retaining.visit_all()  # nothing is known yet
+        assert (head(sim).removed.pending, head(sim).next_slot) == (pending, slots)
+    sim.clock.now += sim.grace_ms
+    sim.retaining.visit_all()
+    assert head(sim).removed.pending == pending, "nothing begins before it is known"
+    sim.rounds(10)
+    policies["retention_policies"] = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    wait(sim, 10 * MINUTE)
+    assert (head(sim).removed.pending, deleted(sim)) == (None, 0)
     sim.close()
 
 

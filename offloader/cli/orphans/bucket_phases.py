@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offloader.cli.command import OK, CommandSession
 from offloader.errors import ObjectNotFoundError
-from offloader.lifecycle.bucket.holds import holds, why_held
+from offloader.lifecycle.bucket.holds import holds, why_orphan_held
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.bucket.quarantine import ObjectMark, ObjectMarks, ObjectQuarantine
@@ -61,7 +61,7 @@ def explain_object(session: CommandSession, thing: str) -> int:
     foreign = scan.counts.get(KeyStanding.FOREIGN, 0) > 0
     used = f"It is foreign: {found}." if foreign else f"It is in use: {found}."
     lines = [used] if isinstance(found, str) else list(found.ruling.evidence)
-    held = "" if isinstance(found, str) else why_held(holds(session.config.policies), found.key, None, of_stock=False)
+    held = "" if isinstance(found, str) else why_orphan_held(holds(session.config.policies), found)
     lines += [f"It stays as long as it is {held}."] if held else []
     evidence = list(lines)
     if scan.refusals and not isinstance(found, str):

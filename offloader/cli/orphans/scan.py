@@ -14,6 +14,7 @@ from offloader.cli.orphans.deletion_parts import with_rescues
 from offloader.cli.orphans.scanning import has_ledgers, known_cluster, ledger_scanner, lists_of
 from offloader.cli.output import say
 from offloader.errors import MetadataUnavailableError
+from offloader.lifecycle.bucket.holds import holds, with_holds
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 
 SHOWN = 20
@@ -50,8 +51,8 @@ def scan(session: CommandSession, *, bucket: BucketOption, most: int, price: flo
     \b
     JSON: {candidates, referencedButMissing, counts, leftOverManagedLedgers, summary, refusals, keepsVersions}. A
     candidate is {side, id, kind, verdict, bytes, evidence, createdMs, kept}: side is bookkeeper or bucket, verdict is
-    certain or suspect, bytes is null where nobody knows, kept says that it holds data and is never deleted. What is
-    referenced but missing is [{id, namedBy}]. counts is {referenced, certain, suspect, foreign, missing, kept, ledgers,
+    certain or suspect, bytes is null where nobody knows, kept says that it is not deleted: it has data that nothing
+    else has, or a hold binds it. What is referenced but missing is [{id, namedBy}]. counts is {referenced, certain, suspect, foreign, missing, kept, ledgers,
     objects, candidates, sides}, of both sides together; sides has the same of each. Left-over managed ledgers are
     [{name, verdict, ledgers, bytes, evidence}]; summary is [{side, kind, verdict, age, bytes}] with {ledgers,
     bytesOfAllCopies, open}, null for what is referenced, which is not looked into, or with {objects}; refusals is
@@ -71,8 +72,10 @@ def _found(session: CommandSession, option: BucketOption, *, on_spark: bool) -> 
     if not option.only:
         cluster = known_cluster(session)
         ledgers = with_rescues(session, _of_ledgers(session, option, on_spark=on_spark))
-    objects = None if option.left_out else scan_bucket(session, option, lists_of(session), cluster)
-    return FoundOrphans(ledgers, objects)
+    if option.left_out:
+        return FoundOrphans(ledgers, None)
+    objects = scan_bucket(session, option, lists_of(session), cluster)
+    return FoundOrphans(ledgers, with_holds(objects, holds(session.config.policies)))
 
 
 def _of_ledgers(session: CommandSession, option: BucketOption, *, on_spark: bool) -> LedgerScan:

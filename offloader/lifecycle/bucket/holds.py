@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from offloader.config.policies import Policies
+from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.metadata.layout import topic_of
 from offloader.model import TopicName
 
@@ -40,3 +42,21 @@ def why_held(held: Held, key: str, owner: TopicName | None, *, of_stock: bool) -
     name = held(topic)
     unknown = "" if topic is not None else ", as far as anybody knows: it does not say of which topic it is"
     return f"held by {name}{unknown}" if name else ""
+
+
+def why_orphan_held(held: Held, orphan: BucketOrphan) -> str:
+    """The same of what a scan found."""
+    return why_held(held, orphan.key, orphan.topic, of_stock=orphan.stock is not None)
+
+
+def with_holds(scan: ObjectScan, held: Held) -> ObjectScan:
+    """A scan as people are shown it: what is held stays, and says so."""
+
+    def told(orphan: BucketOrphan) -> BucketOrphan:
+        why = why_orphan_held(held, orphan)
+        if not why:
+            return orphan
+        evidence = (*orphan.ruling.evidence, f"It stays as long as it is {why}.")
+        return replace(orphan, ruling=replace(orphan.ruling, evidence=evidence, kept=True))
+
+    return replace(scan, orphans=tuple(map(told, scan.orphans)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from offloader.lifecycle.bucket.holds import Held, nobody, why_held
+from offloader.lifecycle.bucket.holds import Held, nobody, why_orphan_held
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.deletion.marking import Mark, Marker, MarkOutcome, Marks, too_many
@@ -36,7 +36,7 @@ class ObjectQuarantine:
         """
         wanted = None if named is None else with_siblings(scan.orphans, named)
         chosen = [each for each in scan.orphans if each.deletable and (wanted is None or each.id in wanted)]
-        held = {each.id: why for each in chosen if (why := self._why_held(each))}
+        held = {each.id: why for each in chosen if (why := why_orphan_held(self.held, each))}
         others = (
             *(Mark(each.id, MarkOutcome.KEPT, held[each.id], each) for each in chosen if each.id in held),
             *_not_deletable(scan, named or ()),
@@ -47,9 +47,6 @@ class ObjectQuarantine:
             return Marks(others, refusals)
         marker = Marker(self.queue, self.now_ms, self.queue.switch(), named is not None, self.dry)
         return Marks((*(self._mark(each, marker) for each in chosen), *others))
-
-    def _why_held(self, orphan: BucketOrphan) -> str:
-        return why_held(self.held, orphan.key, orphan.topic, of_stock=orphan.stock is not None)
 
     def _too_many(self, chosen: Sequence[BucketOrphan], scan: ObjectScan) -> tuple[str, ...]:
         """Ours against ours, the stock offloader's against its own."""

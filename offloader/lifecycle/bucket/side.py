@@ -11,7 +11,7 @@ from offloader.errors import (
     OffloadError,
     OutcomeUnknownError,
 )
-from offloader.lifecycle.bucket.holds import Held, nobody, why_held
+from offloader.lifecycle.bucket.holds import Held, nobody, why_orphan_held
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.stock import StockScanner
@@ -78,7 +78,7 @@ class BucketSide:
         """The policy that is in force now decides, not that of the mark; the topic is that of what is there."""
         if not isinstance(found, BucketOrphan):
             return None
-        why = why_held(self._held, found.key, found.topic, of_stock=found.stock is not None)
+        why = why_orphan_held(self._held, found)
         return ReferencedLedger(why) if why else None
 
     def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:

@@ -12,6 +12,7 @@ from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.plan import DueRange, NextDue, due, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention, RetentionPlan, planned
+from offloader.metadata.beside import last_owner
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import DeletedRange
 from offloader.metadata.history import History
@@ -20,6 +21,7 @@ from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
 NO_POLICY = "no policy says that anything goes"
+NO_OWNER = "nothing tells who had the topic last: nothing of it goes but on request"
 NOT_DUE = "nothing is due"
 
 
@@ -53,12 +55,15 @@ def _outlook(
     store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, application: str, now: int, grace_ms: int
 ) -> RetentionOutlook:
     nothing = RetentionPlan(head.topic, (), head.removed.pending)
-    owner = "" if head.claim is None else head.claim.application
+    owner = last_owner(store, head)
     if owner not in ("", application):
-        note = f"claimed by {owner}: it goes by that one's policies"
+        did = "claimed" if head.claim is not None and head.claim.application else "released"
+        note = f"{did} by {owner}: it goes by that one's policies"
         return RetentionOutlook(nothing, now + grace_ms, note=note, others=True)
     if head.removed.pending is None and not policy.hold and (not policy.says_anything or head.claim is None):
         return RetentionOutlook(nothing, now + grace_ms, note=NO_POLICY)
+    if head.removed.pending is None and not owner:
+        return RetentionOutlook(nothing, now + grace_ms, note=NO_OWNER)
     gone = recorded_gone(head)
     plan = planned(store, head, policy, now, gone)
     if plan.why_not:

@@ -17,13 +17,14 @@ class RetentionPolicy:
     """In Pulsar's form: -1 is for ever. A segment goes when it is past the time *or* beyond the size, as a ledger does.
 
     `gone_minutes`: of topics that are gone, and of former incarnations. `hold`: nothing goes as long as it has a name.
-    """
+    `follow_doubt`: whether Pulsar's retention can be followed is not known now."""
 
     minutes: int = FOR_EVER
     megabytes: int = FOR_EVER
     gone_minutes: int = FOR_EVER
     follow_pulsar: bool = False
     hold: str = ""
+    follow_doubt: bool = False
 
     @property
     def says_anything(self) -> bool:

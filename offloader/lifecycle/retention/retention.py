@@ -8,19 +8,20 @@ from enum import Enum
 from itertools import islice
 
 from offloader.errors import ClaimedByOtherError, IntegrityError, RetryableError
-from offloader.lifecycle.retention.chunked import LOOK_BACK, begins_before
+from offloader.lifecycle.retention.chunked import begins_before
 from offloader.lifecycle.retention.holdings import SegmentsOf, holdings, kept_behind
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.plan import DueRange, Holding, all_of, due
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata.beside import last_owner
-from offloader.metadata.deletions import Deleting, DeletionReason
+from offloader.metadata.deletions import Deleting, DeletionReason, day
 from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
 LOOKS = 5  # while a busy topic's catalog changes
+MOST_ENDS = 100  # of segments, behind which a topic's decision reads what is kept
 
 
 class GoneDoubt(Enum):
@@ -70,15 +71,13 @@ def _readable(store: ObjectStore, head: CatalogHead, found: list[DueRange | None
 
 
 def _shortened(store: ObjectStore, head: CatalogHead, found: DueRange) -> DueRange | None:
-    taken, stays = len(found.due), 0
-    while taken and stays <= LOOK_BACK:
-        records = found.holding.segments
-        assert isinstance(records, SegmentsOf)
+    """Up to the last end across which no kept message reaches, as the second look asks for it, too."""
+    records = found.holding.segments
+    assert isinstance(records, SegmentsOf)
+    for taken in islice(range(len(found.due), 0, -1), MOST_ENDS):
         if not begins_before(store, head.topic, islice(records.records(), taken, None)):
-            break
-        taken -= 1
-        stays += found.due[taken].segment.size
-    return replace(found, due=found.due[:taken]) if taken else None
+            return replace(found, due=found.due[:taken])
+    return None
 
 
 @dataclass(frozen=True)
@@ -113,6 +112,19 @@ class ArchiveRetention:
         deletion.carry_out(head, pending)
         return f"deletion {pending.number} is done"
 
+    def asked(self, topic: TopicName) -> str:
+        """`visit` on request: it is answered in any case. Raises ClaimedByOtherError."""
+        self._ours(topic)
+        said = self.visit(topic, noted=False)
+        if said:
+            return said
+        pending, hold = self.deletion.catalogs.head(topic).removed.pending, self.policy_of(topic).hold
+        if pending is None:
+            return f"nothing goes: held by {hold}" if hold else "nothing is due"
+        if hold:
+            return f"deletion {pending.number} has begun: what is left of it is held by {hold}"
+        return f"deletion {pending.number} is under way: it goes not before {day(pending.not_before)}"
+
     def _look_again(self, head: CatalogHead, pending: Deleting) -> CatalogHead | str:
         """The second look, until nothing has changed behind it: the head in which that is recorded. Else in words what
         became of it; "": it is not time yet."""
@@ -121,7 +133,7 @@ class ArchiveRetention:
         for _ in range(LOOKS):
             why, ready = self._why_not(head, pending), deletion.clock_ms() >= pending.not_before
             if why is None:
-                return f"deletion {pending.number} waits: whether the topic is still gone is not known yet"
+                return f"deletion {pending.number} waits: what Pulsar has of the topic is not known yet"
             if ready and not why:
                 deletion.prove_right(head.topic)
                 why = self._why_not_readable(head, pending)
@@ -194,11 +206,18 @@ class ArchiveRetention:
 
     def _why_not(self, head: CatalogHead, pending: Deleting) -> str | None:
         """The second look: why what was to go does not; "": nothing is against it; None: that is not known yet."""
-        gone, recorded = self.gone_since(head), head.removed.gone
-        why = self._disproof(head, pending, _known(gone))
-        if not why or recorded is None or not isinstance(gone, GoneDoubt):
+        gone, policy = self.gone_since(head), self.policy_of(head.topic)
+        why = self._disproof(head, pending, _known(gone), policy)
+        if not why:
+            return ""
+        at, assumed, recorded = _known(gone), policy, head.removed.gone
+        if recorded is not None and isinstance(gone, GoneDoubt):
+            at = recorded.at
+        elif policy.follow_doubt and gone is None and head.claim is not None and head.claim.application:
+            assumed = replace(policy, follow_pulsar=True)
+        else:
             return why
-        return self._disproof(head, pending, recorded.at) or None
+        return self._disproof(head, pending, at, assumed) or None
 
     def _why_not_readable(self, head: CatalogHead, pending: Deleting) -> str:
         """The same of messages: one that was sealed in the grace may begin in what goes. Only once it is time: this
@@ -208,8 +227,7 @@ class ArchiveRetention:
         split = any(begins_before(store, head.topic, kept_behind(history, each.end)) for each in pending.ranges)
         return "a message begins in it that is kept" if split else ""
 
-    def _disproof(self, head: CatalogHead, pending: Deleting, gone: int | None) -> str:
-        policy = self.policy_of(head.topic)
+    def _disproof(self, head: CatalogHead, pending: Deleting, gone: int | None, policy: RetentionPolicy) -> str:
         if policy.hold:
             return f"held by {policy.hold}"
         by_policy = pending.reason is not DeletionReason.REQUEST

@@ -14,7 +14,7 @@ from offloader.offload.core.evidence import TopicListing
 from offloader.offload.core.planner import TopicRules
 from offloader.offload.driver import observed
 from offloader.offload.driver.admin_queries import kept, managed_ledger
-from offloader.offload.driver.committing import append_record
+from offloader.offload.driver.committing import append_record, there_again
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.facets import Committed, Observed
 from offloader.offload.driver.inquiries import inquire
@@ -68,6 +68,7 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
         info = managed_ledger(context.admin, catalog, context.subscription)
     if not catalog.is_of(info.created, info.ledgers):
         return _in_question(context, name, rules_of(policy), catalog)
+    catalog = there_again(context.catalogs, catalog, context.clock_ms())
     return _topic(context, name, rules_of(policy), catalog, info, end)
 
 

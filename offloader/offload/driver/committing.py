@@ -30,6 +30,17 @@ def append_record(catalogs: Catalogs, catalog: CatalogHead, record: Said) -> Cat
     return catalogs.append(catalog, record)
 
 
+def there_again(catalogs: Catalogs, catalog: CatalogHead, now: int) -> CatalogHead:
+    """The topic is there, whatever is recorded of its end: its claim, once more, takes that back. Else the time of what
+    is kept would count from that end once it is deleted. Not in the driver's thread."""
+    claim, gone = catalog.claim, catalog.removed.gone
+    if claim is None or gone is None:
+        return catalog
+    log.info("there again topic=%s", catalog.topic)
+    at = max(now, gone.at + 1)  # whoever recorded the end may have had another clock
+    return append_record(catalogs, catalog, replace(claim, at=at, reason="it is there again"))
+
+
 def take(topic: Topic, catalog: CatalogHead) -> None:
     """This is what the topic's catalog has by now."""
     topic.committed = replace(topic.committed, catalog=catalog)

@@ -19,7 +19,7 @@ from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.offload.core.evidence import Being, Look, being
 from offloader.offload.driver.admin_queries import WITNESSES, look_for
-from offloader.offload.driver.committing import append_record
+from offloader.offload.driver.committing import append_record, there_again
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
@@ -48,6 +48,7 @@ class Retaining:
         self._there: frozenset[TopicName] = frozenset()  # topics that we offload, and nothing speaks against it
         self._witnesses: tuple[CatalogHead, ...] = ()
         self._followed: set[TopicName] = set()  # whose retention in Pulsar was seen, and is not 0
+        self._not_followed: set[TopicName] = set()  # it was seen, and is 0
         self._looks: dict[TopicName, list[Look]] = {}
         self._by_policy = context.policies.any_says(*RETENTION_FIELDS)
         self._served = 0  # requests, each of which may begin something
@@ -90,7 +91,7 @@ class Retaining:
                 return self._retention.undelete(topic, by)
             case _:
                 self._follow(topic)
-                return self._retention.visit(topic, noted=False) or "nothing is due"
+                return self._retention.asked(topic)
 
     def visit_all(self) -> None:
         """Every topic of which something may be due or under way. One that fails stops no other."""
@@ -112,15 +113,19 @@ class Retaining:
     def policy_of(self, topic: TopicName) -> RetentionPolicy:
         """What the file says of a topic's archive."""
         policy = retention(self._context.policies.of(topic))
-        return replace(policy, follow_pulsar=policy.follow_pulsar and topic in self._followed)
+        followed = topic in self._followed
+        doubt = policy.follow_pulsar and not followed and topic not in self._not_followed
+        return replace(policy, follow_pulsar=policy.follow_pulsar and followed, follow_doubt=doubt)
 
     def _follow(self, topic: TopicName) -> None:
         """Mark which ledgers Pulsar has deleted, where the policy follows that. Only of topics that we offload: others
         would have to be loaded. Where its retention is 0, acknowledging deletes, and that is not followed."""
         self._followed.discard(topic)
+        self._not_followed.discard(topic)
         if topic not in self._there or not retention(self._context.policies.of(topic)).follow_pulsar:
             return
         if not may_follow(self._context.admin.retention(topic)):
+            self._not_followed.add(topic)
             log.warning("retention of topic=%s waits: %s", topic, NOT_FOLLOWED, extra={"see": "retention-waits"})
             return
         head = self._catalogs.head(topic)
@@ -138,7 +143,10 @@ class Retaining:
         """As `GoneSince`. What looks prove that a topic is gone is recorded: its time counts from there. Looks are
         forgotten at each start: that is no proof that it is back. As long as a segment of it is open, more may follow.
         """
-        if head.claim is None or head.topic in self._there:
+        if head.claim is None:
+            return None
+        if head.topic in self._there:
+            there_again(self._catalogs, head, self._context.clock_ms())
             return None
         removed = head.removed
         if removed.gone is None and removed.pending is None and self.policy_of(head.topic).gone_ms is None:
@@ -151,6 +159,7 @@ class Retaining:
         found = being(context.cluster, looks)
         if found is Being.SAME:
             looks.clear()
+            there_again(self._catalogs, head, self._context.clock_ms())
             return None
         gone = removed.gone
         if found is Being.UNKNOWN or context.state(topic).open is not None:

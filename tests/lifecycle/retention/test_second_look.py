@@ -8,6 +8,7 @@ import pytest
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.items import ArchivedEntry
+from offloader.lifecycle.retention import chunked
 from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
 from offloader.lifecycle.retention.retention import GoneDoubt
 from offloader.metadata.deletions import TopicGone
@@ -70,12 +71,12 @@ def test_what_does_not_depend_on_whether_the_topic_is_gone_goes_meanwhile():
     assert "is done" in one.visit(TOPIC)
 
 
-def chunk(entry: int, number: int) -> Stored:
+def chunk(entry: int, number: int, message: int = 7) -> Stored:
     metadata = MessageMetadata(
         producer_name="p",
-        sequence_id=7,
+        sequence_id=message,
         publish_time=1_700_000_000_000,
-        uuid="p-7",
+        uuid=f"p-{message}",
         num_chunks_from_msg=2,
         chunk_id=number,
         total_chunk_msg_size=100,
@@ -109,3 +110,24 @@ def test_a_segment_stays_in_which_a_message_begins_that_was_sealed_in_the_grace(
         one.visit(TOPIC)
     got = [item.position.place for item in topic_of(archive.store).items() if isinstance(item, ArchivedEntry)]
     assert ((0, 9) in got) == ((0, 20) in got)
+
+
+@pytest.mark.parametrize("free", [None, 2])
+def test_what_the_second_look_would_take_back_is_never_recorded(free, monkeypatch):
+    """A message reaches across the end of each segment, but of the one that is `free`: segments that are larger than
+    readers look back."""
+    archive, clock = Archive(sealed_at=OLD), Clock()
+    archive.claim(0)
+    for number in range(6):
+        first = 10 * number
+        begins = chunk(first + 9, 0, number) if number != free else stream(0, first + 9, first + 9)[0]
+        ends = chunk(first, 1, number - 1) if number not in (0, (free or -9) + 1) else stream(0, first, first)[0]
+        archive.add([ends, *stream(0, first + 1, first + 8), begins])
+    monkeypatch.setattr(chunked, "LOOK_BACK", archive.catalog.segments[0].size // 2)
+    one = application(archive, clock, HOUR)
+    before = archive.catalogs.head(TOPIC).next_slot
+    for _ in range(4):
+        one.visit(TOPIC)
+        clock.now += 11 * MINUTE_MS
+    assert told(archive) == ([] if free is None else [("0:0", "0:29")])
+    assert archive.catalogs.head(TOPIC).next_slot - before == (0 if free is None else 3)
