@@ -133,16 +133,17 @@ def not_deletable(
 
 
 def unreferenced(
-    verdict: LedgerVerdict, node: LedgerNode, evidence: DeletionEvidence, now_ms: int
+    verdict: LedgerVerdict, record: PendingDeleteLedgerInfo, node: LedgerNode, evidence: DeletionEvidence, now_ms: int
 ) -> UnreferencedLedger:
-    """`now_ms`: by ZooKeeper's clock."""
+    """What was marked as rescued holds data, also where by now it looks like what a trim left. `now_ms`: by ZooKeeper's
+    clock."""
     return UnreferencedLedger(
         node=node,
         evidence=evidence,
         age=now_ms - node.ctime,
         seen_at=now_ms,
         is_open=verdict.ledger.state is not LedgerState.CLOSED,
-        holds_data=verdict.kept and not verdict.rescued,
+        holds_data=(verdict.kept or marked_as_rescued(record)) and not verdict.rescued,
     )
 
 
