@@ -57,7 +57,11 @@ class RescuedLedger:
 
     def is_of(self, created: int | None, last_entry: int | None, length: int) -> bool:
         """Whether it is a copy of the ledger that is there now."""
-        return (self.created, self.last_entry, self.length) == (created, last_entry, length)
+        return self.created == created and self.may_be_of(last_entry, length)
+
+    def may_be_of(self, last_entry: int | None, length: int) -> bool:
+        """The same of one whose node may have been made again: by an undo, or from a backup."""
+        return (self.last_entry, self.length) == (last_entry, length)
 
 
 @dataclass(frozen=True, slots=True)

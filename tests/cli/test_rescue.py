@@ -144,7 +144,7 @@ def test_it_goes_by_its_number_through_both_phases_and_is_still_read(line, clust
     assert "orphans rescue" in json.loads(result.stdout)["why"]
     rescued(line)
     every = line.json("orphans", "quarantine", "--all-certain", "--yes", "--ledgers-only")
-    assert {one["outcome"] for one in every["marks"] if one["id"] == KEPT} == {"kept"}
+    assert [one["outcome"] for one in every["marks"] if one["id"] == KEPT] == ["kept"]
     said = line.json("ledgers", "delete", str(KEPT), "--yes")
     assert said["answer"] == "marked"
     assert any("rescued on" in text for text in said["deletion"]["evidence"])
@@ -163,7 +163,6 @@ def test_quarantine_by_its_number_marks_it_too(line):
 
 def test_what_is_forgotten_goes_like_other_objects_and_the_ledger_is_kept_again(line, cluster):
     rescued(line)
-    line.json("ledgers", "delete", str(KEPT), "--yes")
     (said,) = [line.json("orphans", "forget", str(KEPT))]
     assert (said["forgotten"], said["onlyCopy"]) == (False, False)
     assert len(line.json_lines("orphans", "rescued")) == 1
@@ -171,8 +170,8 @@ def test_what_is_forgotten_goes_like_other_objects_and_the_ledger_is_kept_again(
     assert (said["forgotten"], said["onlyCopy"], said["rescue"]["entries"]) == (True, False, 40)
     assert line.ok("orphans", "rescued").strip() == "nothing was rescued"
     assert "nothing was rescued" in line.error("orphans", "read", str(KEPT))
+    assert line.run("ledgers", "delete", str(KEPT), "--yes").exit_code == 2
     cluster.network.now += DAY + 1
-    assert [one["answer"] for one in line.json("orphans", "purge", "--yes")["ended"]] == ["holds data"]
     marks = line.json("orphans", "quarantine", "--all-certain", "--bucket-only", "--yes")["marks"]
     assert {one["kind"] for one in marks} == {"ended-rescue"}
     cluster.network.now += DAY + 1
@@ -181,6 +180,37 @@ def test_what_is_forgotten_goes_like_other_objects_and_the_ledger_is_kept_again(
     assert left
     assert all("/records/" in key for key in left)
     assert rescued(line)["outcome"] == "rescued"
+
+
+def test_what_waits_for_its_deletion_because_it_was_rescued_is_not_forgotten(line):
+    rescued(line)
+    line.json("ledgers", "delete", str(KEPT), "--yes")
+    assert f"orphans undo {KEPT}" in line.error("orphans", "forget", str(KEPT), "--yes")
+    assert len(line.json_lines("orphans", "rescued")) == 1
+    line.json("orphans", "undo", str(KEPT))
+    assert line.json("orphans", "forget", str(KEPT), "--yes")["forgotten"] is True
+
+
+def test_that_bookkeeper_has_another_ledger_by_its_id_is_no_second_copy(line, cluster):
+    rescued(line)
+    cluster.metadata.cluster.delete_ledger(KEPT)
+    cluster.network.now += 1
+    cluster.with_entries(KEPT, "t", cluster.entries[:3])
+    assert line.json("orphans", "forget", str(KEPT))["onlyCopy"] is True
+    (said,) = found(line, "orphans", "rescue", str(KEPT), "--yes")
+    assert said["outcome"] == "failed"
+    assert "another ledger" in said["why"]
+
+
+def test_a_damaged_record_of_a_ledger_that_is_gone_does_not_end_the_rescue_of_others(line, cluster):
+    rescued(line)
+    (key,) = (key for key, _ in line.archive.store.list("_rescued/") if "/records/" in key)
+    line.archive.store.put(key, b"junk")
+    cluster.metadata.cluster.delete_ledger(KEPT)
+    cluster.with_entries(KEPT + 1, "t", cluster.entries)
+    cluster.network.now += DAY
+    damaged, other = found(line, "orphans", "rescue", str(KEPT), str(KEPT + 1), "--yes")
+    assert (damaged["outcome"], key in damaged["why"], other["outcome"]) == ("failed", True, "rescued")
 
 
 def test_forgetting_the_only_copy_is_told(line, cluster):

@@ -9,13 +9,29 @@ from rich.console import Console
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
-from offloader.cli.orphans.deletion_parts import BOOKIE_SECONDS, moment, rescues_of_cluster, side_of
+from offloader.cli.orphans.deletion_parts import (
+    BOOKIE_SECONDS,
+    moment,
+    queue_of_root,
+    rescues_of_cluster,
+    side_of,
+)
 from offloader.cli.orphans.quarantine import YES
 from offloader.cli.orphans.scanning import has_ledgers
 from offloader.cli.output import say
 from offloader.cli.progress_bar import download_progress
 from offloader.cli.topic_requests import user
-from offloader.errors import FatalError, LedgerNotFoundError, OffloadError
+from offloader.errors import (
+    DamagedRecordError,
+    FatalError,
+    FormatVersionError,
+    IntegrityError,
+    LedgerNotFoundError,
+    OffloadError,
+    OutcomeUnknownError,
+)
+from offloader.lifecycle.deletion.ledger_records import marked_as_rescued
+from offloader.lifecycle.deletion.records import ledger_record_name
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.rescue.read_back import damage_of_rescue
 from offloader.lifecycle.rescue.rescue import DoneRescue, LedgerRescue, RescueOutcome, rescue_refusal
@@ -98,11 +114,12 @@ def rescued(session: CommandSession) -> int:
 @command()
 def forget(session: CommandSession, ledgers: tuple[int, ...], *, yes: bool) -> int:
     """Let what was rescued of ledgers go: it counts no more, and its objects are orphans of the bucket, which go like
-    others (`orphans quarantine`, `orphans purge`). Also ends a rescue that was cut short, or is under way.
+    others (`orphans quarantine`, `orphans purge`). Also ends a rescue that was cut short, or is under way. Refused
+    where the ledger is marked because it was rescued.
 
     \b
     JSON: one object a line: {message, ledger, forgotten, rescue, onlyCopy}; onlyCopy says that BookKeeper has the
-    ledger no more, null where that is not known.
+    ledger no more, or another one by its id; null where that is not known.
     """
     found = Rescues(session.store, read_root(session.store).cluster)
     there = set(found.ledgers())
@@ -122,7 +139,12 @@ def _rescue_one(
     session: CommandSession, ledger: int, verdict: LedgerVerdict | None, *, with_losses: bool, yes: bool
 ) -> int:
     if verdict is None:
-        return _without_ledger(session, ledger)
+        try:
+            return _without_ledger(session, ledger)
+        except (IntegrityError, FormatVersionError) as error:  # the others are rescued all the same
+            return _said(
+                session, ledger, "failed", f"BookKeeper has it no more, and its record cannot be read: {error}"
+            )
     refused = rescue_refusal(verdict)
     if refused:
         return _said(session, ledger, "refused", refused)
@@ -132,7 +154,7 @@ def _rescue_one(
     try:
         done = _copied(session, verdict, with_losses=with_losses)
     except OffloadError as error:
-        return _said(session, ledger, "failed", f"{error}. What was written of it counts for nothing: repeat it")
+        return _said(session, ledger, "failed", f"{error}. {_what_next(ledger, error)}")
     whole = done.record is not None and done.record.whole
     return _said(session, ledger, str(done.outcome), _why(done), done.record, fine=whole and done.outcome in _FINE)
 
@@ -159,6 +181,14 @@ def _copied(session: CommandSession, verdict: LedgerVerdict, *, with_losses: boo
     twice = max(2 * verdict.ledger.length, 1)  # written, and read back
     with download_progress(f"rescuing ledger {verdict.ledger.ledger}", twice, Console(stderr=True)) as advance:
         return phase.run(verdict, advance)
+
+
+def _what_next(ledger: int, error: OffloadError) -> str:
+    if isinstance(error, DamagedRecordError | FormatVersionError):
+        return f"As long as that is its newest record nothing is rescued: `offloader orphans forget {ledger}` ends it"
+    if isinstance(error, OutcomeUnknownError):
+        return "Whether it counts is not known: repeat it"
+    return "What was written of it counts for nothing" + ("" if isinstance(error, FatalError) else ": repeat it")
 
 
 def _why(done: DoneRescue) -> str:
@@ -191,7 +221,13 @@ def _said(
 def _forget_one(session: CommandSession, found: Rescues, ledger: int, *, yes: bool) -> None:
     slot, newest = found.last_slot(ledger), read_rescue(found, ledger)
     rescued = newest.rescued if isinstance(newest, NewestRescue) else None  # also what cannot be read can be forgotten
-    only = _is_gone(session, ledger)
+    pending = queue_of_root(session).read(ledger_record_name(ledger))
+    if pending is not None and not pending.record.has_ended and marked_as_rescued(pending.record):
+        raise FatalError(
+            f"ledger {ledger} is marked, because this copy is there: take the mark back first, "
+            f"`offloader orphans undo {ledger}`"
+        )
+    only = _is_only_copy(session, ledger, rescued)
     if yes:
         record = RescueForgotten(session.dependencies.clock_ms(), user())
         if not found.write(ledger, slot + 1, record, session.dependencies.new_token):
@@ -207,17 +243,18 @@ def _forget_one(session: CommandSession, found: Rescues, ledger: int, *, yes: bo
     )
 
 
-def _is_gone(session: CommandSession, ledger: int) -> bool | None:
+def _is_only_copy(session: CommandSession, ledger: int, rescued: RescuedLedger | None) -> bool | None:
+    """Another ledger may have its id by now. None: not known."""
     if not has_ledgers(session):
         return None
     try:
-        session.bookkeeper(BOOKIE_SECONDS)[0].read(ledger)
+        there = session.bookkeeper(BOOKIE_SECONDS)[0].read(ledger).metadata
     except LedgerNotFoundError:
         return True
     except OffloadError as error:
         say(f"whether BookKeeper still has ledger {ledger} is not known: {error}", err=True)
         return None
-    return False
+    return None if rescued is None else not rescued.may_be_of(there.last_entry if there.closed else None, there.length)
 
 
 def rescue_fields(record: RescuedLedger) -> dict[str, object]:

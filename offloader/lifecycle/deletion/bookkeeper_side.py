@@ -76,6 +76,7 @@ class BookKeeperSide:
     closing: InspectionOptions = field(default_factory=lambda: InspectionOptions(dry=False))
     rescues: RescueEvidence | None = None
     _cases: dict[str, GuardCase] = field(default_factory=dict)
+    _copies: dict[str, int] = field(default_factory=dict)
 
     @property
     def ledgers(self) -> GuardedLedgers:
@@ -85,6 +86,7 @@ class BookKeeperSide:
     def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
         self._cases.clear()
         self.loaded.forget()
+        self._copies.clear()
         ledgers = {one.ledger_id for one in records if one.ledger_id >= 0}
         try:
             this_round = begin_look(self.tree.nodes, round_path(self.tree))
@@ -115,6 +117,9 @@ class BookKeeperSide:
         case = self._cases.pop(record.name, None)
         if case is None or not fits(record, case):
             return DeletionTry.REFUSED, "it was not looked at right before"
+        changed = self._rescue_changed(record)
+        if changed:
+            return DeletionTry.REFUSED, changed
         try:
             done = self.ledgers.delete(case)
         except OutcomeUnknownError as error:
@@ -191,14 +196,24 @@ class BookKeeperSide:
             return seen
         if self.rescues is not None and marked_as_rescued(record):
             try:
-                verdict = self.rescues.proven(verdict)
+                verdict, self._copies[record.name] = self.rescues.proven(verdict)
             except OffloadError as error:
                 return FailedLook(f"what was rescued of it cannot be read: {error}")
         proven = self.proven(replace(seen, verdict=verdict), this_round, demanded=demanded)
         if not isinstance(proven, ProvenLedger):
             return proven
         self._cases[record.name] = proven.case
-        return unreferenced(verdict, record.node, seen.node, proven.evidence, this_round.now_ms)
+        return unreferenced(verdict, record, seen.node, proven.evidence, this_round.now_ms)
+
+    def _rescue_changed(self, record: PendingDeleteLedgerInfo) -> str:
+        """Reading copies back may have taken hours, and somebody may have forgotten this one since."""
+        copy = self._copies.pop(record.name, None)
+        try:
+            if copy is None or self.rescues is None or self.rescues.in_force(record.ledger_id, copy):
+                return ""
+        except OffloadError as error:
+            return f"whether what was rescued of it still counts cannot be read: {error}"
+        return "what was rescued of it has changed since it was looked at"
 
     def _referee(self, path: str, seen: int | None, begun_ms: int | None) -> RefereeAsRead | FailedLook:
         found = self.ledgers.referee(path)

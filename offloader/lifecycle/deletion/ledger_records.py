@@ -147,22 +147,28 @@ def was_open_with_entries(recorded: LedgerNode, verdict: LedgerVerdict) -> bool:
 
 
 def unreferenced(
-    verdict: LedgerVerdict, recorded: LedgerNode, node: LedgerNode, evidence: DeletionEvidence, now_ms: int
+    verdict: LedgerVerdict, record: PendingDeleteLedgerInfo, node: LedgerNode, evidence: DeletionEvidence, now_ms: int
 ) -> UnreferencedLedger:
-    """`recorded`: its node by the record, `node`: as it is. `now_ms`: by ZooKeeper's clock."""
+    """What was marked as rescued holds data, also where by now it looks like what a trim left. `node`: as it is.
+    `now_ms`: by ZooKeeper's clock."""
     return UnreferencedLedger(
         node=node,
         evidence=evidence,
         age=now_ms - node.ctime,
         seen_at=now_ms,
         is_open=verdict.ledger.state is not LedgerState.CLOSED,
-        holds_data=(verdict.kept or was_open_with_entries(recorded, verdict)) and not verdict.rescued,
+        holds_data=_holds_data(record, verdict),
     )
 
 
 def marked_as_rescued(record: PendingDeleteLedgerInfo) -> bool:
     """Whether somebody marked it who knew that it holds data, and that the archive has a copy."""
     return str(Fact.RESCUED) in record.evidence.facts
+
+
+def _holds_data(record: PendingDeleteLedgerInfo, verdict: LedgerVerdict) -> bool:
+    held = verdict.kept or marked_as_rescued(record) or was_open_with_entries(record.node, verdict)
+    return held and not verdict.rescued
 
 
 def fits(record: PendingDeleteLedgerInfo, case: GuardCase) -> bool:

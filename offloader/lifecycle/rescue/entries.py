@@ -8,7 +8,7 @@ from contextlib import closing
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading import LedgerReader
-from offloader.errors import EntryNotFoundError, IntegrityError, LedgerNotFoundError
+from offloader.errors import EntryNotFoundError, IntegrityError, LedgerNotFoundError, OffloadError
 from offloader.model import MIB, EntryRange
 from offloader.ports.entry_source import RawEntry
 
@@ -21,13 +21,13 @@ def entries_of(
     bookies: Bookies,
     ledger: int,
     metadata: LedgerMetadata,
-    lost: Callable[[int, str], None] | None,
+    instead: Callable[[int, OffloadError], RawEntry | None],
     read_ahead: int = READ_AHEAD,
 ) -> Iterator[list[RawEntry]]:
-    """Each digest is checked. `lost` hears of an entry that no bookie has, or has sound, and may raise; it is then left
-    out. None: such an entry is an error. What a bookie that does not answer may have is an error in any case.
+    """Each digest is checked. `instead` is asked for an entry that no bookie has, or has sound; None: it is left out;
+    it may raise. What a bookie that does not answer may have is an error in any case.
 
-    Raises EntryNotFoundError, LedgerNotFoundError, IntegrityError, BookieUnavailableError."""
+    Raises BookieUnavailableError, and what `instead` raises."""
     at, after = 0, metadata.last_entry + 1
     alone = False  # after an entry that is gone, the next one may be, too: nothing is read ahead for nothing
     while at < after:
@@ -40,7 +40,7 @@ def entries_of(
                         yield found
                 at, alone = reader.position, False
             except _GONE as error:
-                if lost is None:
-                    raise
-                lost(reader.position, str(error))
+                found_elsewhere = instead(reader.position, error)
+                if found_elsewhere is not None:
+                    yield [found_elsewhere]
                 at, alone = reader.position + 1, True

@@ -29,16 +29,20 @@ class RescueEvidence:
         verdicts = (self._by_record(rescues, one) if one.ledger.ledger in there else one for one in scan.verdicts)
         return replace(scan, verdicts=tuple(verdicts))
 
-    def proven(self, verdict: LedgerVerdict) -> LedgerVerdict:
-        """The same of one ledger, where all that was rescued of it was read back just now. Raises DamagedRecordError,
-        FormatVersionError, and what the store raises."""
+    def proven(self, verdict: LedgerVerdict) -> tuple[LedgerVerdict, int]:
+        """The same of one ledger, where all that was rescued of it was read back just now; and the number of the record
+        that says so. Raises DamagedRecordError, FormatVersionError, and what the store raises."""
         ledger, rescues = verdict.ledger.ledger, self.open_rescues()
         newest = rescues.newest(ledger)
         found = with_rescue(verdict, newest.rescued)
         if not found.rescued or newest.rescued is None:
-            return verdict
+            return verdict, newest.slot
         damage = damage_of_rescue(rescues.store, rescues.folder(ledger, newest.slot), newest.rescued)
-        return verdict if damage else found
+        return verdict if damage else found, newest.slot
+
+    def in_force(self, ledger: int, slot: int) -> bool:
+        """Whether that record still is the last word. Raises what the store raises."""
+        return self.open_rescues().last_slot(ledger) == slot
 
     def _by_record(self, rescues: Rescues, verdict: LedgerVerdict) -> LedgerVerdict:
         if not verdict.kept:

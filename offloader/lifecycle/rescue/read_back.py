@@ -28,7 +28,7 @@ def damage_of_rescue(store: ObjectStore, folder: str, record: RescuedLedger, adv
     digest = sha256()
     try:
         for segment in record.segments:
-            for block in read_blocks(_sound(store, folder, segment)):
+            for block in read_blocks(sound(store, folder, segment)):
                 for found in entries(block):
                     digest.update(len(found.data).to_bytes(4))
                     digest.update(found.data)
@@ -38,7 +38,7 @@ def damage_of_rescue(store: ObjectStore, folder: str, record: RescuedLedger, adv
     return "" if digest.digest() == record.sha256 else "its entries are not those that were read from the ledger"
 
 
-def _sound(store: ObjectStore, folder: str, segment: Segment) -> bytes:
+def sound(store: ObjectStore, folder: str, segment: Segment) -> bytes:
     """A data object of which every byte is accounted for. Raises DamagedObjectError."""
     data_key, index_key = data_and_index(folder, segment.uuid)
     data, _ = store.read(data_key, 0, max(segment.size, 0) + 1)

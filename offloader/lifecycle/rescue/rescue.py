@@ -9,13 +9,23 @@ from enum import StrEnum
 
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.bookkeeper.model import LedgerMetadata, LedgerState
-from offloader.errors import IntegrityError, LedgerNotFoundError, OutcomeUnknownError, VersionConflictError
+from offloader.errors import (
+    FatalError,
+    IntegrityError,
+    LedgerNotFoundError,
+    OffloadError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
+from offloader.lifecycle.ledgers.told import moment_told
 from offloader.lifecycle.rescue.entries import READ_AHEAD, entries_of
+from offloader.lifecycle.rescue.former import FormerCopy
 from offloader.lifecycle.rescue.objects import RescueCuts, RescueWriter
 from offloader.lifecycle.rescue.read_back import damage_of_rescue
 from offloader.metadata.rescue_log import Rescues
 from offloader.metadata.rescues import NewestRescue, RescuedLedger
+from offloader.ports.entry_source import RawEntry
 
 Advance = Callable[[int], None]
 
@@ -53,7 +63,7 @@ def rescue_refusal(verdict: LedgerVerdict) -> str:
 @dataclass(frozen=True, slots=True)
 class LedgerRescue:
     """`by`: who asks, as the record has it. `with_losses`: entries that no bookie gives are left out, and recorded;
-    otherwise they are an error. `new_uuid`: for the names of objects."""
+    otherwise they are an error, unless an earlier copy has them. `new_uuid`: for the names of objects."""
 
     rescues: Rescues
     ledgers: LedgerMetadataStore
@@ -73,14 +83,17 @@ class LedgerRescue:
         metadata = self._same(verdict)
         newest = self.rescues.newest(ledger)
         former, damage = newest.rescued, ""
-        if former is not None and former.is_of(metadata.listed_ms, metadata.last_entry, metadata.length):
+        if former is not None and not former.may_be_of(metadata.last_entry, metadata.length):
+            raise _another(former)
+        again = former is not None and former.created != metadata.listed_ms
+        if former is not None and not again:
             damage = damage_of_rescue(self.rescues.store, self.rescues.folder(ledger, newest.slot), former, advance)
             if not damage and former.whole:
                 return DoneRescue(RescueOutcome.ALREADY, former)
-        else:
-            former = None
-        record = self._copied(verdict, metadata, newest.slot + 1, advance)
-        if former is not None and not damage and record.entries <= former.entries:
+        record = self._copied(verdict, metadata, newest, advance)
+        if former is not None and again and record.sha256 != former.sha256:
+            raise _another(former)
+        if former is not None and not (again or damage) and record.entries <= former.entries:
             return DoneRescue(RescueOutcome.NO_BETTER, former)
         wrong = damage_of_rescue(self.rescues.store, self.rescues.folder(ledger, newest.slot + 1), record, advance)
         if wrong:
@@ -94,23 +107,37 @@ class LedgerRescue:
             raise VersionConflictError(f"ledger {verdict.ledger.ledger} was changed meanwhile: look again")
         return metadata
 
-    def _copied(self, verdict: LedgerVerdict, metadata: LedgerMetadata, slot: int, advance: Advance) -> RescuedLedger:
-        ledger, folder = verdict.ledger.ledger, self.rescues.folder(verdict.ledger.ledger, slot)
+    def _copied(
+        self, verdict: LedgerVerdict, metadata: LedgerMetadata, newest: NewestRescue, advance: Advance
+    ) -> RescuedLedger:
+        ledger, folder = verdict.ledger.ledger, self.rescues.folder(verdict.ledger.ledger, newest.slot + 1)
         writer = RescueWriter(self.rescues.store, folder, metadata.last_entry, self.new_uuid, self.clock_ms, self.cuts)
+        former = self._former(newest, metadata)
 
-        def lose(entry: int, why: str) -> None:
+        def instead(entry: int, error: OffloadError) -> RawEntry | None:
             try:
                 self._same(verdict)
-            except (LedgerNotFoundError, VersionConflictError) as error:  # whoever deleted it has its bookies forget it
-                raise LedgerNotFoundError(f"ledger {ledger} was deleted while it was copied: {error}") from error
-            writer.lose(ledger, entry, why, self.by)
+            except (LedgerNotFoundError, VersionConflictError) as gone:  # whoever deleted it has its bookies forget it
+                raise LedgerNotFoundError(f"ledger {ledger} was deleted while it was copied: {gone}") from gone
+            found = None if former is None else former.entry(entry)
+            if found is None:
+                if not self.with_losses:
+                    raise error
+                writer.lose(ledger, entry, str(error), self.by)
+            return found
 
-        lost = lose if self.with_losses else None
-        for run in entries_of(self.bookies, ledger, metadata, lost, self.read_ahead):
+        for run in entries_of(self.bookies, ledger, metadata, instead, self.read_ahead):
             writer.take(run)
             advance(sum(len(one.data) for one in run))
         writer.end_object()
         return self._checked(_record(verdict, metadata, writer, self.clock_ms(), self.by))
+
+    def _former(self, newest: NewestRescue, metadata: LedgerMetadata) -> FormerCopy | None:
+        """What was rescued of this very ledger before: what it has, no later rescue may lack."""
+        record = newest.rescued
+        if record is None or not record.is_of(metadata.listed_ms, metadata.last_entry, metadata.length):
+            return None
+        return FormerCopy(self.rescues.store, self.rescues.folder(record.ledger, newest.slot), record)
 
     def _checked(self, record: RescuedLedger) -> RescuedLedger:
         if not record.segments:
@@ -133,6 +160,14 @@ class LedgerRescue:
         if ours:
             return DoneRescue(RescueOutcome.RESCUED, record, damage)
         return DoneRescue(RescueOutcome.OVERTAKEN, self.rescues.rescued(record.ledger))
+
+
+def _another(former: RescuedLedger) -> FatalError:
+    return FatalError(
+        f"ledger {former.ledger}: the archive has a copy of another ledger that had this id, made on "
+        f"{moment_told(former.created)}, or of this one before its node was made again. It may be the only one, and "
+        f"nothing replaces it. Where it may go: `offloader orphans forget {former.ledger} --yes`"
+    )
 
 
 def _record(

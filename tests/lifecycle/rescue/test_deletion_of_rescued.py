@@ -105,6 +105,46 @@ def test_a_copy_that_is_gone_or_was_forgotten_since_keeps_it(ending):
     assert ending.there
 
 
+@pytest.mark.parametrize("how", ["damaged", "forgotten"])
+def test_what_was_marked_as_rescued_holds_data_also_where_it_looks_trimmed_by_now(ending, how):
+    """What its list had before it was trimmed since: nothing in the metadata speaks for its entries any more."""
+    ending.archive.rescue()
+    ending.mark(KEPT)
+    ending.cluster.list_ledgers("t", 9)
+    if how == "damaged":
+        ending.archive.store.put(next(key for key in ending.archive.all_keys() if "/records/" not in key), b"x")
+    else:
+        ending.archive.rescues().write(KEPT, 1, RescueForgotten(1, "me"), ending.archive.uuid)
+    assert [ending.end().answer for _ in range(4)] == [DeletionAnswer.HOLDS_DATA] * 4
+    assert ending.there
+
+
+def test_what_was_rescued_and_looks_trimmed_by_now_goes_all_the_same(ending):
+    ending.archive.rescue()
+    ending.mark(KEPT)
+    ending.cluster.list_ledgers("t", 9)
+    assert ending.end().answer is DeletionAnswer.DELETED
+    assert ending.archive.entries() == ending.cluster.entries
+
+
+def test_a_copy_that_is_forgotten_between_the_look_and_the_deletion_keeps_it(ending):
+    """Reading copies back takes hours where they are large."""
+    ending.archive.rescue()
+    ending.mark(KEPT)
+    delete = ending.side.delete
+
+    def forgotten_first(record):
+        ending.archive.rescues().write(KEPT, 1, RescueForgotten(1, "me"), ending.archive.uuid)
+        return delete(record)
+
+    ending.side.delete = forgotten_first
+    assert ending.end().is_in_flight
+    assert ending.there
+    ending.side.delete = delete
+    assert ending.end().answer is DeletionAnswer.HOLDS_DATA
+    assert ending.there
+
+
 def test_a_copy_with_losses_never_lets_it_go(ending):
     ending.cluster.lose(5)
     ending.archive.rescue(with_losses=True)

@@ -14,6 +14,7 @@ from offloader.bookkeeper.model import LedgerState
 from offloader.errors import (
     BookieUnavailableError,
     EntryNotFoundError,
+    FatalError,
     IntegrityError,
     LedgerNotFoundError,
     ObjectNotFoundError,
@@ -194,6 +195,97 @@ def test_a_later_rescue_replaces_one_with_losses_only_by_more():
     assert archive.rescue().outcome is RescueOutcome.RESCUED
     assert archive.entries() == archive.cluster.entries
     assert set(orphans_of_bucket(archive).values()) == {(ObjectKind.ENDED_RESCUE, CERTAIN)}
+
+
+# What an earlier rescue has may be the only copy
+
+
+def made_again(archive: Archive) -> None:
+    """By an undo, or from a backup: the same metadata, another time."""
+    metadata = archive.cluster.metadata.read(KEPT).metadata
+    archive.cluster.metadata.cluster.delete_ledger(KEPT)
+    archive.cluster.network.now += 1
+    archive.cluster.metadata.cluster.put_ledger(KEPT, metadata)
+
+
+def test_a_later_rescue_has_what_the_earlier_one_had():
+    archive = Archive()
+    lost = archive.cluster.lose(5, 6)
+    archive.rescue(with_losses=True)
+    archive.cluster.bring_back(lost)
+    archive.cluster.lose(20, 39)
+    done = archive.rescue()
+    assert (done.outcome, done.record.whole) == (RescueOutcome.RESCUED, True)
+    assert archive.entries() == archive.cluster.entries
+
+
+@given(
+    before=st.sets(st.integers(0, 39), max_size=39),
+    now=st.sets(st.integers(0, 39), max_size=39),
+    damaged=st.sets(st.integers(0, 20), max_size=4),
+)
+@settings(max_examples=50, deadline=None)
+def test_nothing_that_anybody_has_is_lost_by_a_rescue(before, now, damaged):
+    archive = Archive()
+    lost = archive.cluster.lose(*before)
+    first = archive.rescue(with_losses=True).record
+    archive.cluster.bring_back(lost)
+    archive.cluster.lose(*now)
+    sound = set(range(40)) - before
+    for number in damaged:
+        if number < len(first.segments):
+            segment = first.segments[number]
+            archive.store.put(archive.rescues().folder(KEPT, 0) + segment.uuid, b"damage")
+            sound -= set(range(segment.start.entry, segment.end.entry + 1))
+    everything = sound | (set(range(40)) - now)
+    try:
+        archive.rescue(with_losses=True)
+    except IntegrityError:  # nothing is left at all: the record that tells what was there stays
+        assert not everything
+        return
+    assert archive.entries() == [each for n, each in enumerate(archive.cluster.entries) if n in everything]
+
+
+def test_the_whole_copy_of_a_ledger_that_was_made_again_is_not_replaced_by_less():
+    archive = Archive()
+    first = archive.rescue().record
+    made_again(archive)
+    archive.cluster.lose(5, 6)
+    with pytest.raises(FatalError, match="orphans forget 7"):
+        archive.rescue(with_losses=True)
+    assert archive.rescues().rescued(KEPT) == first
+    assert archive.entries() == archive.cluster.entries
+
+
+def test_the_whole_copy_of_a_ledger_that_was_made_again_is_replaced_by_the_same():
+    archive = Archive()
+    first = archive.rescue().record
+    made_again(archive)
+    done = archive.rescue()
+    assert (done.outcome, done.record.sha256) == (RescueOutcome.RESCUED, first.sha256)
+    assert done.record.created > first.created
+    assert archive.entries() == archive.cluster.entries
+
+
+@pytest.mark.parametrize("others", [messages(12), [b"x" + each[1:] for each in messages(40)]])
+def test_another_ledger_that_has_its_id_does_not_replace_it(others):
+    """The counter of ids was lost, or restored: its ids are used again."""
+    archive = Archive()
+    first = archive.rescue().record
+    entries = archive.cluster.entries
+    archive.cluster.metadata.cluster.delete_ledger(KEPT)
+    for bookie in archive.cluster.bookies.values():
+        bookie.memory.ledgers.pop(KEPT, None)
+    archive.cluster.network.now += 1
+    archive.cluster.with_entries(KEPT, "t", others)
+    with pytest.raises(FatalError, match="another ledger that had this id"):
+        archive.rescue()
+    assert archive.rescues().rescued(KEPT) == first
+    assert archive.entries() == entries
+    assert CERTAIN not in {verdict for _, verdict in orphans_of_bucket(archive).values()}
+    archive.rescues().write(KEPT, 1, RescueForgotten(1, "me"), archive.uuid)
+    assert archive.rescue().outcome is RescueOutcome.RESCUED
+    assert archive.entries() == others
 
 
 # Whatever happens on the way
