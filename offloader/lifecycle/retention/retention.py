@@ -153,6 +153,7 @@ class ArchiveRetention:
         """The second look, until nothing has changed behind it: the head in which that is recorded. Else in words what
         became of it; "": it is not time yet."""
         deletion = self.deletion
+        deletion.check()
         deletion.catalogs.keep_deleting(head)
         for _ in range(LOOKS):
             why, ready = self._why_not(head, pending), deletion.clock_ms() >= pending.not_before
