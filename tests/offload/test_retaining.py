@@ -18,6 +18,7 @@ from offloader.metadata import layout, requests
 from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CatalogHead, OpenTopic
 from offloader.model import TopicName
+from offloader.offload.driver import retaining
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.operations.verify.verify import verify
 from offloader.testing.invariants import check_invariants
@@ -137,6 +138,28 @@ def test_a_deletion_on_request_is_taken_back_and_afterwards_everything_reads_aga
     nothing = ask(sim, RequestKind.ARCHIVE_UNDELETE)
     assert (nothing.ok, "no deletion is under way" in nothing.message) == (False, True)
     checked(sim)
+    sim.close()
+
+
+def test_all_topics_are_looked_at_some_at_a_time(monkeypatch):
+    """Of a hundred thousand, that may take longer than the grace: requests come in between."""
+    monkeypatch.setattr(retaining, "AT_A_TIME", 1)
+    sim = started("archiveRetentionTimeInMinutes: 30")
+    sealed(sim, 3)
+    sim.clock.now += 31 * MINUTE
+    visited: list[TopicName] = []
+    visit = sim.retaining._retention.visit
+
+    def seen(topic: TopicName, *, noted: bool = True) -> str:
+        visited.append(topic)
+        return visit(topic, noted=noted)
+
+    object.__setattr__(sim.retaining._retention, "visit", seen)
+    assert (sim.retaining.visit_all(), visited) == ([TOPIC], [OTHER])
+    visited.clear()
+    wait(sim, 10 * MINUTE)
+    assert visited == [OTHER, TOPIC] * (len(visited) // 2), "each in its turn"
+    assert head(sim).removed.pending is not None
     sim.close()
 
 

@@ -50,14 +50,14 @@ def scan(session: CommandSession, *, bucket: BucketOption, most: int, price: flo
 
     \b
     JSON: {candidates, referencedButMissing, counts, leftOverManagedLedgers, summary, refusals, keepsVersions}. A
-    candidate is {side, id, kind, verdict, bytes, evidence, createdMs, kept}: side is bookkeeper or bucket, verdict
-    is certain or suspect, bytes is null where nobody knows, kept says that it is not deleted: it has data that
-    nothing else has, or a hold binds it. What is referenced but missing is [{id, namedBy}]. counts is {referenced,
-    certain, suspect, foreign, missing, kept, ledgers, objects, candidates, sides}, of both sides together; sides
-    has the same of each. Left-over managed ledgers are [{name, verdict, ledgers, bytes, evidence}]; summary is
-    [{side, kind, verdict, age, bytes}] with {ledgers, bytesOfAllCopies, open}, null for what is referenced, which
-    is not looked into, or with {objects}; refusals is [{side, kind, message}]; keepsVersions says whether the
-    bucket does, null where that is not known.
+    candidate is {side, id, kind, verdict, bytes, evidence, createdMs, kept}: side is bookkeeper or bucket, verdict is
+    certain or suspect, bytes is null where nobody knows, kept says that it is not deleted: it has data that nothing
+    else has, or a hold binds it. What is referenced but missing is [{id, namedBy}]. counts is {referenced, certain,
+    suspect, foreign, missing, kept, ledgers, objects, candidates, sides}, of both sides together; sides has the same of
+    each. Left-over managed ledgers are [{name, verdict, ledgers, bytes, evidence}]; summary is [{side, kind, verdict,
+    age, bytes}] with {ledgers, bytesOfAllCopies, open}, null for what is referenced, which is not looked into, or with
+    {objects}; refusals is [{side, kind, message}]; keepsVersions says whether the bucket does, null where that is not
+    known.
     """
     bucket.check()
     found = _found(session, bucket, on_spark=on_spark)

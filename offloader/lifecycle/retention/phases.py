@@ -74,6 +74,7 @@ class ArchiveDeletion:
 
     def undo(self, head: CatalogHead, by: str, why: str) -> CatalogHead:
         """A changed mind. Raises IntegrityError where it has begun, or none is under way."""
+        self.check()
         self.catalogs.keep_deleting(head)
         pending = head.removed.pending
         number = -1 if pending is None else pending.number
@@ -95,6 +96,7 @@ class ArchiveDeletion:
     def carry_out(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
         """Delete the objects of a deletion that has begun, then record that. Data first: an index without data shows
         what is left of an interruption."""
+        self.check()
         self.catalogs.keep_deleting(head)
         absent = 0
         for each in pending.ranges:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import islice
+from typing import NamedTuple
 
 from offloader.errors import ClaimedByOtherError, IntegrityError, RetryableError
 from offloader.lifecycle.retention.chunked import begins_before
 from offloader.lifecycle.retention.holdings import SegmentsOf, holdings, kept_behind
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.plan import DueRange, Holding, all_of, due
+from offloader.lifecycle.retention.plan import DAY_MS, DueRange, Holding, all_of, due, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata.beside import last_owner
-from offloader.metadata.deletions import Deleting, DeletionReason, day
+from offloader.metadata.deletions import Deleting, DeletionReason, Removal, day
 from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
@@ -34,14 +35,25 @@ GoneSince = Callable[[CatalogHead], int | GoneDoubt | None]
 """Since when Pulsar has no such topic, as its catalog records it and as Pulsar says now; None: it has, or may have."""
 
 
+class Seen(NamedTuple):
+    """All that a decision depends on, but the time."""
+
+    generation: int
+    next_slot: int
+    policy: RetentionPolicy
+    gone: int | GoneDoubt | None
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """What goes of a topic by its policy now, and what is under way already. `why_not`: why nothing more goes."""
+    """What goes of a topic by its policy now, and what is under way already. `why_not`: why nothing more goes.
+    `again_at`: where nothing goes, when something may that nothing new is recorded of (None: no time says it)."""
 
     topic: TopicName
     due: tuple[DueRange, ...]
     pending: Deleting | None = None
     why_not: str = ""
+    again_at: int | None = None
 
 
 def planned(
@@ -55,7 +67,17 @@ def planned(
         return RetentionPlan(head.topic, (), why_not=f"held by {policy.hold}")
     known = holdings(History(store, head), gone_since, removed.ranges)
     found = [due(each, policy, now, removed.trimmed) for each in known]
-    return RetentionPlan(head.topic, _readable(store, head, found))
+    goes = _readable(store, head, found)
+    return RetentionPlan(head.topic, goes, again_at=None if goes else _again_at(known, found, policy, now, removed))
+
+
+def _again_at(
+    known: list[Holding], found: list[DueRange | None], policy: RetentionPolicy, now: int, removed: Removal
+) -> int | None:
+    if any(found):  # but for what is kept behind it
+        return now + DAY_MS // 24
+    following = (next_due(each, None, policy, now, removed.trimmed) for each in known)
+    return min((each.at for each in following if each is not None and each.at is not None), default=None)
 
 
 def requested(store: ObjectStore, head: CatalogHead, gone_since: int | None, words: str) -> tuple[DueRange, ...]:
@@ -82,12 +104,14 @@ def _shortened(store: ObjectStore, head: CatalogHead, found: DueRange) -> DueRan
 
 @dataclass(frozen=True)
 class ArchiveRetention:
-    """`policy_of`, `gone_since`: what the file and Pulsar say of a topic now."""
+    """`policy_of`, `gone_since`: what the file and Pulsar say of a topic now. `quiet`: what was looked at, when, and
+    until when nothing else can come of it: a catalog that is as it was is not read again."""
 
     deletion: ArchiveDeletion
     policy_of: Callable[[TopicName], RetentionPolicy]
     gone_since: GoneSince
     grace_ms: int
+    quiet: dict[TopicName, tuple[Seen, int, int]] = field(default_factory=dict)
 
     def visit(self, topic: TopicName, *, noted: bool = True) -> str:
         """Take the topic one phase further, if it is time. Returns in words what was done; "": nothing. `noted`: there
@@ -129,6 +153,7 @@ class ArchiveRetention:
         """The second look, until nothing has changed behind it: the head in which that is recorded. Else in words what
         became of it; "": it is not time yet."""
         deletion = self.deletion
+        deletion.check()
         deletion.catalogs.keep_deleting(head)
         for _ in range(LOOKS):
             why, ready = self._why_not(head, pending), deletion.clock_ms() >= pending.not_before
@@ -156,9 +181,26 @@ class ArchiveRetention:
         policy = self.policy_of(head.topic)
         if not policy.says_anything or head.claim is None:
             return ""
-        gone = _known(self.gone_since(head))
-        found = planned(self.deletion.store, head, policy, self.deletion.clock_ms(), gone)
-        return self._recorded(head, found.due, by) if found.due else ""
+        seen = self._seen(head)
+        if self._is_quiet(head, seen):
+            return ""
+        found = planned(self.deletion.store, head, policy, self.deletion.clock_ms(), _known(seen.gone))
+        if found.due:
+            return self._recorded(head, found.due, by)
+        self._be_quiet(head, seen, found.again_at)
+        return ""
+
+    def _seen(self, head: CatalogHead) -> Seen:
+        return Seen(head.generation, head.next_slot, self.policy_of(head.topic), self.gone_since(head))
+
+    def _is_quiet(self, head: CatalogHead, seen: Seen) -> bool:
+        known, since, until = self.quiet.get(head.topic, (None, 0, 0))
+        return known == seen and since <= self.deletion.clock_ms() < until
+
+    def _be_quiet(self, head: CatalogHead, seen: Seen, until: int | None) -> None:
+        now = self.deletion.clock_ms()
+        longest = now + DAY_MS
+        self.quiet[head.topic] = seen, now, longest if until is None else min(until, longest)
 
     def delete(self, topic: TopicName, by: str) -> str:
         """On request: everything but what must stay. Raises ClaimedByOtherError; IntegrityError where nothing goes."""
@@ -206,9 +248,13 @@ class ArchiveRetention:
 
     def _why_not(self, head: CatalogHead, pending: Deleting) -> str | None:
         """The second look: why what was to go does not; "": nothing is against it; None: that is not known yet."""
-        gone, policy = self.gone_since(head), self.policy_of(head.topic)
+        seen = self._seen(head)
+        if self._is_quiet(head, seen):  # until it is time
+            return ""
+        gone, policy = seen.gone, seen.policy
         why = self._disproof(head, pending, _known(gone), policy)
         if not why:
+            self._be_quiet(head, seen, pending.not_before)
             return ""
         at, assumed, recorded = _known(gone), policy, head.removed.gone
         if recorded is not None and isinstance(gone, GoneDoubt):

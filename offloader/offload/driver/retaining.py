@@ -4,7 +4,7 @@ topics. Everything of it is done in a thread of its own, one thing after the oth
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,6 +34,7 @@ RETENTION_FIELDS = (
     "follow_pulsar_retention",
 )
 LOOKS = 100  # kept of each topic that may be gone
+AT_A_TIME = 100  # topics
 
 
 class Retaining:
@@ -49,6 +50,7 @@ class Retaining:
         self._witnesses: tuple[CatalogHead, ...] = ()
         self._followed: set[TopicName] = set()  # whose retention in Pulsar was seen, and is not 0
         self._not_followed: set[TopicName] = set()  # it was seen, and is 0
+        self._noted: frozenset[TopicName] = frozenset()
         self._looks: dict[TopicName, list[Look]] = {}
         self._by_policy = context.policies.any_says(*RETENTION_FIELDS)
         self._served = 0  # requests, each of which may begin something
@@ -93,22 +95,28 @@ class Retaining:
                 self._follow(topic)
                 return self._retention.asked(topic)
 
-    def visit_all(self) -> None:
-        """Every topic of which something may be due or under way. One that fails stops no other."""
-        served = self._served
-        noted = set(self._retention.deletion.marked())
-        self._at_rest = None if noted else served
-        policed = set(self._catalogs.topics()) if self._by_policy else set()
-        for topic in sorted(noted | policed):
-            if topic not in noted and not retention(self._context.policies.of(topic)).says_anything:
-                continue
+    def visit_all(self, left: Sequence[TopicName] | None = None) -> Sequence[TopicName]:
+        """Every topic of which something may be due or under way, some at a time: requests need not wait for all of
+        them. Returns those that are left. One that fails stops no other."""
+        if left is None:
+            left = self._to_visit()
+        for topic in left[:AT_A_TIME]:
             try:
                 self._follow(topic)
-                self._retention.visit(topic, noted=topic in noted)
+                self._retention.visit(topic, noted=topic in self._noted)
             except OvertakenError:
                 raise
             except OffloadError as error:
                 log.warning("retention of topic=%s waits: %s", topic, error, extra={"see": "retention-waits"})
+        return left[AT_A_TIME:]
+
+    def _to_visit(self) -> Sequence[TopicName]:
+        served = self._served
+        self._noted = frozenset(self._retention.deletion.marked())
+        self._at_rest = None if self._noted else served
+        policed = self._catalogs.topics() if self._by_policy else ()
+        says = (topic for topic in policed if retention(self._context.policies.of(topic)).says_anything)
+        return sorted({*self._noted, *says})
 
     def policy_of(self, topic: TopicName) -> RetentionPolicy:
         """What the file says of a topic's archive."""
@@ -170,8 +178,10 @@ class Retaining:
             log.info("gone topic=%s: %s", topic, found)
         return gone.at
 
-    def _taken(self, answer: OffloadError | None) -> None:
+    def _taken(self, answer: Sequence[TopicName] | OffloadError) -> None:
         if isinstance(answer, OvertakenError):
             raise answer
         if isinstance(answer, OffloadError):
             log.warning("retention waits: %s", answer, extra={"see": "retention-waits"})
+        elif answer:
+            self._context.work.post(WorkKind.RETENTION, "", partial(self.visit_all, answer), self._taken)

@@ -7,7 +7,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 
-from offloader.metadata.deletions import Deleted, Deleting, DeletionBegun, DeletionRecord, Tombstone, in_order
+from offloader.metadata.deletions import (
+    Deleted,
+    Deleting,
+    DeletionBegun,
+    DeletionRecord,
+    DeletionUndone,
+    Tombstone,
+    in_order,
+)
 from offloader.metadata.generations import Slots
 from offloader.metadata.layout import record_key
 from offloader.metadata.state import Claim, LedgerClosed, Said, TopicCatalog, record_uuid
@@ -77,8 +85,14 @@ class Remains:
 
     @property
     def deletions(self) -> list[DeletionRecord]:
-        """The records of deletions, as a log can have them."""
-        return in_order(record for record in self.records.values() if isinstance(record, DeletionRecord))
+        """The records of deletions, as a log can have them. What the catalog in force has taken back has not begun
+        there: whoever was paused while that was made may have written so late."""
+        of = {uuid: record for uuid, record in self.records.items() if isinstance(record, DeletionRecord)}
+        undone = {
+            each.number for uuid, each in of.items() if uuid in self.committed and isinstance(each, DeletionUndone)
+        }
+        begun = (DeletionBegun, Deleted)
+        return in_order(each for each in of.values() if not (isinstance(each, begun) and each.number in undone))
 
     def is_deleted(self, span: Span) -> bool:
         """Whether a segment's objects may be absent, because it was deleted."""

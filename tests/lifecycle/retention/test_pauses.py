@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from offloader.archive.findings import FindingKind
-from offloader.errors import IntegrityError
+from offloader.errors import IntegrityError, OvertakenError
 from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
 from offloader.metadata import layout
+from offloader.metadata.deletions import DeletionBegun
+from offloader.metadata.state import record_uuid
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.operations.verify.verify import verify
@@ -88,3 +92,41 @@ def test_a_deletion_that_has_begun_survives_a_rebuild_beside_an_undo_that_never_
     assert (after.generation == before.generation) == (not lost), "nothing was to be done"
     assert {finding.kind for finding in verify(archive.store).findings} <= {FindingKind.UNCOMMITTED_RECORD}
     assert "is done" in one.visit(TOPIC)
+
+
+def test_what_was_taken_back_behind_a_rebuild_stays_so_whatever_a_paused_process_writes_late():
+    """It had lost the catalog in which the deletion began, and only then wrote the object that says so."""
+    archive, clock = incarnations(), Clock()
+    application(archive, clock, HOUR).visit(TOPIC)
+    head = archive.catalogs.head(TOPIC)
+    pending = head.removed.pending
+    assert pending is not None
+    successor = application(archive, clock, RetentionPolicy())
+
+    def meanwhile() -> None:
+        archive.store.delete([key for key, _ in archive.store.list(layout.generations_folder(TOPIC))])
+        rebuild(archive.store, TOPIC, Given(APPLICATION, NOW), archive.token)
+        successor.undelete(TOPIC, "me")
+
+    late = layout.record_key(TOPIC, record_uuid(TOPIC, DeletionBegun(pending.number, "", 0)))
+    paused = PausedStore(archive.store, lambda verb, key: verb == "put" and key == late, meanwhile)
+    application(archive, clock, HOUR, store=paused).deletion.begin(head, pending)
+    assert archive.store.stat(late) is not None
+    before = archive.catalogs.head(TOPIC)
+    assert before.removed.pending is None
+    rebuild(archive.store, TOPIC, Given(APPLICATION, NOW), archive.token)
+    assert archive.catalogs.head(TOPIC) == before, "nothing was to be done"
+
+
+def test_a_process_that_was_overtaken_takes_nothing_back():
+    archive, clock = incarnations(), Clock()
+    application(archive, clock, HOUR).visit(TOPIC)
+    pending = archive.catalogs.head(TOPIC).removed.pending
+
+    def overtaken() -> None:
+        raise OvertakenError("there is a newer process")
+
+    old = application(archive, clock, RetentionPolicy(hold="of an old file"))
+    with pytest.raises(OvertakenError):
+        replace(old, deletion=replace(old.deletion, check=overtaken)).visit(TOPIC)
+    assert archive.catalogs.head(TOPIC).removed.pending == pending

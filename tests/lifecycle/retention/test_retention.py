@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
@@ -13,6 +14,8 @@ from offloader.lifecycle.retention.retention import ArchiveRetention, planned
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact
+from offloader.ports.object_store import ObjectStore
+from offloader.storage.forwarding import ForwardingStore, T, Verb
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.archive.spark.world import TopicMaker
 from tests.archive.support import TOPIC, Archive, stream
@@ -21,6 +24,8 @@ from .support import (
     HOUR,
     NOW,
     OLD,
+    Clock,
+    application,
     incarnations,
     retention,
 )
@@ -105,6 +110,47 @@ def test_a_decision_reads_the_records_of_what_goes_and_not_all_that_are_kept():
     assert [each.range.segments for each in found.due] == [3]
     # One read for each kept part of the first 64 MiB, for chunks; and hardly any for records.
     assert sum(faults.calls.values()) - before < 197 + 20
+
+
+@dataclass(eq=False)
+class CountedStore(ForwardingStore):
+    store: ObjectStore
+    calls: int = 0
+
+    def _call(self, verb: Verb, key: str, work: Callable[[], T]) -> T:
+        self.calls += 1
+        return work()
+
+
+def test_a_catalog_that_is_as_it_was_is_not_read_again_before_something_is_due():
+    archive, clock = Archive(sealed_at=NOW), Clock()
+    archive.claim(0)
+    for number in range(30):
+        archive.add(stream(0, 10 * number, 10 * number + 9))
+    counted = CountedStore(archive.store)
+    one = application(archive, clock, HOUR, store=counted)
+    one.visit(TOPIC, noted=False)
+    costs = []
+    for _ in range(5):
+        before = counted.calls
+        clock.now += 10 * MINUTE_MS
+        assert one.visit(TOPIC, noted=False) == ""
+        costs.append(counted.calls - before)
+    assert max(costs) <= 4
+    archive.sealed_at = NOW + 50 * MINUTE_MS
+    archive.add(stream(0, 300, 309))
+    clock.now += 10 * MINUTE_MS + 1
+    assert "30 segments" in one.visit(TOPIC, noted=False)
+    before = counted.calls
+    clock.now += MINUTE_MS
+    one.visit(TOPIC)
+    assert counted.calls > before + 6, "the look at what is recorded"
+    before = counted.calls
+    clock.now += MINUTE_MS
+    one.visit(TOPIC)
+    assert counted.calls <= before + 6, "as it was, and not time yet"
+    clock.now += 10 * MINUTE_MS
+    assert "is done" in one.visit(TOPIC)
 
 
 def test_what_another_application_has_is_left_to_it():
