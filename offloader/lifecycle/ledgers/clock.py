@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from offloader.bookkeeper.nodes import Nodes
-from offloader.errors import MetadataUnavailableError
 from offloader.lifecycle.ledgers.patient import PatientNodes
 
 
@@ -13,17 +11,3 @@ def clock_by_reading(sessions: Iterable[PatientNodes], ours_ms: int) -> int:
     """As late as any node that was read, and no later than our own clock: what was created before it is at least as
     old as it looks. Brokers write their load every quarter of an hour at the latest, so it is not far behind."""
     return min([max((one.newest_ms for one in sessions), default=0), ours_ms])
-
-
-def clock_by_writing(nodes: Nodes, path: str) -> int:
-    """The exact one, by a node of our own that is created and deleted again: for a deletion, not for a scan.
-
-    `path`: a new one each time; parents that are missing are made, and stay. Raises MetadataUnavailableError,
-    OperationRefusedError, OutcomeUnknownError.
-    """
-    nodes.create(path, parents=True)
-    node = nodes.get(path, latest=True)
-    if node is None:
-        raise MetadataUnavailableError(f"{path}: somebody deleted our own node")
-    nodes.delete(path, node.version)
-    return node.created_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.lifecycle.ledgers.clock import clock_by_reading, clock_by_writing
+from offloader.lifecycle.ledgers.clock import clock_by_reading
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind, LedgerPurpose
 from offloader.lifecycle.ledgers.patient import PatientNodes
@@ -62,9 +62,3 @@ def test_the_clock_that_is_read_is_never_ahead_of_either():
     assert list(session.get_each(["/a", "/b"]))[1] == ("/b", None)
     assert clock_by_reading([session], NOW + 10 * DAY) == NOW + 60_000
     assert clock_by_reading([session], NOW) == NOW
-
-
-def test_the_clock_that_is_written_is_exact_and_leaves_no_node():
-    nodes = MemoryNodes(clock=lambda: NOW / 1000)
-    assert clock_by_writing(nodes, "/offloader/clock-token") == NOW
-    assert nodes.get("/offloader/clock-token") is None
