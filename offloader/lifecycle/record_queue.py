@@ -6,6 +6,7 @@ follows is still there and no later one is: so nobody revives what was removed m
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -54,21 +55,27 @@ class RecordKind(Generic[Name, Record]):
     decode: Callable[[str, bytes], Record]
 
 
-class RecordQueue(Generic[Name, Record]):
+class RecordQueue(ABC, Generic[Name, Record]):
     """`check_owner` is called after each write, and before anything is removed: it raises OvertakenError once another
     process has the application's journal. Commands need none."""
 
     def __init__(
         self,
         store: ObjectStore,
-        kind: RecordKind[Name, Record],
+        cluster: str,
         new_token: Callable[[], str],
-        check_owner: Callable[[], None],
+        check_owner: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
-        self._kind = kind
+        self._cluster = cluster
+        self._kind = self.kind(cluster)
         self._new_token = new_token
         self._check_owner = check_owner
+
+    @staticmethod
+    @abstractmethod
+    def kind(cluster: str) -> RecordKind[Name, Record]:
+        """What its records are."""
 
     def read(self, name: Name) -> StoredRecord[Record] | None:
         """One record, by its name. Raises DamagedRecordError, FormatVersionError."""

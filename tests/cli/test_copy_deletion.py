@@ -17,7 +17,7 @@ from tests.lifecycle.bucket.support import HOUR, a_uuid
 TOPIC = "public/default/persistent/orders"
 GONE, USED = a_uuid(9), a_uuid(8)
 LIST = ListNode(1, (ListedData(8, 1, 1, 1, copy=OffloadedCopy(USED, complete=True, bookkeeper_deleted=False)),))
-OURS = References("memory", 1, frozenset({"public/default"}), {TOPIC: LIST})
+OURS = References("memory", frozenset({"public/default"}), {TOPIC: LIST})
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.cli.support import Line
 from tests.lifecycle.bucket.support import HOUR, a_uuid
 
 LIST = ListNode(1, (ListedData(1, 1, 1, 1),))
-OURS = References("memory", 1, frozenset({"public/default"}), {"public/default/persistent/orders": LIST})
+OURS = References("memory", frozenset({"public/default"}), {"public/default/persistent/orders": LIST})
 
 
 def run(line: Line, *arguments: str, of: str = "scan") -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +16,6 @@ from offloader.metadata.layout import (
     parse_deletion_key,
 )
 from offloader.metadata.log import NumberedLog, read_record
-from offloader.ports.object_store import ObjectStore
 
 StoredDeletion = StoredRecord[PendingDeleteLedgerInfo]
 
@@ -25,14 +23,10 @@ StoredDeletion = StoredRecord[PendingDeleteLedgerInfo]
 class DeletionQueue(RecordQueue[str, PendingDeleteLedgerInfo]):
     """By `PendingDeleteLedgerInfo.name`."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        cluster: str,
-        new_token: Callable[[], str],
-        check_owner: Callable[[], None] = lambda: None,
-    ) -> None:
-        kind = RecordKind(
+    @staticmethod
+    def kind(cluster: str) -> RecordKind[str, PendingDeleteLedgerInfo]:
+        """See RecordQueue."""
+        return RecordKind(
             deletion_records_folder(cluster),
             partial(deletion_folder, cluster),
             partial(parse_deletion_key, cluster),
@@ -40,13 +34,12 @@ class DeletionQueue(RecordQueue[str, PendingDeleteLedgerInfo]):
             encode_deletion,
             decode_deletion,
         )
-        super().__init__(store, kind, new_token, check_owner)
-        self._switches = NumberedLog(store, deletion_switch_folder(cluster))
 
     def switch(self) -> DeletionSwitch | None:
         """The switch as it was last set; None: deletion was never on."""
-        while slots := self._switches.slots():
-            key = self._switches.key(slots[-1])
+        log = self._switches()
+        while slots := log.slots():
+            key = log.key(slots[-1])
             try:
                 return replace(decode_switch(key, read_record(self._store, key)), number=slots[-1] + 1)
             except ObjectNotFoundError:  # a later one is there
@@ -55,13 +48,17 @@ class DeletionQueue(RecordQueue[str, PendingDeleteLedgerInfo]):
 
     def set_switch(self, *, on: bool, now: int) -> DeletionSwitch:
         """Say whether deletion is on, where that is news. What was marked before it was off counts from anew."""
+        log = self._switches()
         for _ in range(LOST_RACES):
             newest = self.switch() or DeletionSwitch(on=False, at=now)
             if newest.on == on:
                 return newest
             switch = DeletionSwitch(on, now, newest.number + 1)
-            if self._switches.append(newest.number, encode_switch(self._new_token(), switch)) is None:
+            if log.append(newest.number, encode_switch(self._new_token(), switch)) is None:
                 self._check_owner()
-                self._switches.remove(old for old in self._switches.slots() if old < newest.number)
+                log.remove(old for old in log.slots() if old < newest.number)
                 return switch
-        raise changes_all_the_time(self._switches)
+        raise changes_all_the_time(log)
+
+    def _switches(self) -> NumberedLog:
+        return NumberedLog(self._store, deletion_switch_folder(self._cluster))

@@ -24,11 +24,6 @@ class DeletionTiming:
     floor: int = FLOOR_MS
 
     @property
-    def is_for_tests(self) -> bool:
-        """Whether the floor is lower than anybody may have it in production."""
-        return self.floor < FLOOR_MS
-
-    @property
     def effective_delay(self) -> int:
         """Between the two phases: more than the floor whatever is set, at least twice the longest compaction."""
         return max(self.delay, 2 * self.longest_compaction, self.floor + 1)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerPurpose, RefereeKind
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, owners_of
 from offloader.lifecycle.ledgers.references import Referee, References
+
+Doubtable = TypeVar("Doubtable", LedgerVerdict, LeftoverManagedLedger)
 
 _LISTS, _SCHEMAS = "/managed-ledgers/", "/schemas/"
 
@@ -58,31 +61,14 @@ def only_these(all_of_it: References, again: LookAgain) -> References:
     )
 
 
-def doubted(verdict: LedgerVerdict, failed: Iterable[str]) -> LedgerVerdict:
+def doubted(one: Doubtable, failed: Iterable[str]) -> Doubtable:
     """Where something could not be read, it may name any ledger: nothing is certain."""
     why = next(iter(failed), None)
-    if why is None or not verdict.orphan:
-        return verdict
+    if why is None or one.standing not in (Standing.CERTAIN, Standing.SUSPECT):
+        return one
     return replace(
-        verdict,
+        one,
         standing=Standing.SUSPECT,
-        evidence=(*verdict.evidence, _unread(why)),
-        remedies=tuple(dict.fromkeys((*verdict.remedies, Remedy.REPAIR_NODE))),
+        evidence=(*one.evidence, LedgerEvidence(Fact.UNREADABLE, node="What may name it", text=why)),
+        remedies=tuple(dict.fromkeys((*one.remedies, Remedy.REPAIR_NODE))),
     )
-
-
-def leftover_doubted(leftover: LeftoverManagedLedger, failed: Iterable[str]) -> LeftoverManagedLedger:
-    """The same of a managed ledger."""
-    why = next(iter(failed), None)
-    if why is None:
-        return leftover
-    return replace(
-        leftover,
-        standing=Standing.SUSPECT,
-        evidence=(*leftover.evidence, _unread(why)),
-        remedies=tuple(dict.fromkeys((*leftover.remedies, Remedy.REPAIR_NODE))),
-    )
-
-
-def _unread(why: str) -> LedgerEvidence:
-    return LedgerEvidence(Fact.UNREADABLE, node="What may name it", text=why)

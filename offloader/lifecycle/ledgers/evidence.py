@@ -166,20 +166,6 @@ def seen_ledger(ledger: int, version: int, metadata: LedgerMetadata | None) -> S
     )
 
 
-def same_evidence(first: LedgerVerdict, second: LedgerVerdict) -> bool:
-    """Whether a second look proves what the first did: the same ledger's node, standing and facts.
-
-    A referee may have changed in between (its version, a still greater id), the ledger's own node must not: but for the
-    closing, which is our own (`state` and end). What is in it may show only then: ask `deletable` of the second look.
-    """
-    one, other = first.ledger, second.ledger
-    return (
-        (one.ledger, one.purpose, one.created_ms) == (other.ledger, other.purpose, other.created_ms)
-        and first.standing is second.standing
-        and proof_of(first) == proof_of(second)
-    )
-
-
 def proof_of(verdict: LedgerVerdict) -> set[tuple[str, str, str]]:
     """All that proves it, without what may change while it stays true: fact, store, node."""
     return {(one.fact, one.store, one.node) for one in verdict.evidence if one.fact not in CONTENTS}

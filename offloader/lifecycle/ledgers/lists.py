@@ -8,8 +8,6 @@ from offloader.lifecycle.ledgers.reading import ReferenceReader
 from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.ledgers.scanner import ClusterScanner
 
-_AT_ONCE = 1  # they are read once
-
 
 def read_references(scanner: ClusterScanner) -> tuple[References, ...]:
     """As they are now; no bookie is asked.
@@ -18,7 +16,7 @@ def read_references(scanner: ClusterScanner) -> tuple[References, ...]:
     located = scanner.finder.locate()
     for store in located.stores:
         store.sync()
-    found = tuple(ReferenceReader(store, lambda _: {}, scanner.said).read(_AT_ONCE) for store in located.stores)
+    found = tuple(ReferenceReader(store, lambda _: {}, scanner.said).read() for store in located.stores)
     doubts = what_is_doubtful(located)
     if doubts:
         raise AccessDeniedError(f"the ledger lists cannot be read as a whole: {doubts[0]}")

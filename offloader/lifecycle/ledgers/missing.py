@@ -1,16 +1,16 @@
 """The other way round: ledgers that are referenced, and are not in BookKeeper. Pure.
 
 The ids are listed before the references are read, so a ledger that was created in between is not among them. Hence two
-looks: `not_seen` says which ledgers' nodes to read once more, and `still_missing` compares with references read later.
+looks: the nodes of those that were not listed are read, and `still_missing` compares with references read later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from offloader.lifecycle.ledgers.named import NamedLedgers
-from offloader.lifecycle.ledgers.references import Referee, References, named_ledgers
+from offloader.lifecycle.ledgers.references import Referee
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,6 @@ class MissingLedger:
 
     ledger: int
     referee: Referee
-
-
-def not_seen(stores: Iterable[References], seen: Container[int]) -> tuple[MissingLedger, ...]:
-    """Every ledger that is named and was not `seen` in BookKeeper, in order."""
-    found = (MissingLedger(*one) for store in stores for one in named_ledgers(store) if one[0] not in seen)
-    return tuple(sorted(found, key=lambda one: (one.ledger, one.referee[:3])))
 
 
 def named_again(missing: Iterable[MissingLedger], named: NamedLedgers) -> Iterator[MissingLedger]:

@@ -9,8 +9,6 @@ from offloader.lifecycle.ledgers.health import interruptions, troubles
 from offloader.lifecycle.ledgers.refusals import Refusal, ScanFacts, scan_refusals
 from offloader.lifecycle.ledgers.stores import LocatedStores
 
-IDS, REFERENCES, AGAIN = 1, 2, 3  # what a scan reads after what
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorsWord:
@@ -52,8 +50,6 @@ def objections(
     facts = ScanFacts(
         ours=located.ours,
         brokers=located.brokers,
-        ids_read_until=IDS,
-        references_read_since=REFERENCES,
         empty=empty,
         failed=(*located.silent, *what_failed(located, failed)),
         one_store=located.one_store,

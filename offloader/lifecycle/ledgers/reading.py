@@ -83,7 +83,7 @@ class ReferenceReader:
     said: Said = field(default=lambda _what, _count: None)
     _counts: Counter[str] = field(default_factory=Counter, init=False)
 
-    def read(self, since: int) -> References:
+    def read(self) -> References:
         """All of it. Raises MetadataUnavailableError."""
         namespaces = frozenset(self._namespaces())
         lists: dict[str, ListNode | UnreadableNode] = {}
@@ -92,7 +92,6 @@ class ReferenceReader:
             self._read_domain(domain, lists, cursors)
         return References(
             store=self.store.name,
-            read_since=since,
             namespaces=namespaces,
             lists=lists,
             cursors=cursors,
@@ -101,7 +100,7 @@ class ReferenceReader:
             packages=frozenset(self._packages()),
         )
 
-    def read_again(self, before: References, again: LookAgain, since: int) -> References:
+    def read_again(self, before: References, again: LookAgain) -> References:
         """The same, with what is looked at again as it is now. Raises MetadataUnavailableError."""
         names = again.managed_ledgers
         lists = {name: node for name, node in before.lists.items() if name not in names}
@@ -114,7 +113,6 @@ class ReferenceReader:
         views.update(self.last_entries(_view_ledgers(fresh)))
         return replace(
             before,
-            read_since=since,
             namespaces=before.namespaces - set(self._without_policies(again.namespaces & before.namespaces)),
             lists=lists,
             cursors=cursors | fresh,

@@ -107,7 +107,7 @@ class LastEntry:
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """All that one metadata store refers to. `read_since`: when the first of it was read, by the scan's own count.
+    """All that one metadata store refers to.
 
     `lists` by the managed ledgers' names, `cursors` by these and by subscription (decoded), `schemas` by their ids.
     `views`: the last entries of the ledgers of the cursors named `__compaction`, by managed ledger: all of them that
@@ -115,7 +115,6 @@ class References:
     """
 
     store: str
-    read_since: int
     namespaces: frozenset[str] = frozenset()
     lists: Mapping[str, ListNode | UnreadableNode] = field(default_factory=dict, hash=False)
     cursors: Mapping[str, Mapping[str, CursorNode | UnreadableNode]] = field(default_factory=dict, hash=False)

@@ -14,11 +14,9 @@ class RefusalKind(StrEnum):
     OTHER_BOOKKEEPER = "brokers-use-another-bookkeeper"
     NOTHING_THERE = "nothing-there"
     LISTING_FAILED = "listing-failed"
-    WRONG_ORDER = "references-before-ids"
     ANOTHER_CLUSTER = "another-cluster"
     MAY_BE_SHARED = "may-be-shared"
     NO_GUARD = "no-guard"
-    TOO_MANY = "too-many"
     IN_TROUBLE = "in-trouble"
 
 
@@ -44,26 +42,16 @@ class ScanFacts:
 
     `ours`, `brokers`: what is configured, and what each broker says; no broker's answer is a failed listing. `empty`:
     those of /managed-ledgers and /admin/clusters that are missing or have no children. `failed`: listings that did not
-    succeed. `ids_read_until`, `references_read_since`: by the scan's own count. `one_store`: references and ledgers are
+    succeed. `one_store`: references and ledgers are
     in one ZooKeeper. `trouble`: bookies and ZooKeeper servers that are not well.
     """
 
     ours: WhereBrokersKeep
     brokers: tuple[WhereBrokersKeep, ...]
-    ids_read_until: int
-    references_read_since: int
     empty: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     one_store: bool = True
     trouble: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionLimits:
-    """How much may go at once. `share`: of all ledgers."""
-
-    number: int
-    share: float
 
 
 def scan_refusals(
@@ -82,20 +70,11 @@ def scan_refusals(
     ]
     if not facts.brokers:
         found.append(Refusal(RefusalKind.LISTING_FAILED, "the brokers' configuration"))
-    if facts.references_read_since <= facts.ids_read_until:
-        found.append(Refusal(RefusalKind.WRONG_ORDER))
     if not alone:
         found.append(Refusal(RefusalKind.MAY_BE_SHARED))
     if not facts.one_store:
         found.append(Refusal(RefusalKind.NO_GUARD))
     return tuple(found)
-
-
-def too_many(going: int, of: int, limits: DeletionLimits) -> tuple[Refusal, ...]:
-    """Where more would go at once than is set: a metadata restore and a wrong chroot look like that."""
-    if going > limits.number or going > of * limits.share:
-        return (Refusal(RefusalKind.TOO_MANY, f"{going} of {of}"),)
-    return ()
 
 
 def _differing(facts: ScanFacts, what: str) -> list[WhereBrokersKeep]:

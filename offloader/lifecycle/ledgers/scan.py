@@ -20,7 +20,7 @@ from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.nodes import Node
 from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError
-from offloader.lifecycle.ledgers.again import LookAgain, doubted, leftover_doubted, only_these
+from offloader.lifecycle.ledgers.again import LookAgain, doubted, only_these
 from offloader.lifecycle.ledgers.clock import clock_by_reading
 from offloader.lifecycle.ledgers.copies import VerifyCopies, copied, with_ends
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing, seen_ledger
@@ -28,7 +28,7 @@ from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
 from offloader.lifecycle.ledgers.missing import MissingLedger, named_again, still_missing
 from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
-from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, OperatorsWord, objections, what_is_doubtful
+from offloader.lifecycle.ledgers.objections import OperatorsWord, objections, what_is_doubtful
 from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
 from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.ledgers.scanned import LedgerScan
@@ -148,7 +148,7 @@ class ClusterScan:
             verdicts=tuple(one for one in verdicts if one.orphan or self._only is not None),
             gone=self._gone(verdicts),
             missing=still_missing(missing, named_again(missing, judge.named)),
-            leftovers=tuple(leftover_doubted(one, failed) for one in left_over),
+            leftovers=tuple(doubted(one, failed) for one in left_over),
             refusals=objections(
                 self._located,
                 self._scanner.tree.uri.root,
@@ -184,13 +184,13 @@ class ClusterScan:
     def _references(self) -> list[References]:
         for store in self._located.stores:
             store.sync()
-        return [reader.read(REFERENCES) for reader in self._readers]
+        return [reader.read() for reader in self._readers]
 
     def _read_again(self, stores: Sequence[References], again: LookAgain) -> list[References]:
         for store in self._located.stores:
             store.sync()
         pairs = zip(self._readers, stores, strict=True)
-        return [reader.read_again(before, again, AGAIN) for reader, before in pairs]
+        return [reader.read_again(before, again) for reader, before in pairs]
 
     def _nodes_of(self, ledgers: Sequence[int] | Ids) -> Iterator[tuple[int, Node | None]]:
         """Of ids that this layout can have."""

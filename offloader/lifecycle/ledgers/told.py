@@ -236,10 +236,8 @@ _REFUSALS = {
     RefusalKind.OTHER_BOOKKEEPER: "A broker uses another BookKeeper: {}. Configure the same one.",
     RefusalKind.NOTHING_THERE: "{} is missing or empty. Look whether the chroot is right.",
     RefusalKind.LISTING_FAILED: "A listing failed: {}. Scan again.",
-    RefusalKind.WRONG_ORDER: "References were read before the ledgers' ids: what was listed in between is not known.",
     RefusalKind.ANOTHER_CLUSTER: "A ledger belongs to another cluster: {}. Name all metadata stores.",
     RefusalKind.MAY_BE_SHARED: "Say lifecycle.bookkeeperIsNotShared: true if no other cluster uses this BookKeeper.",
     RefusalKind.NO_GUARD: "References and ledgers are in different ZooKeepers: no deletion can be guarded.",
-    RefusalKind.TOO_MANY: "{} ledgers would go at once, more than is set. Look whether metadata were restored.",
     RefusalKind.IN_TROUBLE: "Not well: {}. Wait until it is.",
 }

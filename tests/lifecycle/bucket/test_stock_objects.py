@@ -48,7 +48,7 @@ def references(*listed: Listed, says_more: bool = False) -> References:
         ListedData(one.ledger, 5, 100, 1, OffloadedCopy(one.uuid, one.complete, bookkeeper_deleted=False))
         for one in sorted(listed)
     )
-    return References("main", 1, frozenset({"acme/orders"}), {NAME: ListNode(3, ledgers, says_more)})
+    return References("main", frozenset({"acme/orders"}), {NAME: ListNode(3, ledgers, says_more)})
 
 
 def bucket(clock: StoreClock, *copies: tuple[int, str], meta: Mapping[str, str] = META) -> MemoryStore:
@@ -95,7 +95,7 @@ def test_what_says_another_cluster_or_none_is_foreign(meta: Mapping[str, str]):
         replace(references(*LISTED), namespaces=frozenset()),
         replace(references(), lists={}),
         references(*LISTED, says_more=True),
-        References("main", 1, frozenset({"acme/orders"}), {NAME: UnreadableNode(1, "damaged")}),
+        References("main", frozenset({"acme/orders"}), {NAME: UnreadableNode(1, "damaged")}),
     ],
 )
 def test_where_lists_cannot_tell_it_is_suspect(store: References):

@@ -156,7 +156,7 @@ def references(nodes) -> References:
         for path, node in walk(nodes, "/schemas")
         if path.count("/") == 4
     }
-    return References("", 1, namespaces, lists, cursors, schemas)
+    return References("", namespaces, lists, cursors, schemas)
 
 
 def walk(nodes, path: str) -> Iterator[tuple[str, Node]]:

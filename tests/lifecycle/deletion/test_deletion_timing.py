@@ -13,7 +13,6 @@ def test_the_defaults_are_those_of_pip_186_and_a_day():
     timing = DeletionTiming()
     assert (timing.reconsume_later, timing.max_tries) == (600_000, 10)
     assert timing.effective_delay == DAY_MS
-    assert not timing.is_for_tests
 
 
 @given(ms, ms)
@@ -26,7 +25,6 @@ def test_the_delay_is_more_than_an_hour_and_twice_the_longest_compaction_whateve
 def test_only_a_setting_for_tests_lowers_the_floor():
     timing = DeletionTiming(delay=1000, floor=0)
     assert timing.effective_delay == 1000
-    assert timing.is_for_tests
 
 
 @given(st.integers(-1, 1000))

@@ -3,7 +3,7 @@ are broken on purpose are caught by the same checks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from random import Random
 
 import pytest
@@ -13,8 +13,8 @@ from offloader.lifecycle.deletion.ledger_records import was_open_with_entries
 from offloader.lifecycle.deletion.records import LedgerNode
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.leftovers import leftover_managed_ledgers
-from offloader.lifecycle.ledgers.missing import not_seen, still_missing
-from offloader.lifecycle.ledgers.references import named_ledgers
+from offloader.lifecycle.ledgers.missing import MissingLedger, still_missing
+from offloader.lifecycle.ledgers.references import References, named_ledgers
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
 from .clusters import MAKINGS, ORDINARY, cluster, left_over_names, offload, pause, some_topic
@@ -269,6 +269,10 @@ def test_a_scan_that_knows_no_ages_loses_what_a_former_owner_lists():
 # The other way round
 
 
+def not_seen(references: References, seen: Container[int]) -> list[MissingLedger]:
+    return [MissingLedger(*one) for one in named_ledgers(references) if one[0] not in seen]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_referenced_but_missing_is_found_and_nothing_else(seed):
     world = cluster(seed)
@@ -278,10 +282,10 @@ def test_what_is_referenced_but_missing_is_found_and_nothing_else(seed):
         world.ledgers.pop(ledger, None)
     seen = set(world.ledgers)
     brokers_go_on(world, seed)
-    first = not_seen([world.references()], seen)
+    first = not_seen(world.references(), seen)
     again = {one.ledger for one in first if one.ledger in world.ledgers}  # each node is read once more
-    later = world.references(since=3)
-    missing = still_missing(first, not_seen([later], seen | again))
+    later = world.references()
+    missing = still_missing(first, not_seen(later, seen | again))
     expected = {ledger for ledger, _ in named_ledgers(later) if ledger in lost}
     assert {one.ledger for one in missing} == expected
 
@@ -291,13 +295,13 @@ def test_a_ledger_that_was_created_between_the_reads_is_not_missing():
     name = world.topic()
     seen = set(world.ledgers)
     world.roll(name)
-    first = not_seen([world.references()], seen)
+    first = not_seen(world.references(), seen)
     assert len(first) == 1
-    assert still_missing(first, not_seen([world.references()], set(world.ledgers))) == ()
+    assert still_missing(first, not_seen(world.references(), set(world.ledgers))) == ()
 
 
 def test_a_ledger_that_left_bookkeeper_for_the_bucket_is_not_missing():
     world = World(Random(3))
     name = world.topic()
     offload(world, name)
-    assert not_seen([world.references()], set(world.ledgers)) == ()
+    assert not_seen(world.references(), set(world.ledgers)) == []

@@ -33,7 +33,7 @@ def test_it_says_what_a_dictionary_says(seed):
 
 
 def test_where_nothing_is_named_or_there():
-    assert NamedLedgers([References("ours", 1)]).referees(1) == ()
+    assert NamedLedgers([References("ours")]).referees(1) == ()
     assert NamedLedgers([]).kinds_of(LedgerIds([1])) == {}
     assert [*NamedLedgers([]).not_named(LedgerIds([2, 1]))] == [1, 2]
     assert "1" not in LedgerIds([1])

@@ -196,7 +196,7 @@ TOPIC = "t/ns/persistent/x"
 
 def with_compaction(cursor, last=None):
     views = {} if last is None else {TOPIC: last}
-    return References("s", 1, lists={TOPIC: ListNode(0)}, cursors={TOPIC: {"__compaction": cursor}}, views=views)
+    return References("s", lists={TOPIC: ListNode(0)}, cursors={TOPIC: {"__compaction": cursor}}, views=views)
 
 
 def test_while_loaded_the_cursor_ledgers_last_entry_counts():
@@ -205,7 +205,7 @@ def test_while_loaded_the_cursor_ledgers_last_entry_counts():
 
 def test_after_a_clean_unload_the_cursors_node_counts():
     assert view_of(with_compaction(CursorNode(0, view=5)), TOPIC) == 5
-    assert view_of(References("s", 1), TOPIC) is None
+    assert view_of(References("s"), TOPIC) is None
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,6 @@ def test_everybody_who_names_a_ledger_is_told():
     node = read_cursor(a_cursor().SerializeToString(), 2)
     known = References(
         "s",
-        1,
         lists={TOPIC: read_list(a_list().SerializeToString(), 6)},
         cursors={TOPIC: {"__compaction": node, "a b": CursorNode(1, ledger=30)}},
         schemas={"t/ns/x": LocatorNode(3, (5, 7))},

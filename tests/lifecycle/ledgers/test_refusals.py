@@ -6,22 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.lifecycle.ledgers.evidence import seen_ledger
 from offloader.lifecycle.ledgers.refusals import (
-    DeletionLimits,
     Refusal,
     RefusalKind,
     ScanFacts,
     WhereBrokersKeep,
     scan_refusals,
-    too_many,
 )
 from offloader.lifecycle.ledgers.told import refusal_told
 
 from .world import data_of, metadata, schema_of
 
 OURS = WhereBrokersKeep("zk:h:2181/chroot", "zk://h:2181/chroot/ledgers")
-SOUND = ScanFacts(OURS, (OURS, OURS), ids_read_until=1, references_read_since=2)
+SOUND = ScanFacts(OURS, (OURS, OURS))
 
 
 def refusals(facts=SOUND, seen=("west",), ours=("west",), *, alone=True):
@@ -77,24 +74,12 @@ def test_nobody_said_that_the_bookkeeper_is_not_shared():
     assert refusals(alone=False) == (Refusal(RefusalKind.MAY_BE_SHARED),)
 
 
-@pytest.mark.parametrize("since", [0, 1])
-def test_references_read_before_the_ids(since):
-    assert refusals(replace(SOUND, references_read_since=since)) == (Refusal(RefusalKind.WRONG_ORDER),)
-
-
 def test_references_and_ledgers_in_different_zookeepers_are_only_reported():
     assert refusals(replace(SOUND, one_store=False)) == (Refusal(RefusalKind.NO_GUARD),)
 
 
 def test_a_bookie_or_zookeeper_in_trouble():
     assert refusals(replace(SOUND, trouble=("bookie b1",))) == (Refusal(RefusalKind.IN_TROUBLE, "bookie b1"),)
-
-
-@pytest.mark.parametrize(
-    ("going", "of", "refused"), [(10, 100, False), (11, 100, True), (51, 10_000, True), (50, 10_000, False)]
-)
-def test_more_than_a_set_part_or_number_at_once(going, of, refused):
-    assert bool(too_many(going, of, DeletionLimits(number=50, share=0.1))) is refused
 
 
 @pytest.mark.parametrize("kind", RefusalKind)

@@ -10,7 +10,8 @@ import pytest
 from offloader.bookkeeper.model import LedgerState
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, Standing, seen_ledger
 from offloader.lifecycle.ledgers.kinds import LedgerKind
-from offloader.lifecycle.ledgers.missing import not_seen
+from offloader.lifecycle.ledgers.missing import MissingLedger
+from offloader.lifecycle.ledgers.references import named_ledgers
 from offloader.lifecycle.ledgers.told import facts_told, missing_told, remedies_told, told
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
@@ -98,7 +99,7 @@ def test_a_ledger_that_is_being_recovered():
 
 def test_a_missing_one():
     world = a_world()
-    (missing,) = not_seen([world.references()], set())
+    (missing,) = (MissingLedger(*one) for one in named_ledgers(world.references()))
     assert missing_told(missing) == (
         f"Ledger {missing.ledger} is named by /managed-ledgers/{TOPIC}.",
         "BookKeeper has no metadata of it.",

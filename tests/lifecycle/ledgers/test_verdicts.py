@@ -9,7 +9,7 @@ import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
 from offloader.bookkeeper.model import DigestType
-from offloader.lifecycle.ledgers.evidence import Fact, Remedy, Standing, same_evidence
+from offloader.lifecycle.ledgers.evidence import Fact, Remedy, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.lifecycle.ledgers.references import UnreadableNode, cursor_path, list_path, schema_path
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
@@ -515,32 +515,3 @@ def test_a_referee_of_a_newer_version_proves_nothing(world, custom):
     assert verdict.standing is Standing.SUSPECT
     assert facts(verdict)[:2] == [Fact.PASSED_BY, Fact.SAYS_MORE]
     assert verdict.remedies == (Remedy.NEWER_OFFLOADER,)
-
-
-# The second look
-
-
-def test_the_same_evidence_may_have_newer_referees(world):
-    ledger = world.create(data_of(TOPIC))
-    world.roll(TOPIC)
-    first = judge(world, ledger)
-    world.roll(TOPIC)
-    world.close(ledger, 0)  # by us
-    assert same_evidence(first, judge(world, ledger))
-
-
-def test_other_evidence_is_a_new_beginning(world):
-    ledger = world.create(data_of(TOPIC))
-    world.roll(TOPIC)
-    first = judge(world, ledger)
-    world.remove_nodes(TOPIC)
-    assert judge(world, ledger).standing is Standing.CERTAIN
-    assert not same_evidence(first, judge(world, ledger))
-
-
-def test_another_ledger_node_is_another_ledger(world):
-    ledger = world.create(data_of(TOPIC))
-    world.roll(TOPIC)
-    first = judge(world, ledger)
-    assert not same_evidence(first, replace(first, ledger=replace(first.ledger, created_ms=9)))
-    assert not same_evidence(first, replace(first, standing=Standing.SUSPECT))

@@ -388,7 +388,7 @@ class World:
     def look(self, ledger: int) -> SeenLedger:
         return replace(seen_ledger(ledger, 0, self.ledgers[ledger]), created_ms=self.made.get(ledger))
 
-    def references(self, since: int = 2, store: str = "ours") -> References:
+    def references(self, store: str = "ours") -> References:
         lists, cursors, schemas, views = {}, {}, {}, {}
         for path, (value, version) in self.nodes.items():
             pieces = path.split("/")[2:]
@@ -403,9 +403,7 @@ class World:
                 if cursor == COMPACTION and not isinstance(node, UnreadableNode) and node.ledger is not None:
                     with suppress(KeyError):
                         views[name] = read_last_entry(self.last_entries[node.ledger], node.ledger)
-        return References(
-            store, since, frozenset(self.namespaces), lists, cursors, schemas, views, frozenset(self.packages)
-        )
+        return References(store, frozenset(self.namespaces), lists, cursors, schemas, views, frozenset(self.packages))
 
 
 def position(view: int | None = None) -> bytes:

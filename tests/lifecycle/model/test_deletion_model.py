@@ -19,14 +19,17 @@ from tests.lifecycle.model.restoring import NEVER_TRIMMED, RestoredWorld, Restor
 from tests.lifecycle.model.world import OURS, State, World
 
 WORLDS = [
-    World(targets=(0,), on_demand=True),
-    World(targets=(1,), on_demand=True),
-    World(targets=(2,), on_demand=True),
+    World(targets=(0,), on_demand=True, tries=1),
+    World(owners=1, targets=(1,), on_demand=True),
     World(owners=1, services=2),
-    World(owners=1, targets=(0, 1), one_scan=True),
+    World(owners=1, targets=(0, 1), one_scan=True, tries=1),
 ]
 if SOAK:
     WORLDS += [
+        World(targets=(0,), on_demand=True),
+        World(targets=(1,), on_demand=True),
+        World(targets=(2,), on_demand=True),
+        World(owners=1, targets=(0, 1), one_scan=True),
         World(owners=1, services=2, on_demand=True),
         World(services=2),
         World(owners=1, targets=(0, 1, 2), on_demand=True),

@@ -30,7 +30,7 @@ from . import prologues
 from .ages import Ages
 from .processes import Process
 
-WORLDS = int(os.environ.get("OFFLOADER_RETENTION_WORLDS", "16"))
+WORLDS = int(os.environ.get("OFFLOADER_RETENTION_WORLDS", "12"))
 STEPS = 60
 SEEDS = 8
 

@@ -19,7 +19,7 @@ from offloader.model import Segment, TopicName
 
 from .world import World
 
-WORLDS = int(os.environ.get("OFFLOADER_RETENTION_WORLDS", "16"))
+WORLDS = int(os.environ.get("OFFLOADER_RETENTION_WORLDS", "12"))
 STEPS = 50
 
 
@@ -40,7 +40,7 @@ def test_each_read_is_complete_or_told_whatever_is_deleted_and_killed_meanwhile(
 
 
 def test_the_worlds_delete_and_kill_and_tell():
-    worlds = [lived(seed) for seed in range(16)]
+    worlds = [lived(seed) for seed in range(12)]
     assert sum(world.deleted for world in worlds) > 40
     assert sum(world.kills for world in worlds) > 5
     assert sum(world.told for world in worlds) > 10

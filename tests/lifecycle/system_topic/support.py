@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from offloader.errors import OffloadError, OvertakenError
 from offloader.lifecycle.deletion.records import LedgerComponent, LedgerType
 from offloader.lifecycle.deletion.system_topic.acceptor import SystemTopicAcceptor
-from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict, one_by_one
+from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict
 from offloader.lifecycle.deletion.system_topic.door import OpenDoor
 from offloader.lifecycle.deletion.system_topic.events import NotAnnounced
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
@@ -72,7 +73,15 @@ class Examiner:
 
     def __call__(self, messages: Sequence[PendingDeleteMessage]) -> Sequence[MessageAnswer]:
         self.asked += messages
-        return one_by_one(self.answer)(messages)
+        return [self._answered(message) for message in messages]
+
+    def _answered(self, message: PendingDeleteMessage) -> MessageAnswer:
+        try:
+            return self.answer(message)
+        except OvertakenError:
+            raise
+        except OffloadError as error:
+            return MessageAnswer(MessageVerdict.FAILED, str(error))
 
 
 def acceptor(topics: MemoryTopics, examine: Examiner, told: Told | None = None) -> SystemTopicAcceptor:

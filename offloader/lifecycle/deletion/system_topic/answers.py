@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from offloader.errors import OffloadError, OvertakenError
 from offloader.lifecycle.deletion.system_topic.messages import PendingDeleteMessage
 
 
@@ -29,22 +28,6 @@ class MessageAnswer:
     why: str = ""
 
 
-Examine = Callable[[PendingDeleteMessage], MessageAnswer]
-"""Raises OffloadError: nobody could say."""
 ExamineAll = Callable[[Sequence[PendingDeleteMessage]], Sequence[MessageAnswer]]
 """One answer for each, in their order: for evidence that is cheaper for many than for each. Raises OffloadError: nobody
 could say anything of any of them."""
-
-
-def one_by_one(examine: Examine) -> ExamineAll:
-    """Where the evidence is that of one message, so is its failure. Raises OvertakenError."""
-
-    def answered(message: PendingDeleteMessage) -> MessageAnswer:
-        try:
-            return examine(message)
-        except OvertakenError:
-            raise
-        except OffloadError as error:
-            return MessageAnswer(MessageVerdict.FAILED, str(error))
-
-    return lambda messages: [answered(message) for message in messages]

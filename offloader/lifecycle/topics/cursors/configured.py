@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from offloader.config.lifecycle import Lifecycle
 from offloader.errors import OffloadError
+from offloader.lifecycle.deletion.configured import timing_of
 from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.ports.admin import Admin
@@ -13,13 +15,7 @@ from offloader.ports.admin import Admin
 
 def removal_timing(section: Lifecycle) -> DeletionTiming:
     """A removal's delays. Compaction has no part in it."""
-    return DeletionTiming(
-        delay=section.quarantine_ms,
-        reconsume_later=section.reconsume_later_ms,
-        max_tries=section.two_phase_deletion_max_retry_delete_count,
-        kept=section.record_retention_ms,
-        floor=section.quarantine_floor_ms,
-    )
+    return replace(timing_of(section), longest_compaction=0)
 
 
 def subscription_names(pin: str, admin: Admin | None) -> SubscriptionNames:

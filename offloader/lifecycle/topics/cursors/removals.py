@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from offloader.lifecycle.record_queue import LOST_RACES, RecordKind, RecordQueue, StoredRecord, changes_all_the_time
@@ -20,7 +19,6 @@ from offloader.metadata.layout import (
     parse_cursor_record_key,
 )
 from offloader.metadata.log import NumberedLog, read_record
-from offloader.ports.object_store import ObjectStore
 
 StoredRemoval = StoredRecord[CursorRemoval]
 
@@ -28,14 +26,10 @@ StoredRemoval = StoredRecord[CursorRemoval]
 class CursorRemovals(RecordQueue[CursorName, CursorRemoval]):
     """By topic and subscription."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        cluster: str,
-        new_token: Callable[[], str],
-        check_owner: Callable[[], None] = lambda: None,
-    ) -> None:
-        kind = RecordKind(
+    @staticmethod
+    def kind(cluster: str) -> RecordKind[CursorName, CursorRemoval]:
+        """See RecordQueue."""
+        return RecordKind(
             cursors_folder(cluster),
             lambda name: cursor_records_folder(cluster, *name),
             partial(parse_cursor_record_key, cluster),
@@ -43,8 +37,6 @@ class CursorRemovals(RecordQueue[CursorName, CursorRemoval]):
             encode_removal,
             decode_removal,
         )
-        super().__init__(store, kind, new_token, check_owner)
-        self._cluster = cluster
 
     def save(self, name: CursorName, saved: SavedCursor) -> int:
         """Keep a subscription's state; its number. Raises OutcomeUnknownError: save it again."""
