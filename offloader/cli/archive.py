@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from threading import Lock
 
 import click
 
+from offloader.ahead import map_ahead, unawaited_pool
 from offloader.cli.archive_shown import plan_fields, plan_texts, range_fields
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say
@@ -32,6 +34,7 @@ from offloader.model import TopicName
 from offloader.offload.settings import retention as retention_of
 
 WAIT_MS = 60_000
+READERS = 8  # topics whose catalogs are read at a time
 STAYS = "the newest as long as the topic is offloaded, and those in which a message begins that is kept"
 YES = click.option("--yes", is_flag=True, help="Do it; without this, only what would be done is shown.")
 NAMES = click.argument("names", nargs=-1, metavar="[TOPIC|NAMESPACE]...")
@@ -165,16 +168,20 @@ def _named(session: CommandSession, name: str) -> list[TopicName]:
 
 
 class _Following:
-    """Whether the topics' retention in Pulsar can be followed. A Pulsar that does not answer is asked once."""
+    """Whether the topics' retention in Pulsar can be followed. A Pulsar that does not answer is asked once. Thread
+    safe."""
 
     def __init__(self, session: CommandSession) -> None:
         self._session = session
         self._silent = ""
+        self._lock = Lock()
 
     def why_not(self, topic: TopicName) -> str:
         """Empty: it can."""
-        if self._silent:
-            return self._silent
+        with self._lock:
+            return self._silent or self._asked(topic)
+
+    def _asked(self, topic: TopicName) -> str:
         try:
             return "" if may_follow(self._session.admin.retention(topic)) else NOT_FOLLOWED
         except OffloadError as error:
@@ -186,12 +193,21 @@ class _Following:
 def _outlooks(session: CommandSession, topics: Iterable[TopicName]) -> tuple[list[RetentionOutlook], int]:
     """Of each topic whose catalog can be read; the others are an error, each in one line."""
     found, code, following = [], OK, _Following(session)
-    for topic in topics:
+
+    def one(topic: TopicName) -> tuple[TopicName, RetentionOutlook | OffloadError]:
         try:
-            found.append(_outlook(session, topic, following))
+            return topic, _outlook(session, topic, following)
         except (IntegrityError, FormatVersionError) as error:
-            say(f"{topic}: {str(error).removeprefix(f'{topic}: ')}", err=True)
-            code = ERROR
+            return topic, error
+
+    _ = session.catalogs  # opened before others use it
+    with unawaited_pool(READERS, "retention-reader") as pool:
+        for topic, each in map_ahead(pool, one, topics, 2 * READERS):
+            if isinstance(each, OffloadError):
+                say(f"{topic}: {str(each).removeprefix(f'{topic}: ')}", err=True)
+                code = ERROR
+            else:
+                found.append(each)
     return found, code
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from offloader.cli.command import CommandSession
 from offloader.cli.orphans.bucket import stock_scanner
@@ -18,6 +17,7 @@ from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.demand import DeleteLedgerPayload, DemandAnswered
 from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.records import PendingDeleteLedgerInfo
+from offloader.lifecycle.ledgers.stock_copies import bucket_name
 
 DENIED = "denied"
 
@@ -39,7 +39,7 @@ def ask_for_copy(session: CommandSession, payload: DeleteLedgerPayload, stock: s
     if not url:
         raise FatalError("say in which bucket the copy is: --stock URL, or lifecycle.stockBucket")
     with stock_scanner(session, url, lists_of(session), session.admin.cluster()) as scanner:
-        found = demand_copy(payload, scanner, urlsplit(url).netloc or url)
+        found = demand_copy(payload, scanner, bucket_name(url) or url)
     if isinstance(found, ObjectScan):
         return _marked(session, found, url, yes=yes)
     return CopyAnswer(str(found.answer) if isinstance(found, DemandAnswered) else DENIED, found.why)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
@@ -33,6 +34,7 @@ from offloader.lifecycle.explaining.topics import TopicFacts, explain_topic
 from offloader.lifecycle.explaining.words import Explanation
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.topics.broker_retention import BrokerRetention, default_retention
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.cursors.listing import listed
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.stored import StoredTopic
@@ -41,6 +43,7 @@ from offloader.lifecycle.topics.passed_over import PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_plan import VisitPlanner
 from offloader.model import Place, TopicName
+from offloader.ports.subscriptions import SubscriptionUse
 
 T = TypeVar("T")
 
@@ -99,8 +102,10 @@ def explain_command(
     elif _kind(stored, what, kind) is Explained.LEDGER:
         _print(session, Explained.LEDGER, what, _of_ledger(session, stored, _number(what)))
     else:
+        said = _BrokersSaid() if offline else _said_by_brokers(session)
         for topic in _partitions(session, stored, _topic(what)):
-            _print(session, Explained.TOPIC, str(topic), _of_topic(session, stored, topic, offline=offline))
+            found = _of_topic(session, stored, topic, said, offline=offline)
+            _print(session, Explained.TOPIC, str(topic), found)
 
 
 def _kind(stored: StoredTopics, what: str, kind: str | None) -> Explained:
@@ -201,20 +206,38 @@ def _scan(session: CommandSession, stored: StoredTopics, ledger: int) -> LedgerS
         close_scanner(scanner)
 
 
-def _of_topic(session: CommandSession, stored: StoredTopics, topic: TopicName, *, offline: bool) -> Explanation:
+@dataclass(frozen=True, slots=True)
+class _BrokersSaid:
+    """What is the same for all partitions, and large: each broker's statistics. `unknown`: what they did not say."""
+
+    uses: Mapping[TopicName, Mapping[str, SubscriptionUse]] | None = None
+    configuration: Mapping[str, str] | None = None
+    names: SubscriptionNames | None = None
+    unknown: tuple[str, ...] = ()
+
+
+def _said_by_brokers(session: CommandSession) -> _BrokersSaid:
     unknown: list[str] = []
-    found = stored.read(topic)
-    uses = None if offline else _asked(unknown, "which topics are loaded", session.subscriptions.uses)
-    configuration = {} if offline else _asked(unknown, "the brokers' settings", session.admin.runtime_configuration)
+    uses = _asked(unknown, "which topics are loaded", session.subscriptions.uses)
+    configuration = _asked(unknown, "the brokers' settings", session.admin.runtime_configuration)
+    return _BrokersSaid(uses, configuration, names_of(session), tuple(unknown))
+
+
+def _of_topic(
+    session: CommandSession, stored: StoredTopics, topic: TopicName, said: _BrokersSaid, *, offline: bool
+) -> Explanation:
+    unknown = [*said.unknown]
+    found, uses, configuration = stored.read(topic), said.uses, said.configuration
+    names = said.names or names_of(session, offline=True)
     lag = (configuration or {}).get(DELETION_LAG, "")
 
     def default() -> BrokerRetention | None:
         return _asked(unknown, "what brokers keep", lambda: default_retention(configuration)) if configuration else None
 
-    stays = partial(_stays, session, stored, found, default)
+    stays = partial(_stays, session, stored, found, default, names)
     facts = TopicFacts(
         stored=found,
-        subscriptions=listed(found, names_of(session, offline=offline), (uses or {}).get(topic)),
+        subscriptions=listed(found, names, (uses or {}).get(topic)),
         now_ms=session.dependencies.clock_ms(),
         loaded=None if uses is None else topic in uses,
         found=None if offline else _asked(unknown, "what retention comes to", stays),
@@ -226,13 +249,17 @@ def _of_topic(session: CommandSession, stored: StoredTopics, topic: TopicName, *
 
 
 def _stays(
-    session: CommandSession, stored: StoredTopics, found: StoredTopic, default: Callable[[], BrokerRetention | None]
+    session: CommandSession,
+    stored: StoredTopics,
+    found: StoredTopic,
+    default: Callable[[], BrokerRetention | None],
+    names: SubscriptionNames,
 ) -> UnloadedTopic | PassedOver | None:
     """As visits are planned, with what bookies say of cursors."""
     placed = {name: one.state for name, one in found.cursors.items() if not one.problem}
     cursors = {name: ManagedCursor(None, state.mark_delete) for name, state in placed.items() if state is not None}
     reader, clock_ms = TopicNodeReader(stored.tree), session.dependencies.clock_ms
-    planner = VisitPlanner(reader, session.visits, names_of(session), clock_ms)
+    planner = VisitPlanner(reader, session.visits, names, clock_ms)
     return planner.about(found.topic, default, cursors)
 
 

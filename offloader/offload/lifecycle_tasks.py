@@ -9,27 +9,31 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from offloader.bookkeeper.connect import clients
+from offloader.bookkeeper.connect import BookKeeperSettings, clients
 from offloader.config import Config
 from offloader.errors import OffloadError
 from offloader.lifecycle.bucket.holds import holds
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.side import BucketSide
+from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.deletion.configured import (
     OpenedForALook,
     OpenSide,
     bookkeeper_side,
     bounds_of,
     cluster_sides,
+    lists_of_all_stores,
     timing_of,
 )
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.service import Announce, DeletionRules
+from offloader.lifecycle.deletion.system_topic.copies import CopyExaminer
 from offloader.lifecycle.deletion.system_topic.examining import LedgerExaminer
 from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening
 from offloader.lifecycle.deletion.task import DeletionTask
-from offloader.lifecycle.ledgers.stock_copies import stock_copies
+from offloader.lifecycle.ledgers.references import References
+from offloader.lifecycle.ledgers.stock_copies import bucket_name, stock_copies, stock_store
 from offloader.lifecycle.rescue.evidence import RescueEvidence
 from offloader.lifecycle.tasks import LifecycleTask
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals
@@ -43,6 +47,7 @@ from offloader.offload.system_topic import SystemTopicCounts, system_topic
 from offloader.offload.unloaded_visits import unloaded_topics
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
+from offloader.storage.open import open_store
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +99,26 @@ def _door(
     if topic is None or section.system_topic == "publish" or reached is None:
         return None
     opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms)
-    examiner = LedgerExaminer(opened, queue, bounds_of(section), _now_ms)
+    examiner = LedgerExaminer(opened, queue, bounds_of(section), _now_ms, _copies(parts, queue, reached))
     interval = min(section.deletion_interval_ms / 1000, MOST_BETWEEN_MESSAGES)
     return stack.enter_context(closing(topic.acceptor(examiner, timing_of(section), interval)))
+
+
+def _copies(parts: LifecycleParts, queue: DeletionQueue, reached: BookKeeperSettings) -> CopyExaminer | None:
+    section = parts.config.lifecycle
+    if not section.stock_bucket:
+        return None
+    settings = stock_store(section.stock_bucket, derived.store(parts.config))
+
+    def lists() -> tuple[References, ...]:
+        return lists_of_all_stores(section, lambda: clients(reached), parts.admin, _now_ms)
+
+    def opened(stack: ExitStack) -> StockScanner:
+        store = stack.enter_context(closing(open_store(settings, read_only=True)))
+        return StockScanner(store, lists, parts.cluster, _now_ms, section.quarantine_floor_ms)
+
+    name = bucket_name(section.stock_bucket) or section.stock_bucket
+    return CopyExaminer(opened, name, queue, bounds_of(section), _now_ms)
 
 
 def _removals(parts: LifecycleParts) -> CursorRemovals:

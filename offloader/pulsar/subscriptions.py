@@ -17,6 +17,7 @@ from offloader.model import EntryRange, PartlyAcknowledged, Place, TopicName
 from offloader.ports.subscriptions import SubscriptionLook, SubscriptionUse
 from offloader.pulsar.acknowledger import Acknowledger
 from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.loaded import LARGEST_STATISTICS
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.rest import RestClient
@@ -90,7 +91,7 @@ class BrokerSubscriptions:
         return (replace(self._settings, admin_url=f"{scheme}://{name}") for name in names)
 
     def _uses_at(self, broker: PulsarSettings) -> list[tuple[TopicName, Mapping[str, SubscriptionUse]]]:
-        client = RestClient(broker, transport=self._transport)
+        client = RestClient(broker, transport=self._transport, largest=LARGEST_STATISTICS)
         try:
             return list(subscription_uses(client.get("broker-stats/topics")))
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,9 @@ from offloader.metadata import layout, requests
 from offloader.metadata.catalog import released
 from offloader.metadata.deletions import DeletionBegun, PulsarTrimmed, day
 from offloader.metadata.requests import RequestKind, RequestOutcome
-from offloader.model import TopicName
+from offloader.metadata.state import Claim
+from offloader.model import Position, TopicName
+from offloader.storage.forwarding import ForwardingStore
 from tests.archive.support import APPLICATION, TOPIC, stream
 from tests.cli.support import CONFIG
 
@@ -195,6 +198,32 @@ def test_a_pulsar_that_does_not_answer_is_asked_once_and_a_damaged_catalog_is_on
         [line] = [line for line in shown.stderr.splitlines() if str(other) in line]
         assert "damaged" in line or "record" in line
     assert len(calls) == 2
+
+
+def test_a_plan_reads_several_catalogs_at_a_time_and_tells_them_in_order(line) -> None:
+    line.config = CONFIG + POLICY
+    names = [TopicName.parse(f"public/default/t{number}") for number in range(8)]
+    for name in names:
+        claim = Claim(APPLICATION, 0, 1, Position(0, 5, 0), 5, "t")
+        line.archive.catalogs.append(line.archive.catalogs.head(name), claim)
+    line.dependencies = replace(line.dependencies, store=lambda _: ReadTogether(line.archive.store))
+    told = [one["topic"] for one in line.json_lines("archive", "retention", "plan")]
+    assert told == sorted(map(str, names))
+
+
+class ReadTogether(ForwardingStore):
+    """The first reads of four threads wait for each other."""
+
+    def __init__(self, store) -> None:
+        super().__init__(store)
+        self._barrier, self._seen = threading.Barrier(4), set()
+
+    def read(self, key, *arguments):
+        thread = threading.current_thread()
+        if thread.name.startswith("retention-reader") and thread not in self._seen and len(self._seen) < 4:
+            self._seen.add(thread)
+            self._barrier.wait(20)
+        return super().read(key, *arguments)
 
 
 def test_run_asks_for_every_topic_that_is_named_whatever_the_plan_says(old) -> None:

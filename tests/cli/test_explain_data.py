@@ -428,6 +428,21 @@ def test_each_partition_of_a_name_is_explained(line, world, brokers):
     assert names == [f"persistent://public/default/p-partition-{number}" for number in range(2)]
 
 
+def test_brokers_are_asked_once_for_their_statistics_however_many_partitions_there_are(
+    line, world, brokers, monkeypatch
+):
+    for number in range(5):
+        part = TopicName.parse(f"public/default/p-partition-{number}")
+        world.topic((10 + number, 10, 1_000_000), (20 + number, 0, 0), topic=part)
+        world.create(20 + number, 3, 3, 2)
+    asked = []
+    monkeypatch.setattr(brokers, "uses", lambda: asked.append("uses") or {})
+    assert len(line.json_lines("explain", "public/default/p")) == 5
+    assert asked == ["uses"]
+    line.json_lines("explain", "public/default/p", "--offline")
+    assert asked == ["uses"]
+
+
 def test_a_topic_that_cannot_be_visited_is_explained_by_the_same_reason_as_a_plan_names(line, world, brokers):
     brokers.partitioned.add(str(TOPIC))
     found = explained(line, str(TOPIC))

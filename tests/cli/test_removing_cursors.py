@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 
 import pytest
@@ -131,6 +132,47 @@ def test_a_removal_that_fails_holds_up_no_other_and_is_a_finding(line, world):
     done = purged(line, "--yes", code=2)
     assert (done["removed"], done["failed"]) == (1, 1)
     assert one(line, "remove", str(TOPIC), "old0")["reason"] == "away"
+
+
+@pytest.mark.parametrize(("at_once", "a_minute"), [(3, 60), (1, 6)])
+def test_a_purge_looks_at_a_few_topics_at_a_time_and_within_the_rate(line, world, at_once, a_minute):
+    line.config += f"lifecycle: {{visits: {{atOnce: {at_once}, aMinute: {a_minute}}}}}\n"
+    names = [TopicName.parse(f"public/default/many-{number}") for number in range(7)]
+    for name in names:
+        world.brokers.make(name, {1: 5, 2: 0}).cursors.update(a=HeldCursor((1, 0)), b=HeldCursor((1, 1)))
+    world.brokers.flush()
+    for name in names:
+        for subscription in ("a", "b"):
+            line.ok("topics", "cursors", "remove", str(name), subscription, "--yes")
+    line.clock.now += TIMING.effective_delay
+    looks = Looks(world.brokers.look, at_once)
+    world.brokers.look = looks
+    slept = line.clock.slept
+    done = purged(line, "--yes")
+    assert (done["removed"], done["failed"]) == (14, 0)
+    assert looks.most == at_once
+    assert line.clock.slept - slept == pytest.approx(6 * 60 / a_minute, abs=0.1)
+
+
+class Looks:
+    """Waits for as many as may look at a time, once; counts them."""
+
+    def __init__(self, look, together: int) -> None:
+        self._look, self._barrier, self._lock = look, threading.Barrier(together), threading.Lock()
+        self._now = self.most = self._calls = 0
+        self._together = together
+
+    def __call__(self, *arguments):
+        with self._lock:
+            self._now, self._calls = self._now + 1, self._calls + 1
+            self.most, first = max(self.most, self._now), self._calls <= self._together
+        if first:
+            self._barrier.wait(20)
+        try:
+            return self._look(*arguments)
+        finally:
+            with self._lock:
+                self._now -= 1
 
 
 def test_a_purge_forgets_what_ended_longer_ago_than_the_record_retention(line, world):

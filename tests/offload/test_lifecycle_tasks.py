@@ -126,6 +126,16 @@ def test_the_door_comes_before_the_mirror(monkeypatch):
     assert mirrors == ["announce", "<lambda>", "announce", "<lambda>"]
 
 
+@pytest.mark.parametrize(("said", "bucket"), [("stockBucket: s3://stock", "stock"), ("systemTopic: accept", None)])
+def test_the_door_looks_at_copies_where_somebody_says_which_bucket_they_are_in(monkeypatch, said, bucket):
+    monkeypatch.setattr("offloader.offload.system_topic.check_library", lambda: None)
+    monkeypatch.setattr("offloader.lifecycle.deletion.system_topic.opening.check_library", lambda: None)
+    text = BASE.replace("file:///tmp/archive", "s3://archive") + f"lifecycle: {{systemTopic: accept, {said}}}"
+    (door, *_) = lifecycle_tasks(parts(MemoryStore(), text.replace(", systemTopic: accept", "")), RUNS, ExitStack())
+    copies = door._examine.copies
+    assert (copies and copies.bucket) == bucket
+
+
 def test_the_lacking_package_is_told_at_the_start(monkeypatch):
     monkeypatch.setitem(sys.modules, "pulsar", None)
     with pytest.raises(ConfigError, match="pulsar-client"):

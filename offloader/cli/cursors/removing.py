@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
 
+from offloader.ahead import map_ahead
 from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.cursors import cursors
 from offloader.cli.cursors.listing import TIMEOUT, names_of, partitions_of, stored_topics
@@ -22,6 +24,7 @@ from offloader.lifecycle.topics.cursors.machine import due_at, is_due, is_forgot
 from offloader.lifecycle.topics.cursors.records import CursorName, CursorRemoval, RemovalState
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals, StoredRemoval
 from offloader.lifecycle.topics.cursors.service import CursorRemover
+from offloader.lifecycle.topics.pace import VisitPace
 from offloader.metadata.root import open_root, read_root
 from offloader.model import TopicName
 
@@ -61,6 +64,7 @@ def purge(session: CommandSession, *, yes: bool, timeout: int) -> int:
     """Run the second phase of what is due, now.
 
     Each is looked at again, and deleted where nobody has used it since. Never before lifecycle.quarantine is over.
+    Looking has topics loaded: lifecycle.visits says how many at a time and a minute.
 
     Safe beside the running application: of two who change a record, one does. Records of what has ended are forgotten
     after lifecycle.recordRetention. Exit code 2 where a removal failed or was given up; 1 where one could not be read.
@@ -83,9 +87,11 @@ def purge(session: CommandSession, *, yes: bool, timeout: int) -> int:
             later.append(due_at(one.record, teller.timing))
         elif yes and found is not None and is_forgotten(one.record, now, teller.timing):
             found.remove(one)
-    remover = _remover(session, found, timeout) if found is not None and due and yes else None
-    for one in due:
-        states[_purged(teller, remover, one)] += 1
+    if found is None or not yes:
+        for one in due:
+            teller.tell(one.record)
+    elif due:
+        states.update(_purged(session, teller, _remover(session, found, timeout), due))
     session.output.line(*_summary(len(due), states, min(later, default=None), yes=yes))
     return ERROR if damaged else FINDINGS if states["failed"] else OK
 
@@ -189,17 +195,37 @@ def _remove(teller: RemovalTeller, remover: CursorRemover, topic: TopicName, nam
         teller.tell_plan(topic, name, remover.plan(topic, name))
 
 
-def _purged(teller: RemovalTeller, remover: CursorRemover | None, stored: StoredRemoval) -> str:
-    """What has become of one that is due. `remover` None: nothing is done."""
-    try:
-        record = stored.record if remover is None else remover.go_on(stored)
-    except OffloadError as error:
-        say(f"error: {stored.record.topic}: {stored.record.subscription}: {error}", err=True)
-        return "failed"
-    teller.tell(record)
-    if remover is None:
-        return "due"
-    return str(record.state) if record.state in (RemovalState.REMOVED, RemovalState.KEPT) else "failed"
+def _purged(
+    session: CommandSession, teller: RemovalTeller, remover: CursorRemover, due: list[StoredRemoval]
+) -> Iterator[str]:
+    """What has become of each, a few at a time."""
+
+    def go_on(one: StoredRemoval) -> tuple[StoredRemoval, CursorRemoval | OffloadError]:
+        try:
+            return one, remover.go_on(one)
+        except OffloadError as error:
+            return one, error
+
+    at_once = session.config.lifecycle.visits.at_once
+    with ThreadPoolExecutor(at_once, "cursor-purge") as pool:
+        for stored, after in map_ahead(pool, go_on, _paced(session, due), at_once):
+            if isinstance(after, OffloadError):
+                say(f"error: {stored.record.topic}: {stored.record.subscription}: {after}", err=True)
+                yield "failed"
+                continue
+            teller.tell(after)
+            yield str(after.state) if after.state in (RemovalState.REMOVED, RemovalState.KEPT) else "failed"
+
+
+def _paced(session: CommandSession, due: list[StoredRemoval]) -> Iterator[StoredRemoval]:
+    """A topic is loaded once for all of its subscriptions, as long as these follow each other."""
+    of, pace = session.dependencies, VisitPace(session.config.lifecycle.visits.a_minute)
+    last = None
+    for one in due:
+        if one.record.topic != last:
+            of.sleep(pace.wait_ms(of.clock_ms()) / 1000)
+            last = one.record.topic
+        yield one
 
 
 def _summary(due: int, states: Counter[str], first: int | None, *, yes: bool) -> tuple[str, dict[str, object]]:

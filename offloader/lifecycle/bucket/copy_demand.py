@@ -4,7 +4,8 @@ Answered as for a ledger in BookKeeper: the request is compared with what is the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
@@ -19,40 +20,67 @@ from offloader.metadata.stock_keys import data_key, index_key, parse_key
 _BUCKET = "bucket"  # in the driver's metadata, as a ledger list has them
 
 
-def demand_copy(
-    payload: DeleteLedgerPayload, scanner: StockScanner, bucket: str
-) -> DemandAnswered | DemandDenied | ObjectScan:
-    """What follows from a look at the copy, `bucket` being the name of where it is looked for. A scan: what it has may
-    be marked. Raises what the store and the ledger lists raise."""
+CopyDemand = DemandAnswered | DemandDenied | ObjectScan
+"""What follows from a look at a copy. A scan: what it has may be marked."""
+
+
+def demand_copies(payloads: Sequence[DeleteLedgerPayload], scanner: StockScanner, bucket: str) -> list[CopyDemand]:
+    """What follows for each from one look at all, `bucket` being the name of where they are looked for. Raises what the
+    store and the ledger lists raise."""
+    found = {key: None for one in payloads for key in _keys(one) if parse_key(key) is not None}
+    told = scanner.look([*found], scanner.grace_ms) if found else {}
+    seen = _Seen(scanner, told, bucket)
+    return [seen.answer(one) for one in payloads]
+
+
+def demand_copy(payload: DeleteLedgerPayload, scanner: StockScanner, bucket: str) -> CopyDemand:
+    """The same for one."""
+    return demand_copies([payload], scanner, bucket)[0]
+
+
+def _keys(payload: DeleteLedgerPayload) -> Iterator[str]:
     context = payload.offload_context
-    problem = payload.problem
-    if problem or context is None:
-        return DemandAnswered(DeletionAnswer.INVALID, problem)
-    keys = data_key(context.uuid, payload.ledger_id), index_key(context.uuid, payload.ledger_id)
-    if parse_key(keys[0]) is None:
-        return DemandAnswered(DeletionAnswer.INVALID, f"{context.uuid!r} is no uuid")
-    told = scanner.look(keys, scanner.grace_ms)
-    if not told:
-        return DemandAnswered(DeletionAnswer.ALREADY_GONE, f"bucket {bucket} has neither {keys[0]} nor its index")
-    difference = _difference(payload, _owners(scanner, told), bucket)
-    if difference:
-        return DemandAnswered(DeletionAnswer.DOES_NOT_MATCH, difference)
-    return _answered(told, scanner)
+    if context is not None and not payload.problem:
+        yield data_key(context.uuid, payload.ledger_id)
+        yield index_key(context.uuid, payload.ledger_id)
 
 
-def _answered(
-    told: Mapping[str, BucketOrphan | str], scanner: StockScanner
-) -> DemandAnswered | DemandDenied | ObjectScan:
-    for key, found in told.items():
-        if isinstance(found, str):
-            answer = DeletionAnswer.STILL_IN_USE if found == NAMED else DeletionAnswer.DOES_NOT_MATCH
-            return DemandAnswered(answer, f"{key}: {found}")
-    orphans = tuple(found for found in told.values() if isinstance(found, BucketOrphan))
-    doubted = next((one for one in orphans if not one.deletable), None)
-    if doubted is not None:
-        return DemandDenied(" ".join(doubted.ruling.evidence))
-    objects = sum(1 for _ in islice(scanner.store.list(), MOST_COUNTED))
-    return ObjectScan(scanner.clock_ms(), orphans, {}, {}, stock_objects=objects)
+class _Seen:
+    def __init__(self, scanner: StockScanner, told: Mapping[str, BucketOrphan | str], bucket: str) -> None:
+        self._scanner = scanner
+        self._told = told
+        self._bucket = bucket
+
+    def answer(self, payload: DeleteLedgerPayload) -> CopyDemand:
+        keys = [*_keys(payload)]
+        if not keys:
+            return DemandAnswered(DeletionAnswer.INVALID, payload.problem or "it names no copy")
+        if parse_key(keys[0]) is None:
+            return DemandAnswered(DeletionAnswer.INVALID, f"{keys[0]!r} is no copy's name: no such uuid")
+        told = {key: self._told[key] for key in keys if key in self._told}
+        if not told:
+            why = f"bucket {self._bucket} has neither {keys[0]} nor its index"
+            return DemandAnswered(DeletionAnswer.ALREADY_GONE, why)
+        difference = _difference(payload, _owners(self._scanner, told), self._bucket)
+        if difference:
+            return DemandAnswered(DeletionAnswer.DOES_NOT_MATCH, difference)
+        return self._by_evidence(told)
+
+    def _by_evidence(self, told: Mapping[str, BucketOrphan | str]) -> CopyDemand:
+        for key, found in told.items():
+            if isinstance(found, str):
+                answer = DeletionAnswer.STILL_IN_USE if found == NAMED else DeletionAnswer.DOES_NOT_MATCH
+                return DemandAnswered(answer, f"{key}: {found}")
+        orphans = tuple(found for found in told.values() if isinstance(found, BucketOrphan))
+        doubted = next((one for one in orphans if not one.deletable), None)
+        if doubted is not None:
+            return DemandDenied(" ".join(doubted.ruling.evidence))
+        return ObjectScan(self._scanner.clock_ms(), orphans, {}, {}, stock_objects=self._objects)
+
+    @cached_property
+    def _objects(self) -> int:
+        """How many there are in that bucket, as far as that matters."""
+        return sum(1 for _ in islice(self._scanner.store.list(), MOST_COUNTED))
 
 
 def _owners(scanner: StockScanner, told: Mapping[str, BucketOrphan | str]) -> set[str]:

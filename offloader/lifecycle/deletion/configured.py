@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
@@ -19,9 +20,13 @@ from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedger
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.ledgers.copies import VerifyCopies, no_copies
+from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.ledgers.scanned import LedgerScanner
 from offloader.lifecycle.rescue.evidence import RescueEvidence
 from offloader.ports.admin import Admin
+
+if TYPE_CHECKING:
+    from offloader.lifecycle.ledgers.scanner import ClusterScanner
 
 
 def timing_of(section: Lifecycle) -> DeletionTiming:
@@ -48,7 +53,7 @@ def cluster_scanner(
     admin: Admin,
     clock_ms: Callable[[], int],
     verify_copies: VerifyCopies = no_copies,
-) -> LedgerScanner:
+) -> ClusterScanner:
     """What looks at ledgers. Raises ConfigError."""
     from offloader.lifecycle.ledgers.open import open_scanner
 
@@ -57,10 +62,28 @@ def cluster_scanner(
 
         return ZooKeeper(hosts)
 
-    scanner: LedgerScanner = open_scanner(
+    return open_scanner(
         *(section, tree, bookies, admin), connect=connect, verify_copies=verify_copies, clock_ms=clock_ms
     )
-    return scanner
+
+
+def lists_of_all_stores(
+    section: Lifecycle,
+    clients: Callable[[], tuple[MetadataTree, Bookies]],
+    admin: Admin,
+    clock_ms: Callable[[], int],
+) -> tuple[References, ...]:
+    """All ledger lists of all metadata stores, as they are now; what is opened for that is closed. Raises ConfigError,
+    MetadataUnavailableError, AccessDeniedError."""
+    from offloader.lifecycle.ledgers.lists import read_references
+
+    with ExitStack() as stack:
+        tree, bookies = clients()
+        stack.callback(tree.close)
+        stack.callback(bookies.close)
+        scanner = cluster_scanner(section, tree, bookies, admin, clock_ms)
+        stack.callback(scanner.close)
+        return read_references(scanner)
 
 
 def close_scanner(scanner: LedgerScanner) -> None:

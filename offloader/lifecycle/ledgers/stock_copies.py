@@ -36,8 +36,12 @@ def stock_copies(bucket: str, archive: StoreSettings) -> VerifyCopies:
     if not bucket:
         return no_copies
     settings = stock_store(bucket, archive)
-    name = urlsplit(bucket).netloc.partition("@")[0]  # an Azure container's account stands behind it
-    return StockCopies(lambda: open_store(settings, read_only=True), name)
+    return StockCopies(lambda: open_store(settings, read_only=True), bucket_name(bucket))
+
+
+def bucket_name(url: str) -> str:
+    """As ledger lists have it: an Azure container's account stands behind it."""
+    return urlsplit(url).netloc.partition("@")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from offloader.bookkeeper.model import LedgerState
 from offloader.bookkeeper.nodes import AclEntry
 from offloader.errors import FatalError, OutcomeUnknownError
+from offloader.lifecycle.deletion.decisions import undone
 from offloader.lifecycle.deletion.marking import NO_WAY_BACK, MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Quarantine
+from offloader.lifecycle.deletion.records import DeletionState
 from offloader.lifecycle.deletion.undo import DEFAULT_GC_WAIT_MS, LedgerUndo
 
 from .cluster import OrphanCluster
@@ -96,6 +99,31 @@ def test_an_acl_that_was_hidden_from_us_is_not_written(setting):
     with pytest.raises(FatalError, match="by hand"):
         undo_of(setting.cluster).recreate(hidden)
     assert 5 not in setting.cluster.ledger_ids()
+
+
+def test_an_undo_while_a_paused_process_is_about_to_close_leaves_it_closed_and_whole():
+    it = Setting()
+    it.on()
+    it.cluster.ledger(5, "gone", 3, is_open=True)
+    it.later()
+    it.mark()
+    it.later()
+    side = it.cluster.side()
+    close = side.close
+
+    def paused(record):
+        it.queue.change(record.name, lambda one: undone(one, it.cluster.now_ms))
+        return close(record)
+
+    side.close = paused
+    it.service(side).round()
+    for _ in range(3):
+        it.later()
+        it.service().round()
+    assert it.record(5).state is DeletionState.UNDONE
+    metadata = it.cluster.metadata.read(5).metadata
+    assert (metadata.state, metadata.last_entry) == (LedgerState.CLOSED, 2)
+    assert not undo_of(it.cluster).check(5, metadata).lost_number
 
 
 @pytest.mark.parametrize(("identity", "said"), [("us:x", NO_WAY_BACK), ("us:hash", "")])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from offloader.lifecycle.ledgers.evidence import seen_ledger
 from offloader.lifecycle.ledgers.refusals import (
     Refusal,
     RefusalKind,

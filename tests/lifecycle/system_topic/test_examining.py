@@ -87,7 +87,7 @@ def test_where_something_stands_against_deletion_it_is_asked_again_later(setting
     assert setting.record(5) is None
 
 
-def test_a_copy_in_a_bucket_is_nobodys_to_judge_here(setting):
+def test_a_copy_in_a_bucket_that_nobody_names_is_nobodys_to_judge(setting):
     context = DeletionOffloadContext("0" * 8 + "-0000-4000-8000-000000000001", "aws-s3")
     message = asked(5, topic_name=TOPIC, ledger_type=LedgerType.OFFLOAD_LEDGER, offload_context=context)
     assert examined(setting, message) == [MessageVerdict.FAILED]

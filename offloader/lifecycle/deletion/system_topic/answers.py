@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from offloader.lifecycle.deletion.demand import DeleteLedgerPayload
+from offloader.lifecycle.deletion.records import DeletionAnswer, LedgerComponent
 from offloader.lifecycle.deletion.system_topic.messages import PendingDeleteMessage
 
 
@@ -26,6 +28,32 @@ class MessageAnswer:
 
     verdict: MessageVerdict
     why: str = ""
+
+
+VERDICTS = {
+    DeletionAnswer.STILL_IN_USE: MessageVerdict.STILL_IN_USE,
+    DeletionAnswer.DOES_NOT_MATCH: MessageVerdict.DOES_NOT_MATCH,
+    DeletionAnswer.ALREADY_GONE: MessageVerdict.ALREADY_GONE,
+    DeletionAnswer.INVALID: MessageVerdict.INVALID,
+}
+"""What the four successes of a request are called here."""
+BY = "system topic"
+"""Who asks, as the records have it."""
+
+
+def payload_of(message: PendingDeleteMessage) -> DeleteLedgerPayload:
+    """Its topic is compared with the record, which bears all the ways to name one. A schema's ledger may be asked for
+    by its topic alone."""
+    schema = message.ledger_component is LedgerComponent.SCHEMA_STORAGE
+    return DeleteLedgerPayload(
+        message.ledger_id,
+        message.ledger_type,
+        "",
+        None if schema and not message.schema_id else message.ledger_component,
+        message.schema_id,
+        message.cursor_name,
+        message.offload_context,
+    )
 
 
 ExamineAll = Callable[[Sequence[PendingDeleteMessage]], Sequence[MessageAnswer]]

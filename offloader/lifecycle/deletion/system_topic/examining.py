@@ -2,49 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from offloader.errors import OffloadError, OvertakenError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
-from offloader.lifecycle.deletion.demand import DeleteLedgerPayload, DemandAnswered, answer_demand
+from offloader.lifecycle.deletion.demand import DemandAnswered, answer_demand
 from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import LedgerMark, Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
-from offloader.lifecycle.deletion.records import DeletionAnswer, LedgerComponent, LedgerType
-from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict
+from offloader.lifecycle.deletion.records import DeletionAnswer, LedgerType
+from offloader.lifecycle.deletion.system_topic.answers import BY, VERDICTS, MessageAnswer, MessageVerdict, payload_of
 from offloader.lifecycle.deletion.system_topic.messages import PendingDeleteMessage
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import refusal_told
 
-BY = "system topic"
-_VERDICTS = {
-    DeletionAnswer.STILL_IN_USE: MessageVerdict.STILL_IN_USE,
-    DeletionAnswer.DOES_NOT_MATCH: MessageVerdict.DOES_NOT_MATCH,
-    DeletionAnswer.ALREADY_GONE: MessageVerdict.ALREADY_GONE,
-    DeletionAnswer.INVALID: MessageVerdict.INVALID,
-}
-_IN_A_BUCKET = "copies in a bucket are found and marked by `orphans scan` and `orphans quarantine`, with --stock"
+NO_BUCKET = "nobody says which bucket copies are in: set lifecycle.stockBucket, or mark them with `ledgers delete`"
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerExaminer:
-    """`open_side`: what must be closed is left with the stack; opened only where a ledger is asked for."""
+    """`open_side`: what must be closed is left with the stack; opened only where a ledger is asked for. `copies`: see
+    `CopyExaminer`; None: nobody says which bucket they are in."""
 
     open_side: Callable[[ExitStack], BookKeeperSide]
     queue: DeletionQueue
     bounds: DeletionBounds
     now_ms: Callable[[], int]
+    copies: Callable[[Sequence[PendingDeleteMessage]], Mapping[PendingDeleteMessage, MessageAnswer]] | None = None
 
     def __call__(self, messages: Sequence[PendingDeleteMessage]) -> list[MessageAnswer]:
         """See `ExamineAll`."""
         found = {one: early for one in messages if (early := _without_a_look(one)) is not None}
+        found |= self._copies([one for one in messages if one not in found and _is_copy(one)])
         asked = [one for one in messages if one not in found]
         if asked:
             with ExitStack() as stack:
                 found |= self._looked_at(asked, self.open_side(stack))
         return [found[one] for one in messages]
+
+    def _copies(self, asked: Sequence[PendingDeleteMessage]) -> Mapping[PendingDeleteMessage, MessageAnswer]:
+        """What fails here keeps no ledger waiting. Raises OvertakenError."""
+        if not asked or self.copies is None:
+            return dict.fromkeys(asked, MessageAnswer(MessageVerdict.FAILED, NO_BUCKET))
+        try:
+            return self.copies(asked)
+        except OvertakenError:
+            raise
+        except OffloadError as error:
+            return dict.fromkeys(asked, MessageAnswer(MessageVerdict.FAILED, str(error)))
 
     def _looked_at(
         self, asked: Sequence[PendingDeleteMessage], side: BookKeeperSide
@@ -72,35 +80,21 @@ class LedgerExaminer:
         return {one.id: one for one in found.marks}, "; ".join(found.refusals)
 
 
-def _payload(message: PendingDeleteMessage) -> DeleteLedgerPayload:
-    """Its topic is compared with the record, which bears all the ways to name one. A schema's ledger may be asked for
-    by its topic alone."""
-    schema = message.ledger_component is LedgerComponent.SCHEMA_STORAGE
-    return DeleteLedgerPayload(
-        message.ledger_id,
-        message.ledger_type,
-        "",
-        None if schema and not message.schema_id else message.ledger_component,
-        message.schema_id,
-        message.cursor_name,
-        message.offload_context,
-    )
-
-
 def _without_a_look(message: PendingDeleteMessage) -> MessageAnswer | None:
-    problem = _payload(message).problem
-    if problem:
-        return MessageAnswer(MessageVerdict.INVALID, problem)
-    in_bucket = message.ledger_type is not LedgerType.LEDGER
-    return MessageAnswer(MessageVerdict.FAILED, _IN_A_BUCKET) if in_bucket else None
+    problem = payload_of(message).problem
+    return MessageAnswer(MessageVerdict.INVALID, problem) if problem else None
+
+
+def _is_copy(message: PendingDeleteMessage) -> bool:
+    return message.ledger_type is LedgerType.OFFLOAD_LEDGER
 
 
 def _by_evidence(message: PendingDeleteMessage, scan: LedgerScan) -> MessageAnswer | None:
     """None: it may be marked. Where something stands against deletion, what is absent may be elsewhere."""
-    said = answer_demand(_payload(message), scan)
+    said = answer_demand(payload_of(message), scan)
     refused = "; ".join(map(refusal_told, scan.refusals))
     if isinstance(said, DemandAnswered) and not (refused and said.answer is DeletionAnswer.ALREADY_GONE):
-        return MessageAnswer(_VERDICTS[said.answer], said.why)
+        return MessageAnswer(VERDICTS[said.answer], said.why)
     if refused:
         return MessageAnswer(MessageVerdict.FAILED, refused)
     return None if said is None else MessageAnswer(MessageVerdict.FAILED, said.why)
