@@ -2,7 +2,7 @@
 
 Metadata were rolled back, and a ledger's entries are in no list any more. With the next trim of what its list still has
 before it, it looks like any ledger that was trimmed. So each full look writes down which ledgers hold data, and no
-later one believes that they were trimmed."""
+later one believes that they were trimmed. So it is with what somebody has undone or dropped."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Keeping:
 
     def _memories(self) -> Iterator[StoredDeletion]:
         for one in self.queue.records():
-            if isinstance(one, StoredDeletion) and one.record.is_memory and one.record.ledger_type is LedgerType.LEDGER:
+            if isinstance(one, StoredDeletion) and one.record.stays:
                 yield one
 
 
