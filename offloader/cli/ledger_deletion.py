@@ -144,7 +144,7 @@ def _mark(
     (mark,) = found.marks
     stored = quarantine.queue.read(ledger_record_name(payload.ledger_id))
     fine = mark.outcome in (MarkOutcome.MARKED, MarkOutcome.WOULD_BE_MARKED, MarkOutcome.PENDING)
-    why = mark.why or ("" if yes else "nothing is marked without --yes")
+    why = "; ".join(filter(None, (mark.why, "" if yes else "nothing is marked without --yes")))
     answer = str(mark.outcome) if fine else DENIED
     return _said(session, payload, answer, why, record=stored.record if stored else None)
 

@@ -15,7 +15,7 @@ from offloader.lifecycle.deletion.machine import HOLDS_DATA, gone, kept
 from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Mark
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
-from offloader.lifecycle.deletion.records import DeletionAnswer, LedgerType, ledger_record_name
+from offloader.lifecycle.deletion.records import DeletionAnswer, ledger_record_name
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 

@@ -21,10 +21,13 @@ from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import refusal_told
 
+HELD_DATA = "it held data that no list had"
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """`why`: one sentence, where it was not marked. `record`: what is pending, or is or would be written."""
+    """`why`: one sentence, where it was not marked, or there is more to know. `record`: what is pending, or is or would
+    be written."""
 
     ledger: int
     outcome: MarkOutcome
@@ -108,20 +111,26 @@ class Quarantine:
         record = stamp.marked(candidate, former.record if former else None)
         if record is None:
             return Mark(ledger, MarkOutcome.NOT_DELETABLE, "the record would lack what a deletion needs", verdict)
-        return self._write(record, former, verdict)
+        return self._write(record, former, verdict, HELD_DATA if former and _held_data(former.record, verdict) else "")
 
-    def _write(self, record: PendingDeleteLedgerInfo, former: StoredDeletion | None, verdict: LedgerVerdict) -> Mark:
+    def _write(
+        self, record: PendingDeleteLedgerInfo, former: StoredDeletion | None, verdict: LedgerVerdict, note: str
+    ) -> Mark:
         if self.dry:
-            return Mark(record.ledger_id, MarkOutcome.WOULD_BE_MARKED, verdict=verdict, record=record)
+            return Mark(record.ledger_id, MarkOutcome.WOULD_BE_MARKED, note, verdict, record)
         if self.queue.write(record, former) is None:
             return Mark(record.ledger_id, MarkOutcome.CHANGED, "somebody else marks it, too", verdict)
-        return Mark(record.ledger_id, MarkOutcome.MARKED, verdict=verdict, record=record)
+        return Mark(record.ledger_id, MarkOutcome.MARKED, note, verdict, record)
+
+
+def _held_data(record: PendingDeleteLedgerInfo, verdict: LedgerVerdict) -> bool:
+    return record.is_memory or was_open_with_entries(record.node, verdict)
 
 
 def _why_spared(record: PendingDeleteLedgerInfo, verdict: LedgerVerdict) -> str:
     """Empty: it was not."""
-    if record.is_memory or was_open_with_entries(record.node, verdict):
-        return "it held data that no list had: name it to mark it"
+    if _held_data(record, verdict):
+        return f"{HELD_DATA}: name it to mark it"
     return f"it was {record.answer or record.state} before: name it to mark it again" if record.was_spared else ""
 
 

@@ -78,7 +78,10 @@ def test_by_its_number_somebody_may_mark_it_all_the_same_once_it_looks_trimmed(s
     setting.remember()
     assert setting.outcomes(3) == {3: MarkOutcome.NOT_DELETABLE}
     setting.trims(10, gone=(1, 2))
-    assert setting.outcomes(3) == {3: MarkOutcome.MARKED}
+    (would,) = setting.mark(3, dry=True).marks
+    assert would.why == "it held data that no list had"
+    (mark,) = setting.mark(3).marks
+    assert (mark.outcome, mark.why) == (MarkOutcome.MARKED, would.why)
     setting.later()
     setting.service().round()
     assert setting.end_of(3) == DELETED
