@@ -571,6 +571,18 @@ def test_what_was_given_up_is_dropped_and_marked_again_only_by_its_number(line, 
     marked(line, 7)
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_drop_looks_first_where_nobody_knows_what_came_of_the_last_try(line, orphans, there):
+    """Else it would tell as kept what we have deleted, and its undo would be lost."""
+    given_up(line, orphans)
+    record = queue(line).change(ledger_record_name(7), lambda one: replace(one, in_doubt=True)).record
+    if not there:
+        orphans.metadata.cluster.delete_ledger(7)
+    line.ok("orphans", "drop", "--all")
+    answer = queue(line).read(record.name).record.answer
+    assert answer is (DeletionAnswer.DROPPED if there else DeletionAnswer.DELETED)
+
+
 # ledgers delete
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import click
 
@@ -22,7 +23,7 @@ from offloader.cli.orphans.quarantine import YES
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
 from offloader.errors import FatalError
-from offloader.lifecycle.deletion.decisions import dropped, recreated, retried, taken_back, undone
+from offloader.lifecycle.deletion.decisions import dropped, let_be, recreated, retried, taken_back, undone
 from offloader.lifecycle.deletion.leftover_undo import recreate_leftover
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
@@ -77,9 +78,20 @@ def _taken_back(session: CommandSession, record: PendingDeleteLedgerInfo) -> Pen
     now = session.dependencies.clock_ms()
     if record.has_ended or not record.in_doubt:
         return record if record.has_ended else undone(record, now)
+    return taken_back(record, there=_is_there(session, record, now), now=now)
+
+
+def _dropped(session: CommandSession, record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """What may be gone is looked at first: of what we have deleted there is a way back."""
+    if record.state is DeletionState.GIVEN_UP and record.in_doubt:
+        return let_be(record, there=_is_there(session, record, now), now=now)
+    return dropped(record, now)
+
+
+def _is_there(session: CommandSession, record: PendingDeleteLedgerInfo, now: int) -> bool | None:
     if record.ledger_type in (LedgerType.LEDGER, LedgerType.MANAGED_LEDGER):
-        return taken_back(record, there=still_in_zookeeper(record, _tree(session)), now=now)
-    return taken_back(record, there=still_in_bucket(record, session.store, now), now=now)
+        return still_in_zookeeper(record, _tree(session))
+    return still_in_bucket(record, session.store, now)
 
 
 def _tree(session: CommandSession) -> MetadataTree:
@@ -192,12 +204,14 @@ def retry(session: CommandSession, names: tuple[NamedDeletion, ...], *, all_give
 @_ALL
 @command()
 def drop(session: CommandSession, names: tuple[NamedDeletion, ...], *, all_given_up: bool) -> int:
-    """Drop deletions that were given up: what they are about stays, and is marked again only by its ID.
+    """Drop deletions that were given up: what they are about stays, and is marked again only by its ID. Where nobody
+    knows what came of the last try, it is looked at first; what is gone was deleted, and `orphans undo` is the way
+    back.
 
     \b
     JSON: {message, deletions}; as of `orphans list`.
     """
-    return _decide(session, names, dropped, "dropped", all_given_up=all_given_up, yes=True)
+    return _decide(session, names, partial(_dropped, session), "dropped", all_given_up=all_given_up, yes=True)
 
 
 def _decide(

@@ -42,9 +42,18 @@ def retried(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInf
 
 
 def dropped(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
-    """An operator wants no more tries for what was given up."""
+    """An operator wants no more tries for what was given up. Raises FatalError also for what is in doubt: see
+    `let_be`."""
     _check_given_up(record)
+    if record.in_doubt:
+        raise FatalError(f"{record.thing} was given up, and may be gone: it has to be looked at first")
     return kept(record, DeletionAnswer.DROPPED, record.reason, now)
+
+
+def let_be(record: PendingDeleteLedgerInfo, *, there: bool | None, now: int) -> PendingDeleteLedgerInfo:
+    """The same, where nobody knows what came of a try; `there`: as of `taken_back`."""
+    _check_given_up(record)
+    return gone(record, now, by_us=True) if there is False else dropped(replace(record, in_doubt=False), now)
 
 
 def _check_given_up(record: PendingDeleteLedgerInfo) -> None:

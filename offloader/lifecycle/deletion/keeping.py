@@ -2,7 +2,7 @@
 
 Metadata were rolled back, and a ledger's entries are in no list any more. With the next trim of what its list still has
 before it, it looks like any ledger that was trimmed. So each full look writes down which ledgers hold data, and no
-later one believes that they were trimmed."""
+later one believes that they were trimmed. So it is with what somebody has undone or dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offloader.lifecycle.deletion.machine import HOLDS_DATA, gone, kept
 from offloader.lifecycle.deletion.marking import Mark, MarkOutcome
 from offloader.lifecycle.deletion.quarantine import LedgerMark
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
-from offloader.lifecycle.deletion.records import DeletionAnswer, LedgerType, ledger_record_name
+from offloader.lifecycle.deletion.records import DeletionAnswer, ledger_record_name
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 
@@ -62,7 +62,7 @@ class Keeping:
 
     def _memories(self) -> Iterator[StoredDeletion]:
         for one in self.queue.readable():
-            if one.record.is_memory and one.record.ledger_type is LedgerType.LEDGER:
+            if one.record.stays:
                 yield one
 
 

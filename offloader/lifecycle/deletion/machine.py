@@ -117,7 +117,7 @@ def turn(
 ) -> DeletionTurn:
     """What comes next. Nothing ever, but the removal of what has ended, while deletion is switched off."""
     if record.has_ended:
-        long_ago = now > record.ended_at + timing.kept and not record.is_memory
+        long_ago = now > record.ended_at + timing.kept and not record.stays
         return DeletionTurn.REMOVE if long_ago else DeletionTurn.NOTHING
     if switch is None or not switch.on or not record.is_in_flight:
         return DeletionTurn.NOTHING

@@ -21,7 +21,7 @@ NO_WAY_BACK = (
 )
 
 
-NAMED_ONLY = "it held data that no list had: name it to mark it"
+HELD_DATA = "it held data that no list had"
 
 
 class MarkOutcome(StrEnum):
@@ -46,13 +46,6 @@ class MarkOutcome(StrEnum):
         return self.is_pending or self in (MarkOutcome.SPARED, MarkOutcome.KEPT)
 
 
-def why_spared(record: PendingDeleteLedgerInfo) -> str:
-    """Why what has this record goes only by its name; empty: it need not be named."""
-    if record.is_memory:
-        return NAMED_ONLY
-    return f"it was {record.answer or record.state} before: name it to mark it again" if record.was_spared else ""
-
-
 def warning_of(record: PendingDeleteLedgerInfo) -> str:
     """What an operator must know of what is marked; mostly nothing."""
     return NO_WAY_BACK if record.node.acl_is_hidden else ""
@@ -60,7 +53,7 @@ def warning_of(record: PendingDeleteLedgerInfo) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mark(Generic[Id, Found]):
-    """`id`: as commands call it. `why`: one sentence, where it was not marked, or where its deletion cannot be undone.
+    """`id`: as commands call it. `why`: one sentence, where it was not marked, or where there is more to know.
     `found`: as the scan had it. `record`: what is pending, or is or would be written."""
 
     id: Id
@@ -104,16 +97,17 @@ class Marker:
         found: Found,
         name: str,
         candidate: Callable[[], PendingDeleteLedgerInfo | UnprovenLedger | FailedLook | GoneLedger],
-        spared: Callable[[PendingDeleteLedgerInfo], str] = why_spared,
+        held_data: Callable[[PendingDeleteLedgerInfo], bool] = lambda _former: False,
     ) -> Mark[Id, Found]:
-        """Write the record of this name. `candidate`: looks once more, where nothing is pending. `spared`: why it goes
-        only by its name, by its former record."""
+        """Write the record of this name. `candidate`: looks once more, where nothing is pending. `held_data`: whether a
+        former record says so: then it goes only by its name."""
         former = self.queue.read(name)
         if former is not None and not former.record.has_ended:
             return Mark(thing, MarkOutcome.PENDING, f"it is {former.record.state}", found, former.record)
-        why = "" if former is None or self.by_name else spared(former.record)
-        if why:
-            return Mark(thing, MarkOutcome.SPARED, why, found)
+        held = former is not None and held_data(former.record)
+        if former is not None and not self.by_name and (held or former.record.was_spared):
+            why = HELD_DATA if held else f"it was {former.record.answer or former.record.state} before"
+            return Mark(thing, MarkOutcome.SPARED, f"{why}: name it to mark it", found)
         seen = candidate()
         if isinstance(seen, UnprovenLedger):
             return Mark(thing, MarkOutcome.NOT_DELETABLE, seen.why, found)
@@ -123,7 +117,8 @@ class Marker:
         if record is None:
             return Mark(thing, MarkOutcome.NOT_DELETABLE, "the record would lack what a deletion needs", found)
         outcome = MarkOutcome.WOULD_BE_MARKED if self.dry else MarkOutcome.MARKED
-        done = Mark(thing, outcome, warning_of(record), found, record)
+        why = "; ".join(filter(None, (HELD_DATA if held else "", warning_of(record))))
+        done = Mark(thing, outcome, why, found, record)
         if not self.dry and self.queue.write(record, former) is None:
             return replace(done, outcome=MarkOutcome.CHANGED, why="somebody else marks it, too", record=None)
         return done

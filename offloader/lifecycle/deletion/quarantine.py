@@ -9,7 +9,7 @@ from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerT
 from offloader.lifecycle.deletion.ledger_records import candidate_of, may_be_demanded, was_open_with_entries
 from offloader.lifecycle.deletion.look_round import zookeeper_clock
 from offloader.lifecycle.deletion.machine import HOLDS_DATA, FailedLook, GoneLedger, UnprovenLedger
-from offloader.lifecycle.deletion.marking import NAMED_ONLY, Mark, Marker, MarkOutcome, Marks, too_many, why_spared
+from offloader.lifecycle.deletion.marking import Mark, Marker, MarkOutcome, Marks, too_many
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     LedgerType,
@@ -56,8 +56,8 @@ class Quarantine:
     def _mark(self, verdict: LedgerVerdict, scan: LedgerScan, marker: Marker) -> LedgerMark:
         ledger = verdict.ledger.ledger
 
-        def spared(former: PendingDeleteLedgerInfo) -> str:
-            return NAMED_ONLY if was_open_with_entries(former.node, verdict) else why_spared(former)
+        def held_data(former: PendingDeleteLedgerInfo) -> bool:
+            return former.is_memory or was_open_with_entries(former.node, verdict)
 
         def candidate() -> PendingDeleteLedgerInfo | UnprovenLedger | FailedLook | GoneLedger:
             seen = self.side.look_closer(verdict, scan)
@@ -68,7 +68,7 @@ class Quarantine:
                 return UnprovenLedger(proven.why)
             return candidate_of(verdict, seen.node, proven.evidence, self.by)
 
-        return marker.mark(ledger, verdict, ledger_record_name(ledger), candidate, spared)
+        return marker.mark(ledger, verdict, ledger_record_name(ledger), candidate, held_data)
 
 
 def _may_go(verdict: LedgerVerdict, named: Collection[int] | None, *, suspect: bool) -> bool:

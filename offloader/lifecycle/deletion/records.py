@@ -241,8 +241,13 @@ class PendingDeleteLedgerInfo:
     @property
     def is_memory(self) -> bool:
         """Whether it is the only thing that knows that the ledger holds data: with the next trim its list looks as if
-        it had been trimmed, too. It stays as long as the ledger is there."""
+        it had been trimmed, too."""
         return self.answer is DeletionAnswer.HOLDS_DATA
+
+    @property
+    def stays(self) -> bool:
+        """As long as the ledger is there: else the next mark of all that is certain would take it."""
+        return self.was_spared and self.ledger_type is LedgerType.LEDGER
 
     @property
     def is_in_flight(self) -> bool:

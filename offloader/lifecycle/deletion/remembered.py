@@ -46,7 +46,7 @@ class RememberedDeletions:
         """A record of which nothing is to be done now. A clock that goes back afterwards has it read again."""
         record = stored.record
         until: float = math.inf  # somebody must decide
-        if record.has_ended and not record.is_memory:
+        if record.has_ended and not record.stays:
             until = record.ended_at + self.timing.kept + 1
         elif record.is_in_flight and self._switch is not None and self._switch.on:
             until = due_at(record, self.timing)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, Standing
-from offloader.lifecycle.ledgers.kinds import LedgerPurpose, RefereeKind
+from offloader.lifecycle.ledgers.kinds import LedgerPurpose, RefereeKind, namespace_of
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, owners_of
 from offloader.lifecycle.ledgers.references import Referee, References
 
@@ -46,7 +46,9 @@ class LookAgain:
 
     def at_leftover(self, name: str) -> None:
         """A managed ledger, and those to which it may belong."""
-        self.managed_ledgers |= {name, *(owner for owner, _ in owners_of(name))}
+        names = {name, *(owner for owner, _ in owners_of(name))}
+        self.managed_ledgers |= names
+        self.namespaces |= set(map(namespace_of, names))
 
 
 def only_these(all_of_it: References, again: LookAgain) -> References:

@@ -45,7 +45,13 @@ def _also(verdict: LedgerVerdict, *more: LedgerEvidence) -> LedgerVerdict:
 
 def was_there(node: ListNode | CursorNode | LocatorNode, ledger: SeenLedger) -> bool:
     """Whether this very node was there when the ledger was created, as it is wherever brokers make both: but for the
-    first ledgers of a schema, of which several may be under way before there is a locator."""
+    first ledgers of a schema, of which several may be under way before there is a locator. ZooKeeper numbers what it
+    does, and no clock that is wrong, for as long as somebody leads, changes that order."""
+    if node.born is not None and ledger.born is not None:
+        if node.born <= ledger.born:
+            return True
+        if not isinstance(node, LocatorNode):
+            return False
     ahead = _REGISTRATION if isinstance(node, LocatorNode) else 0
     if node.created_ms is None or ledger.created_ms is None:
         return False

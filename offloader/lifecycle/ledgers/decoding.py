@@ -32,22 +32,28 @@ _HALF = 2**64  # a uuid's halves are signed numbers
 _Node = TypeVar("_Node")
 
 
-def read_list(value: bytes, version: int, created_ms: int | None = None) -> ListNode | UnreadableNode:
+def read_list(
+    value: bytes, version: int, created_ms: int | None = None, born: int | None = None
+) -> ListNode | UnreadableNode:
     """A managed ledger's node; empty, raw or compressed."""
     found = _read(_list, value, version)
-    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms)
+    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms, born=born)
 
 
-def read_cursor(value: bytes, version: int, created_ms: int | None = None) -> CursorNode | UnreadableNode:
+def read_cursor(
+    value: bytes, version: int, created_ms: int | None = None, born: int | None = None
+) -> CursorNode | UnreadableNode:
     """A cursor's node, raw or compressed. An empty one is damaged: brokers write them whole."""
     found = _read(_cursor, value, version)
-    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms)
+    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms, born=born)
 
 
-def read_locator(value: bytes, version: int, created_ms: int | None = None) -> LocatorNode | UnreadableNode:
+def read_locator(
+    value: bytes, version: int, created_ms: int | None = None, born: int | None = None
+) -> LocatorNode | UnreadableNode:
     """A schema locator's node."""
     found = _read(_locator, value, version)
-    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms)
+    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms, born=born)
 
 
 def read_last_entry(payload: bytes, cursor_ledger: int) -> LastEntry | UnreadableNode:

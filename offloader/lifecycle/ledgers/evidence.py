@@ -97,8 +97,8 @@ class LedgerEvidence:
 class SeenLedger:
     """A ledger's node, as the scan saw it. `last_entry` None: not known (not closed, or the metadata are damaged).
 
-    `version`: the node's; `created_ms`: the node's, by ZooKeeper's clock. `length`: payload bytes once it is closed.
-    `copies`: how many bookies keep each of its entries.
+    `version`: the node's; `created_ms`: the node's, by ZooKeeper's clock; `born`: by which of its transactions.
+    `length`: payload bytes once it is closed. `copies`: how many bookies keep each of its entries.
     """
 
     ledger: int
@@ -109,6 +109,7 @@ class SeenLedger:
     length: int = 0
     created_ms: int | None = None
     copies: int = 1
+    born: int | None = None
 
     @property
     def empty(self) -> bool:

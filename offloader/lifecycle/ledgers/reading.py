@@ -76,11 +76,13 @@ class StorePlace:
 
 @dataclass
 class ReferenceReader:
-    """Reads a store whole, or some of its nodes again. `last_entries`: from bookies."""
+    """Reads a store whole, or some of its nodes again. `last_entries`: from bookies. `with_ledgers`: they are in the
+    same ZooKeeper, whose transactions have one order."""
 
     store: StorePlace
     last_entries: LastEntriesOf
     said: Said = field(default=lambda _what, _count: None)
+    with_ledgers: bool = False
     _counts: Counter[str] = field(default_factory=Counter, init=False)
 
     def read(self) -> References:
@@ -179,7 +181,7 @@ class ReferenceReader:
             if node is not None:
                 self._count("ledger lists")
                 name = intern(path.removeprefix(root))
-                read = read_list(node.value, node.version, node.created_ms)
+                read = read_list(*self._read(node))
                 lists[name] = read if name.endswith(PENDING_ACK_SUFFIX) else _compact(read)  # told with their sizes
                 below.append(path)
         found = (f"{path}/{one}" for path, inner in nodes.children_of_each(below) for one in inner or ())
@@ -187,7 +189,7 @@ class ReferenceReader:
             if node is not None:
                 self._count("cursors")
                 name, _, cursor = path.removeprefix(root).rpartition("/")
-                found_there = _without_empty(read_cursor(node.value, node.version, node.created_ms))
+                found_there = _without_empty(read_cursor(*self._read(node)))
                 cursors.setdefault(intern(name), {})[intern(decoded(cursor))] = found_there
 
     # Schemas
@@ -209,9 +211,12 @@ class ReferenceReader:
         for path, node in self.store.nodes.get_each(paths):
             if node is not None and node.value:
                 self._count("schemas")
-                yield intern(path.removeprefix(root)), read_locator(node.value, node.version, node.created_ms)
+                yield intern(path.removeprefix(root)), read_locator(*self._read(node))
             elif node is not None:
                 folders.append(path)
+
+    def _read(self, node: Node) -> tuple[bytes, int, int, int | None]:
+        return node.value, node.version, node.created_ms, node.born if self.with_ledgers else None
 
     def _count(self, what: str) -> None:
         self._counts[what] += 1

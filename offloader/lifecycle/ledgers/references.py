@@ -51,12 +51,14 @@ class UnreadableNode:
 @dataclass(frozen=True, slots=True)
 class ListNode:
     """A managed ledger's node: its ledgers in order, none where it was only just created. `created_ms`: when this very
-    node was made, by its service's clock; None: not known. So it is of the other nodes."""
+    node was made, by its service's clock; `born`: by which of its transactions, where it has the ledgers, too; None:
+    not known. So it is of the other nodes."""
 
     version: int
     ledgers: Sequence[ListedData] = ()
     says_more: bool = False
     created_ms: int | None = None
+    born: int | None = None
 
     @property
     def greatest(self) -> int | None:
@@ -76,6 +78,7 @@ class CursorNode:
     buckets: Mapping[str, int] = field(default_factory=dict, hash=False)
     says_more: bool = False
     created_ms: int | None = None
+    born: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class LocatorNode:
     whole: bool = True
     says_more: bool = False
     created_ms: int | None = None
+    born: int | None = None
 
     @property
     def greatest(self) -> int:

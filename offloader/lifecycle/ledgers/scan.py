@@ -86,7 +86,10 @@ class ClusterScan:
         self._ledgers = located.ledgers
         self._failed: list[str] = []
         last = LastEntries(located.ledgers, scanner.bookies, scanner.tree.path_of, scanner.bookie_timeout)
-        self._readers = [ReferenceReader(store, last.of, scanner.said) for store in located.stores]
+        self._readers = [
+            ReferenceReader(one, last.of, scanner.said, with_ledgers=one.nodes is located.ledgers)
+            for one in located.stores
+        ]
 
     def run(self) -> LedgerScan:
         """From the ids to the second look."""
@@ -281,4 +284,4 @@ def _seen(ledger: int, node: Node) -> SeenLedger:
         metadata = replace(decode_metadata(node.value), listed_ms=node.created_ms)
     except DamagedRecordError:
         return replace(seen_ledger(ledger, node.version, None), created_ms=node.created_ms)
-    return seen_ledger(ledger, node.version, metadata)
+    return replace(seen_ledger(ledger, node.version, metadata), born=node.born)

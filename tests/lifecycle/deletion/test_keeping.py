@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from offloader.errors import FatalError
-from offloader.lifecycle.deletion.decisions import undone
+from offloader.lifecycle.deletion.decisions import dropped, undone
 from offloader.lifecycle.deletion.keeping import Keeping
 from offloader.lifecycle.deletion.machine import DeletionTurn, turn
 from offloader.lifecycle.deletion.marking import MarkOutcome
@@ -76,7 +78,10 @@ def test_by_its_number_somebody_may_mark_it_all_the_same_once_it_looks_trimmed(s
     setting.remember()
     assert setting.outcomes(3) == {3: MarkOutcome.NOT_DELETABLE}
     setting.trims(10, gone=(1, 2))
-    assert setting.outcomes(3) == {3: MarkOutcome.MARKED}
+    (would,) = setting.mark(3, dry=True).marks
+    assert would.why == "it held data that no list had"
+    (mark,) = setting.mark(3).marks
+    assert (mark.outcome, mark.why) == (MarkOutcome.MARKED, would.why)
     setting.later()
     setting.service().round()
     assert setting.end_of(3) == DELETED
@@ -227,3 +232,27 @@ def test_what_ended_while_it_was_open_is_not_marked_as_a_trimmed_one(open_one):
     open_one.cluster.closes(6, 3)
     assert open_one.outcomes()[6] is MarkOutcome.SPARED
     assert open_one.outcomes(6) == {6: MarkOutcome.MARKED}
+
+
+# What somebody has decided about a ledger
+
+
+@pytest.mark.parametrize("how", [DeletionState.UNDONE, DeletionAnswer.DROPPED])
+def test_what_somebody_has_taken_back_is_not_forgotten_as_long_as_it_is_there(setting, how):
+    setting.trims(10, gone=(1, 2, 4, 5))
+    assert setting.outcomes(3) == {3: MarkOutcome.MARKED}
+    by_hand = undone if how is DeletionState.UNDONE else lambda it, now: dropped(given_up(it), now)
+    setting.queue.change(ledger_record_name(3), lambda it: by_hand(it, setting.cluster.now_ms))
+    setting.later(MONTHS)
+    setting.service().round()
+    assert setting.remember() == []
+    assert setting.outcomes() == {3: MarkOutcome.SPARED}
+    setting.cluster.metadata.cluster.delete_ledger(3)
+    setting.remember()
+    setting.later(MONTHS)
+    setting.service().round()
+    assert setting.record(3) is None
+
+
+def given_up(record):
+    return replace(record, state=DeletionState.GIVEN_UP)

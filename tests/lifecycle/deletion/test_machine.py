@@ -20,6 +20,7 @@ from offloader.lifecycle.deletion.machine import (
     UnprovenLedger,
     UnreferencedLedger,
     closed,
+    kept,
     marked,
     rule,
     tried,
@@ -32,6 +33,7 @@ from offloader.lifecycle.deletion.records import (
     DeletionState,
     DeletionSwitch,
     LedgerNode,
+    LedgerType,
     PendingDeleteLedgerInfo,
 )
 from offloader.lifecycle.deletion.timing import DAY_MS, HOUR_MS, DeletionTiming
@@ -342,9 +344,13 @@ def test_switched_on_again_evidence_and_delay_begin_anew():
 
 
 def test_records_that_ended_are_removed_after_a_time_and_what_was_given_up_is_not():
-    ended = undone(candidate(), NOW)
+    ended = kept(candidate(), DeletionAnswer.STILL_IN_USE, "", NOW)
     assert turn(ended, NOW + 30 * DAY_MS, TIMING, None) is DeletionTurn.NOTHING
     assert turn(ended, NOW + 30 * DAY_MS + 1, TIMING, None) is DeletionTurn.REMOVE
+    spared = undone(candidate(), NOW)
+    assert turn(spared, NOW + 900 * DAY_MS, TIMING, None) is DeletionTurn.NOTHING
+    an_object = replace(spared, ledger_type=LedgerType.OBJECT)
+    assert turn(an_object, NOW + 30 * DAY_MS + 1, TIMING, None) is DeletionTurn.REMOVE
 
 
 # Always

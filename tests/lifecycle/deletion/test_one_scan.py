@@ -64,6 +64,7 @@ class Rounds(Setting):
         self.bounds = DeletionBounds(number=1000, percent=100, a_round=A_ROUND)
         self.scans = 0
         self.ledgers = range(1, number + 1)
+        self.cluster.put(list_node(TOPIC), b"")
         for ledger in self.ledgers:
             self.cluster.ledger(ledger, TOPIC, 0, is_open=ledger % 7 == 0)
         self.cluster.ledger(1000, TOPIC)

@@ -205,9 +205,9 @@ def add_foreign(world: World) -> None:
     world.packages.add(world.create({}, 2, digest=DigestType.CRC32))
 
 
-def cluster(seed: int, steps: int = 40) -> World:
+def cluster(seed: int, steps: int = 40, *, jumps: bool = False) -> World:
     """A cluster with a history: ordinary steps, all makings in any order, foreign ledgers, and paused brokers."""
-    world = World(Random(seed))
+    world = World(Random(seed), jumps=jumps)
     for _ in range(6):
         world.topic()
     add_foreign(world)

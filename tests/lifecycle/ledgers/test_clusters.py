@@ -11,7 +11,8 @@ import pytest
 from offloader.bookkeeper.metadata_codec import encode_metadata
 from offloader.lifecycle.deletion.ledger_records import was_open_with_entries
 from offloader.lifecycle.deletion.records import LedgerNode
-from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
+from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict, Standing
+from offloader.lifecycle.ledgers.kinds import RefereeKind
 from offloader.lifecycle.ledgers.leftovers import leftover_managed_ledgers
 from offloader.lifecycle.ledgers.missing import MissingLedger, still_missing
 from offloader.lifecycle.ledgers.references import References, named_ledgers
@@ -137,16 +138,17 @@ def test_each_making_of_orphans_is_found_by_itself(making):
 
 def without_ages(world: World, meanwhile: Callable[[], None] = nothing) -> list[LedgerVerdict]:
     """Broken: nodes are as old as can be, whenever they were made."""
-    made, world.made = world.made, world.made | dict.fromkeys((one for one in world.made if isinstance(one, str)), 0)
+    nodes = dict.fromkeys((one for one in world.made if isinstance(one, str)), 0)
+    made, world.made, born, world.born = world.made, world.made | nodes, world.born, world.born | nodes
     try:
         return scan(world, meanwhile)
     finally:
-        world.made = made
+        world.made, world.born = made, born
 
 
-def restored(seed: int, *, anew: bool) -> tuple[World, list[str]]:
+def restored(seed: int, *, anew: bool, jumps: bool = False) -> tuple[World, list[str]]:
     """Lists are put back to what they were some ledgers ago; nobody has loaded the topics since."""
-    world = cluster(seed, steps=20)
+    world = cluster(seed, steps=20, jumps=jumps)
     names = [world.topic() for _ in range(4)]
     for name in names:
         for _ in range(world.random.randint(0, 2)):
@@ -231,10 +233,10 @@ def test_to_take_what_was_open_for_trimmed_is_caught(monkeypatch):
         assert deleted_once_closed(world) == world.still_open
 
 
-def lost_to_a_former_owner(scan_it: Scan, seed: int) -> set[int]:
+def lost_to_a_former_owner(scan_it: Scan, seed: int, *, jumps: bool = False) -> set[int]:
     """Brokers are paused, their topics and subscriptions deleted and made again, and loaded by others; then a scan, and
     its deletions. At last the paused ones go on, whose versions may fit again."""
-    world = cluster(seed, steps=20)
+    world = cluster(seed, steps=20, jumps=jumps)
     for _ in range(6):
         name = world.topic()
         cursor = world.subscribe(name, "sub")
@@ -259,6 +261,41 @@ def lost_to_a_former_owner(scan_it: Scan, seed: int) -> set[int]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_former_owner_that_goes_on_after_its_topic_was_made_again_misses_nothing(seed):
     assert lost_to_a_former_owner(scan, seed) == set()
+
+
+# ZooKeeper's clock is that of whoever leads
+
+
+def by_the_clock(world: World, meanwhile: Callable[[], None] = nothing) -> list[LedgerVerdict]:
+    """Broken: what was there before what is asked of the clock."""
+    world.born.clear()
+    return scan(world, meanwhile)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_clock_that_jumps_makes_nothing_older_or_younger(seed):
+    assert lost_to_a_former_owner(scan, seed, jumps=True) == set()
+    world, names = restored(seed, anew=True, jumps=True)
+    go_on_and_trim(world, names)
+    assert deletable(scan(world)) & world.untrimmed == set()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nor_does_it_keep_what_may_go(seed):
+    world = cluster(seed, jumps=True)
+    data = [one for one in scan(world) if one.ledger.purpose.referee is RefereeKind.LEDGER_LIST]
+    assert not any(one.kept for one in data)
+    assert not any(fact.fact is Fact.MADE_SINCE for one in data for fact in one.evidence)
+
+
+def test_to_go_by_the_clock_is_caught():
+    lost = trimmed = 0
+    for seed in SEEDS:
+        lost += bool(lost_to_a_former_owner(by_the_clock, seed, jumps=True))
+        world, names = restored(seed, anew=True, jumps=True)
+        go_on_and_trim(world, names)
+        trimmed += bool(deletable(by_the_clock(world)) & world.untrimmed)
+    assert min(lost, trimmed) > 3
 
 
 def test_a_scan_that_knows_no_ages_loses_what_a_former_owner_lists():

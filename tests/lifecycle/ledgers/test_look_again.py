@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from offloader.lifecycle.ledgers.again import LookAgain
+from offloader.lifecycle.ledgers.evidence import Standing
 from offloader.lifecycle.ledgers.references import named_ledgers
 from offloader.lifecycle.ledgers.refusals import RefusalKind
 from offloader.lifecycle.ledgers.scan import ClusterScan
@@ -86,6 +87,18 @@ def differences(seed: int) -> list[object]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_looks_after_a_scan_say_what_a_scan_would_say(seed):
     assert differences(seed) == []
+
+
+def test_a_left_over_managed_ledger_whose_namespace_goes_is_suspect_at_the_next_look_too():
+    written = next(one for seed in SEEDS if left_over_names((one := written_without_others(seed)).world))
+    scanner = written.scanner()
+    name = scanner.scan([1]).leftovers[0].name
+    for path in ("/admin/policies/t/n1", "/admin/policies/t/n2", "/admin/policies/t/n3"):
+        if written.nodes.get(path) is not None:
+            written.nodes.delete(path)
+    found, anew = scanner.look_again((), {name}), written.scanner().scan([1])
+    assert [one.standing for one in anew.leftovers if one.name == name] == [Standing.SUSPECT]
+    assert found.leftovers == tuple(one for one in anew.leftovers if one.name == name)
 
 
 def test_brokers_change_what_is_said_meanwhile():

@@ -148,6 +148,8 @@ def test_a_chroot_of_brokers_is_where_references_are_read(written):
     _copy(written.nodes, written.nodes, "/loadbalance", "/pulsar-root")
     _copy(written.nodes, written.nodes, "/pulsar", "/pulsar-root")
     written.nodes.put(f"/managed-ledgers/{written.world.topics[0]}", b"")  # somebody else's, long ago
+    written.fill.delete_ledger(written.orphan)  # it is younger than its list
+    written.fill.put_ledger(written.orphan, written.world.ledgers[written.orphan])
     written.pulsar.admin.stores = (BrokerStores(BROKER, "zk:memory:1/pulsar-root", "", "zk+null://memory:1/ledgers"),)
     scan = scan_of(written)
     assert scan.refusals == ()

@@ -240,9 +240,9 @@ def test_where_nobody_knows_when_something_was_made_nothing_is_passed_by(world):
     world.roll(TOPIC)
     lists = world.references().lists
     assert judge(world, ledger).standing is Standing.CERTAIN
-    unknown = {TOPIC: replace(lists[TOPIC], created_ms=None)}
+    unknown = {TOPIC: replace(lists[TOPIC], created_ms=None, born=None)}
     assert judge(world, ledger, lists=unknown).standing is Standing.SUSPECT
-    del world.made[ledger]
+    del world.made[ledger], world.born[ledger]
     assert judge(world, ledger).standing is Standing.SUSPECT
 
 

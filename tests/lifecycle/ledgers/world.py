@@ -106,17 +106,20 @@ class World:
     next_id: int = 0
     next_topic: int = 0
     now: int = 0
-    made: dict[str | int, int] = field(default_factory=dict)  # when each node and each ledger was created
+    made: dict[str | int, int] = field(default_factory=dict)  # when each node and each ledger was created, by the clock
+    born: dict[str | int, int] = field(default_factory=dict)  # by which transaction
+    jumps: bool = False  # the clock does, with each leader
 
     # What ZooKeeper and BookKeeper do
 
-    def tick(self) -> int:
+    def creates(self, what: str | int) -> None:
         self.now += 1
-        return self.now
+        self.born[what] = self.now
+        self.made[what] = self.random.randrange(10**9) if self.jumps else self.now
 
     def put(self, path: str, value: bytes) -> None:
         if path not in self.nodes:
-            self.made[path] = self.tick()
+            self.creates(path)
         self.nodes[path] = (value, self.nodes[path][1] + 1 if path in self.nodes else 0)
 
     def version(self, path: str) -> int | None:
@@ -125,7 +128,7 @@ class World:
     def create(self, custom: dict[str, bytes], entries: int | None = None, **more) -> int:
         self.next_id += self.random.randint(1, 3)
         self.ledgers[self.next_id] = metadata(custom, entries, **more)
-        self.made[self.next_id] = self.tick()
+        self.creates(self.next_id)
         return self.next_id
 
     def close(self, ledger: int, entries: int) -> None:
@@ -386,19 +389,20 @@ class World:
         return tuple(self.look(ledger) for ledger in sorted(self.ledgers))
 
     def look(self, ledger: int) -> SeenLedger:
-        return replace(seen_ledger(ledger, 0, self.ledgers[ledger]), created_ms=self.made.get(ledger))
+        seen = seen_ledger(ledger, 0, self.ledgers[ledger])
+        return replace(seen, created_ms=self.made.get(ledger), born=self.born.get(ledger))
 
     def references(self, store: str = "ours") -> References:
         lists, cursors, schemas, views = {}, {}, {}, {}
         for path, (value, version) in self.nodes.items():
             pieces = path.split("/")[2:]
             if path.startswith("/schemas/"):
-                schemas["/".join(pieces)] = read_locator(value, version, self.made[path])
+                schemas["/".join(pieces)] = read_locator(value, version, self.made[path], self.born.get(path))
             elif pieces[-2] == "persistent":
-                lists["/".join(pieces)] = read_list(value, version, self.made[path])
+                lists["/".join(pieces)] = read_list(value, version, self.made[path], self.born.get(path))
             else:
                 name, cursor = "/".join(pieces[:-1]), decoded(pieces[-1])
-                node = read_cursor(value, version, self.made[path])
+                node = read_cursor(value, version, self.made[path], self.born.get(path))
                 cursors.setdefault(name, {})[cursor] = node
                 if cursor == COMPACTION and not isinstance(node, UnreadableNode) and node.ledger is not None:
                     with suppress(KeyError):

@@ -48,27 +48,27 @@ class Written:
         for ledger in self.world.packages:
             if self.nodes.get(f"/pulsar/functions/t/n/f{ledger}") is None:
                 self.fill.put_package(f"t/n/f{ledger}", ledger)
-        self._sync_ledgers()
-        for path in sorted(self._nodes.keys() - self.world.nodes.keys(), reverse=True):
-            self.nodes.delete(path)
-        for path, value in self.world.nodes.items():
-            if self._nodes.get(path) != value:
-                self.nodes.put(path, value[0])
-        self._nodes = dict(self.world.nodes)
-
-    def _sync_ledgers(self) -> None:
         for ledger in self._ledgers.keys() - self.world.ledgers.keys():
             self.fill.delete_ledger(ledger)
-        for ledger, metadata in self.world.ledgers.items():
-            if ledger not in self._ledgers or self._ledgers[ledger] != metadata:
-                self.fill.put_ledger(ledger, b"" if metadata is None else metadata)
-            payload = self.world.last_entries.get(ledger)
-            if payload is not None and metadata is not None:
-                self.bookkeeper.bookies[BOOKIE].memory.ledgers.pop(ledger, None)
-                last = max(metadata.last_entry, 0)
-                stored = encode(StoredEntry(ledger, last, last - 1, 9, payload), digest_for(metadata))
-                self.bookkeeper.bookies[BOOKIE].memory.add(ledger, last, stored, master_key(b""))
-        self._ledgers = dict(self.world.ledgers)
+        for path in sorted(self._nodes.keys() - self.world.nodes.keys(), reverse=True):
+            self.nodes.delete(path)
+        for what in sorted((*self.world.ledgers, *self.world.nodes), key=lambda one: self.world.born.get(one, 0)):
+            if isinstance(what, int):
+                self._sync_ledger(what)
+            elif self._nodes.get(what) != self.world.nodes[what]:
+                self.nodes.put(what, self.world.nodes[what][0])
+        self._nodes, self._ledgers = dict(self.world.nodes), dict(self.world.ledgers)
+
+    def _sync_ledger(self, ledger: int) -> None:
+        metadata = self.world.ledgers[ledger]
+        if ledger not in self._ledgers or self._ledgers[ledger] != metadata:
+            self.fill.put_ledger(ledger, b"" if metadata is None else metadata)
+        payload = self.world.last_entries.get(ledger)
+        if payload is not None and metadata is not None:
+            self.bookkeeper.bookies[BOOKIE].memory.ledgers.pop(ledger, None)
+            last = max(metadata.last_entry, 0)
+            stored = encode(StoredEntry(ledger, last, last - 1, 9, payload), digest_for(metadata))
+            self.bookkeeper.bookies[BOOKIE].memory.add(ledger, last, stored, master_key(b""))
 
     def scanner(self, *, alone: bool = True, nodes: Any = None, tries: int = 3, **more: Any) -> ClusterScanner:
         bookies, tree = self.bookkeeper.client()
