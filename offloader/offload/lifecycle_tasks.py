@@ -114,7 +114,7 @@ def _deletion(
     sides = {LedgerType.OBJECT: OpenedForALook(_bucket_side(parts))}
     if reached is not None:
         copies = stock_copies(section.stock_bucket, derived.store(parts.config))
-        rescues = RescueEvidence(lambda: Rescues(parts.store, parts.cluster))
+        rescues = RescueEvidence(lambda: Rescues(parts.store, parts.cluster), stopping)
         opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms, copies, rescues)
         sides[LedgerType.LEDGER] = OpenedForALook(opened)
         left_over = leftover_side(section, lambda: clients(reached), parts.admin, _now_ms)

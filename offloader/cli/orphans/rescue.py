@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 from rich.console import Console
 
+from offloader.archive.rescued import owner_of_rescued
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.deletion_parts import (
@@ -30,6 +31,7 @@ from offloader.errors import (
     OffloadError,
     OutcomeUnknownError,
 )
+from offloader.lifecycle.bucket.holds import holds
 from offloader.lifecycle.deletion.ledger_records import marked_as_rescued
 from offloader.lifecycle.deletion.records import ledger_record_name
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
@@ -115,7 +117,7 @@ def rescued(session: CommandSession) -> int:
 def forget(session: CommandSession, ledgers: tuple[int, ...], *, yes: bool) -> int:
     """Let what was rescued of ledgers go: it counts no more, and its objects are orphans of the bucket, which go like
     others (`orphans quarantine`, `orphans purge`). Also ends a rescue that was cut short, or is under way. Refused
-    where the ledger is marked because it was rescued.
+    where the ledger is marked because it was rescued, and where a policy holds its topic.
 
     \b
     JSON: one object a line: {message, ledger, forgotten, rescue, onlyCopy}; onlyCopy says that BookKeeper has the
@@ -227,6 +229,9 @@ def _forget_one(session: CommandSession, found: Rescues, ledger: int, *, yes: bo
             f"ledger {ledger} is marked, because this copy is there: take the mark back first, "
             f"`offloader orphans undo {ledger}`"
         )
+    held = holds(session.config.policies)(None if rescued is None else owner_of_rescued(rescued))
+    if held:
+        raise FatalError(f"ledger {ledger}: what was rescued of it is held by {held}")
     only = _is_only_copy(session, ledger, rescued)
     if yes:
         record = RescueForgotten(session.dependencies.clock_ms(), user())
