@@ -191,6 +191,33 @@ def test_what_waits_for_its_deletion_because_it_was_rescued_is_not_forgotten(lin
     assert line.json("orphans", "forget", str(KEPT), "--yes")["forgotten"] is True
 
 
+def test_what_has_no_messages_is_read_as_entries(line, cluster):
+    """A cursor's ledger, say: its entries would look like damaged messages."""
+    cluster.with_entries(KEPT + 1, "t", [b"\x08\x03\x10\x04"] * 3)
+    metadata = cluster.metadata.read(KEPT + 1).metadata
+    cursor = {**metadata.custom, "pulsar/cursor": b"sub"}
+    cluster.metadata.cluster.put_ledger(KEPT + 1, replace(metadata, custom=cursor))
+    cluster.network.now += DAY
+    (said,) = line.json_lines("orphans", "rescue", str(KEPT + 1), "--yes")
+    assert said["rescue"]["kind"] == "cursor"
+    assert "--entries" in line.error("orphans", "read", str(KEPT + 1))
+    assert len(line.json_lines("orphans", "read", str(KEPT + 1), "--entries")) == 3
+
+
+def test_all_copies_are_read_back_on_request(line):
+    said = rescued(line)["rescue"]
+    assert line.json_lines("orphans", "rescued", "--read-back") == [said]
+    key = next(key for key, _ in line.archive.store.list("_rescued/") if "/records/" not in key)
+    line.archive.store.put(key, b"damage")
+    assert line.json_lines("orphans", "rescued") == [said]
+    (damaged,) = found(line, "orphans", "rescued", "--read-back")
+    assert key in damaged["problem"]
+    assert damaged == {**said, "problem": damaged["problem"]}
+    result = line.run("orphans", "rescued", "--read-back")
+    assert result.exit_code == 2
+    assert "should have" in " ".join(result.stdout.split())
+
+
 def test_what_a_policy_holds_is_not_forgotten(line):
     rescued(line)
     free, line.config = line.config, line.config + "policies: {hold: case 4711}\n"
