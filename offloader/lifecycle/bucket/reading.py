@@ -19,18 +19,11 @@ from offloader.lifecycle.bucket.extents import FIRST_BYTES, Contents, NoExtent, 
 from offloader.lifecycle.bucket.names import TopicNames, names_of
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import RecordCache
-from offloader.metadata.layout import (
-    KeyKind,
-    TopicKey,
-    generations_folder,
-    parse_claim_key,
-    parse_rescued_key,
-    parse_slot,
-    proof_key,
-)
+from offloader.metadata.layout import KeyKind, TopicKey, generations_folder, parse_claim_key, parse_slot, proof_key
 from offloader.metadata.log import read_record
 from offloader.metadata.manifest import FAN
 from offloader.metadata.rescue_log import Rescues, read_rescue
+from offloader.metadata.rescued_keys import parse_rescued_key
 from offloader.metadata.rescues import NewestRescue
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
