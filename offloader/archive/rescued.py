@@ -27,9 +27,14 @@ def rescued_ledger(store: ObjectStore, ledger: int) -> TopicSnapshot:
 
 def rescued_topic(record: RescuedLedger) -> TopicName:
     """Whose it was, by its own word; a made-up name where that is no topic."""
+    return owner_of_rescued(record) or TopicName("rescued", "ledger", str(record.ledger))
+
+
+def owner_of_rescued(record: RescuedLedger) -> TopicName | None:
+    """Whose it was; None: of no topic."""
     from offloader.bookkeeper.managed_ledgers import topic_of  # pyarrow takes long to import
 
     try:
         return topic_of(record.managed_ledger)
     except ValueError:
-        return TopicName("rescued", "ledger", str(record.ledger))
+        return None

@@ -22,7 +22,7 @@ from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
 from offloader.cli.explain_data import explain_command
 from offloader.cli.ledgers import ledgers
-from offloader.cli.orphans import decide, explain, orphans, pending, purge, quarantine, read, rescue, scan  # noqa: F401 (they add their commands)
+from offloader.cli.orphans import decide, explain, orphans, pending, purge, quarantine, read, rescue, rescued, scan  # noqa: F401 (they add their commands)
 from offloader.cli.run import run_command
 from offloader.cli.takeover import takeover_command
 from offloader.cli.topics import topics

@@ -1,5 +1,5 @@
 """Where everything lies under a root of ours: the one owner of its key names. (Those in a bucket of
-Pulsar's own offloader: offloader/metadata/stock_keys.py.)
+Pulsar's own offloader: offloader/metadata/stock_keys.py; what is below `_rescued`: rescued_keys.py.)
 
     _root
     _journal/<application>/<epoch>/<slot>
@@ -44,7 +44,6 @@ UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 OBJECT = re.compile(rf"({UUID})(|{INDEX}|{RECORD})")
 LEADING = {"_": "%5F", ".": "%2E"}
 SLOT = re.compile(r"[0-9]{20}")
-RESCUED_KEY = re.compile(rf"([0-9]{{20}})/(?:records/([0-9]{{20}})|([0-9]{{20}})/({UUID})(?:{INDEX})?)")
 MANIFEST = re.compile(r"[0-9]{20}/(([0-9]|records)-[0-9]{20}|newest)")
 # Behind a folder's name it makes a key that comes after all of the folder's.
 AFTER_SLASH = chr(ord("/") + 1)
@@ -77,7 +76,7 @@ class TopicKey:
 
 def topic_folder(topic: TopicName) -> str:
     """Where all of a topic's objects lie, with the closing slash."""
-    return f"{_encode(topic.tenant)}/{_encode(topic.namespace_part)}/{_encode(topic.name)}/"
+    return f"{encoded(topic.tenant)}/{encoded(topic.namespace_part)}/{encoded(topic.name)}/"
 
 
 def data_key(topic: TopicName, uuid: str) -> str:
@@ -132,7 +131,7 @@ def newest_key(topic: TopicName, generation: int) -> str:
 
 def journal_folder(application: str) -> str:
     """All epochs of an application's journal, with the closing slash."""
-    return f"{JOURNAL}/{_encode(application)}/"
+    return f"{JOURNAL}/{encoded(application)}/"
 
 
 def epoch_folder(application: str, epoch: int) -> str:
@@ -142,12 +141,12 @@ def epoch_folder(application: str, epoch: int) -> str:
 
 def requests_folder(application: str) -> str:
     """An application's requests, with the closing slash."""
-    return f"{REQUESTS}/{_encode(application)}/"
+    return f"{REQUESTS}/{encoded(application)}/"
 
 
 def deletion_cluster_folder(cluster: str) -> str:
     """All that is recorded of a cluster's deletions, with the closing slash."""
-    return f"{DELETION}/{_encode(cluster)}/"
+    return f"{DELETION}/{encoded(cluster)}/"
 
 
 def deletion_records_folder(cluster: str) -> str:
@@ -193,7 +192,7 @@ def parse_cursor_record_key(cluster: str, key: str) -> tuple[tuple[TopicName, st
 
 
 def _cursor_folder(cluster: str, topic: TopicName, subscription: str) -> str:
-    return f"{cursors_folder(cluster)}{topic_folder(topic)}{_encode(subscription)}/"
+    return f"{cursors_folder(cluster)}{topic_folder(topic)}{encoded(subscription)}/"
 
 
 def deletion_secret_key(cluster: str) -> str:
@@ -225,47 +224,9 @@ def parse_deletion_key(cluster: str, key: str) -> tuple[str, int] | None:
     return None if slot is None or not key.startswith(folder) else (name, slot)
 
 
-@dataclass(frozen=True, slots=True)
-class RescuedKey:
-    """A key of what was rescued of a ledger: the record in a slot, or (`uuid`) an object that this record may name."""
-
-    ledger: int
-    slot: int
-    uuid: str = ""
-
-
-def rescued_folder(cluster: str) -> str:
-    """All ledgers of a cluster that were rescued, with the closing slash."""
-    return f"{RESCUED}/{_encode(cluster)}/"
-
-
-def rescued_ledger_folder(cluster: str, ledger: int) -> str:
-    """All that was rescued of a ledger, with the closing slash."""
-    return f"{rescued_folder(cluster)}{slot_name(ledger)}/"
-
-
-def rescue_records_folder(cluster: str, ledger: int) -> str:
-    """The records of a ledger's rescues, with the closing slash."""
-    return f"{rescued_ledger_folder(cluster, ledger)}records/"
-
-
-def rescued_objects_folder(cluster: str, ledger: int, slot: int) -> str:
-    """The objects of a rescue whose record has, or would have, this slot; with the closing slash."""
-    return f"{rescued_ledger_folder(cluster, ledger)}{slot_name(slot)}/"
-
-
-def parse_rescued_key(cluster: str, key: str) -> RescuedKey | None:
-    """What a key under `rescued_folder(cluster)` is, None for anything else."""
-    folder = rescued_folder(cluster)
-    found = RESCUED_KEY.fullmatch(key.removeprefix(folder)) if key.startswith(folder) else None
-    if found is None:
-        return None
-    return RescuedKey(int(found[1]), int(found[2] or found[3]), found[4] or "")
-
-
 def claims_folder(application: str) -> str:
     """What an application has claimed, with the closing slash."""
-    return f"{CLAIMS}/{_encode(application)}/"
+    return f"{CLAIMS}/{encoded(application)}/"
 
 
 def claim_key(application: str, topic: TopicName) -> str:
@@ -336,6 +297,7 @@ def topic_of(key: str) -> tuple[TopicName | None, str]:
 
 
 @lru_cache(maxsize=4096)
-def _encode(name: str) -> str:
+def encoded(name: str) -> str:
+    """A name as it stands in keys."""
     encoded = quote(name, safe="")
     return LEADING.get(encoded[:1], encoded[:1]) + encoded[1:]

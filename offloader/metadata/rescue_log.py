@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError, FormatVersionError, ObjectNotFoundError
 from offloader.metadata.envelope import unwrap, wrap
-from offloader.metadata.layout import parse_slot, rescue_records_folder, rescued_folder, rescued_objects_folder
+from offloader.metadata.layout import parse_slot
 from offloader.metadata.log import NumberedLog, read_record
 from offloader.metadata.message_codec import message_of, read_value
+from offloader.metadata.rescued_keys import rescue_records_folder, rescued_folder, rescued_objects_folder
 from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten, RescueRecord
 from offloader.metadata.value_codec import damage_of
 from offloader.model import Loss, Segment

@@ -136,7 +136,7 @@ def _deletion(
     sides = {LedgerType.OBJECT: OpenedForALook(_bucket_side(parts))}
     if reached is not None:
         copies = stock_copies(section.stock_bucket, derived.store(parts.config))
-        rescues = RescueEvidence(lambda: Rescues(parts.store, parts.cluster))
+        rescues = RescueEvidence(lambda: Rescues(parts.store, parts.cluster), stopping)
         ledgers, left_over = cluster_sides(section, lambda: clients(reached), parts.admin, _now_ms, copies, rescues)
         sides[LedgerType.LEDGER] = OpenedForALook(ledgers)
         sides[LedgerType.MANAGED_LEDGER] = OpenedForALook(left_over)

@@ -16,16 +16,18 @@ from tests.lifecycle.bucket.support import HOUR, a_uuid
 
 TOPIC = "public/default/persistent/orders"
 GONE, USED = a_uuid(9), a_uuid(8)
-LIST = ListNode(1, (ListedData(8, 1, 1, 1, copy=OffloadedCopy(USED, complete=True, bookkeeper_deleted=False)),))
+LIST = ListNode(
+    1, (ListedData(18, 1, 1, 1, copy=OffloadedCopy(USED, complete=True, bookkeeper_deleted=False)),), created_ms=1
+)
 OURS = References("memory", frozenset({"public/default"}), {TOPIC: LIST})
 
 
 @pytest.fixture
 def stock(line: Line, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    """The copy of ledger 9 is named by nobody, that of 8 by its list, that of 7 is another cluster's, of 6 is new."""
+    """The copy of ledger 9 is named by nobody, that of 18 by its list, that of 7 is another cluster's, of 6 is new."""
     found = MemoryStore()
     found.backing.clock_ms = line.clock
-    for uuid, ledger, cluster in ((GONE, 9, "memory"), (USED, 8, "memory"), (GONE, 7, "other")):
+    for uuid, ledger, cluster in ((GONE, 9, "memory"), (USED, 18, "memory"), (GONE, 7, "other")):
         for key in (data_key(uuid, ledger), index_key(uuid, ledger)):
             found.put(key, b"data", meta={CLUSTER: cluster, OWNER: TOPIC})
     line.clock.now += 2 * HOUR
@@ -49,7 +51,7 @@ def asked(line: Line, ledger: int, uuid: str, *more: str, code: int = 0) -> dict
 @pytest.mark.parametrize(
     ("ledger", "uuid", "more", "answer"),
     [
-        (8, USED, (), "still in use"),
+        (18, USED, (), "still in use"),
         (9, a_uuid(1), (), "already gone"),
         (9, "no-uuid", (), "invalid"),
         (9, "-", (), "invalid"),
@@ -82,7 +84,7 @@ def test_what_no_list_names_is_marked_data_and_index_and_goes_after_the_delay(li
     done = line.json("orphans", "purge", "--stock", "s3://stock", "--yes")
     assert [one["answer"] for one in done["ended"]] == ["deleted"] * 2
     assert stock.stat(data_key(GONE, 9)) is stock.stat(index_key(GONE, 9)) is None
-    assert stock.stat(data_key(USED, 8)) is not None
+    assert stock.stat(data_key(USED, 18)) is not None
     assert asked(line, 9, GONE)["answer"] == "already gone"
 
 

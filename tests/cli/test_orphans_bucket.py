@@ -20,7 +20,7 @@ from tests.archive.support import TOPIC, stream
 from tests.cli.support import Line
 from tests.lifecycle.bucket.support import HOUR, a_uuid
 
-LIST = ListNode(1, (ListedData(1, 1, 1, 1),))
+LIST = ListNode(1, (ListedData(11, 1, 1, 1),), created_ms=1)
 OURS = References("memory", frozenset({"public/default"}), {"public/default/persistent/orders": LIST})
 
 

@@ -191,6 +191,57 @@ def test_what_waits_for_its_deletion_because_it_was_rescued_is_not_forgotten(lin
     assert line.json("orphans", "forget", str(KEPT), "--yes")["forgotten"] is True
 
 
+def test_what_has_no_messages_is_read_as_entries(line, cluster):
+    """A cursor's ledger, say: its entries would look like damaged messages."""
+    cluster.with_entries(KEPT + 1, "t", [b"\x08\x03\x10\x04"] * 3)
+    metadata = cluster.metadata.read(KEPT + 1).metadata
+    cursor = {**metadata.custom, "pulsar/cursor": b"sub"}
+    cluster.metadata.cluster.put_ledger(KEPT + 1, replace(metadata, custom=cursor))
+    cluster.network.now += DAY
+    (said,) = line.json_lines("orphans", "rescue", str(KEPT + 1), "--yes")
+    assert said["rescue"]["kind"] == "cursor"
+    assert "--entries" in line.error("orphans", "read", str(KEPT + 1))
+    assert len(line.json_lines("orphans", "read", str(KEPT + 1), "--entries")) == 3
+
+
+def test_all_copies_are_read_back_on_request(line):
+    said = rescued(line)["rescue"]
+    assert line.json_lines("orphans", "rescued", "--read-back") == [said]
+    key = next(key for key, _ in line.archive.store.list("_rescued/") if "/records/" not in key)
+    line.archive.store.put(key, b"damage")
+    assert line.json_lines("orphans", "rescued") == [said]
+    (damaged,) = found(line, "orphans", "rescued", "--read-back")
+    assert key in damaged["problem"]
+    assert damaged == {**said, "problem": damaged["problem"]}
+    result = line.run("orphans", "rescued", "--read-back")
+    assert result.exit_code == 2
+    assert "should have" in " ".join(result.stdout.split())
+
+
+def test_what_a_policy_holds_is_not_forgotten(line):
+    rescued(line)
+    free, line.config = line.config, line.config + "policies: {hold: case 4711}\n"
+    assert "held by case 4711" in line.error("orphans", "forget", str(KEPT), "--yes")
+    line.config = free
+    assert line.json("orphans", "forget", str(KEPT), "--yes")["forgotten"] is True
+
+
+def test_explain_tells_of_a_copy_also_where_the_ledger_is_gone_or_not_kept(line, cluster):
+    rescued(line)
+    cluster.list_ledgers("t", 3, KEPT, 9)
+    assert any("40 of 40 entries of it" in text for text in line.json("orphans", "explain", str(KEPT))["evidence"])
+    cluster.list_ledgers("t", 3, 9)
+    cluster.metadata.cluster.delete_ledger(KEPT)
+    said = line.json("orphans", "explain", str(KEPT))
+    assert said["verdict"] == "gone"
+    assert f"orphans read {KEPT}" in said["evidence"][-1]
+    cluster.with_entries(KEPT, "t", cluster.entries[:3])
+    cluster.list_ledgers("t", 9)
+    said = line.json("orphans", "explain", str(KEPT))
+    assert any("of another ledger of this id" in text for text in said["evidence"])
+    assert "there is no ledger 77" in line.error("orphans", "explain", "77")
+
+
 def test_that_bookkeeper_has_another_ledger_by_its_id_is_no_second_copy(line, cluster):
     rescued(line)
     cluster.metadata.cluster.delete_ledger(KEPT)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import DamagedRecordError, FormatVersionError
-from offloader.metadata import layout
+from offloader.metadata import layout, rescued_keys
 from offloader.metadata.envelope import DELETIONS_VERSION, wrap
 from offloader.metadata.rescue_log import Rescues, decode_rescue, encode_rescue, read_rescue
 from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten, RescueRecord
@@ -93,11 +93,11 @@ def test_a_record_of_another_ledger_or_another_kind_is_damage():
 
 @given(st.text(min_size=1, max_size=9), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.uuids().map(str))
 def test_keys_say_what_they_are_and_are_no_topics(cluster: str, ledger: int, slot: int, uuid: str):
-    folder = layout.rescued_objects_folder(cluster, ledger, slot)
+    folder = rescued_keys.rescued_objects_folder(cluster, ledger, slot)
     for key in (folder + uuid, folder + uuid + layout.INDEX):
-        assert layout.parse_rescued_key(cluster, key) == layout.RescuedKey(ledger, slot, uuid)
+        assert rescued_keys.parse_rescued_key(cluster, key) == rescued_keys.RescuedKey(ledger, slot, uuid)
         assert layout.topic_of(key) == (None, key)
-    record = layout.rescue_records_folder(cluster, ledger) + layout.slot_name(slot)
-    assert layout.parse_rescued_key(cluster, record) == layout.RescuedKey(ledger, slot)
-    assert layout.parse_rescued_key(cluster + "x", record) is None
-    assert layout.parse_rescued_key(cluster, record + "/x") is None
+    record = rescued_keys.rescue_records_folder(cluster, ledger) + layout.slot_name(slot)
+    assert rescued_keys.parse_rescued_key(cluster, record) == rescued_keys.RescuedKey(ledger, slot)
+    assert rescued_keys.parse_rescued_key(cluster + "x", record) is None
+    assert rescued_keys.parse_rescued_key(cluster, record + "/x") is None

@@ -7,13 +7,15 @@ import click
 from offloader.cli.command import OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.bucket_phases import explain_object, parse_orphan
-from offloader.cli.orphans.deletion_parts import with_rescues
+from offloader.cli.orphans.deletion_parts import rescues_of_cluster, with_rescues
 from offloader.cli.orphans.scanning import ledger_scanner
+from offloader.cli.output import say
 from offloader.cli.parsing import parsed
-from offloader.errors import LedgerNotFoundError
+from offloader.errors import LedgerNotFoundError, OffloadError
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
-from offloader.lifecycle.ledgers.told import leftover_told, missing_told, refusal_told, remedies_told, told
+from offloader.lifecycle.ledgers.told import leftover_told, missing_told, moment_told, refusal_told, remedies_told, told
+from offloader.metadata.rescue_log import read_rescue
 
 
 @orphans.command()
@@ -25,7 +27,8 @@ def explain(session: CommandSession, thing: int | str) -> int:
 
     \b
     JSON: {side, id, kind, verdict, bytes, evidence, remedies, kept, refusals}; verdict is referenced, certain, suspect,
-    foreign, or missing where something refers to a ledger that is not there. An object has no remedies.
+    foreign, missing where something refers to a ledger that is not there, or gone where only the archive has what was
+    rescued of it. An object has no remedies.
     """
     return explain_object(session, thing) if isinstance(thing, str) else _explain_ledger(session, thing)
 
@@ -34,7 +37,8 @@ def _explain_ledger(session: CommandSession, ledger: int) -> int:
     with ledger_scanner(session) as scanner:
         scan = with_rescues(session, scanner.scan({ledger}))
     verdict = next(iter(scan.verdicts), None)
-    lines, fields = _absent(scan, ledger) if verdict is None else _present(scan, verdict)
+    copied = [] if verdict is not None and verdict.kept else _rescued(session, ledger, verdict)
+    lines, fields = _absent(scan, ledger, copied) if verdict is None else _present(scan, verdict, copied)
     refusals = [refusal_told(one) for one in scan.refusals]
     if verdict is not None and verdict.orphan and refusals:
         lines += ["Nothing would be deleted now:", *(f"  {one}" for one in refusals)]
@@ -42,9 +46,28 @@ def _explain_ledger(session: CommandSession, ledger: int) -> int:
     return OK
 
 
-def _present(scan: LedgerScan, verdict: LedgerVerdict) -> tuple[list[str], dict[str, object]]:
+def _rescued(session: CommandSession, ledger: int, verdict: LedgerVerdict | None) -> list[str]:
+    """What the archive has of a ledger: a verdict says so only of what is kept."""
+    try:
+        found = read_rescue(rescues_of_cluster(session), ledger)
+    except OffloadError as error:
+        say(f"whether anything was rescued of it is not known: {error}", err=True)
+        return []
+    if isinstance(found, str):
+        return [f"What was rescued of it cannot be read: {found}."]
+    record = found.rescued
+    if record is None:
+        return []
+    seen = None if verdict is None else verdict.ledger
+    whose = "it" if seen is None or record.may_be_of(seen.last_entry, seen.length) else "another ledger of this id"
+    number = f"{record.entries} of {record.last_entry + 1} entries"
+    at = moment_told(record.at)
+    return [f"The archive has {number} of {whose}, rescued on {at}: `offloader orphans read {ledger}`."]
+
+
+def _present(scan: LedgerScan, verdict: LedgerVerdict, copied: list[str]) -> tuple[list[str], dict[str, object]]:
     ledger = verdict.ledger
-    lines = list(told(verdict))
+    lines = [*told(verdict), *copied]
     for leftover in scan.leftovers:
         if ledger.ledger in leftover.ledgers:
             lines += leftover_told(leftover)
@@ -58,11 +81,13 @@ def _present(scan: LedgerScan, verdict: LedgerVerdict) -> tuple[list[str], dict[
     }
 
 
-def _absent(scan: LedgerScan, ledger: int) -> tuple[list[str], dict[str, object]]:
-    """Raises LedgerNotFoundError where nobody refers to it."""
-    lines = [line for one in scan.missing if one.ledger == ledger for line in missing_told(one)]
-    if not lines:
+def _absent(scan: LedgerScan, ledger: int, copied: list[str]) -> tuple[list[str], dict[str, object]]:
+    """Raises LedgerNotFoundError where nobody refers to it, and nothing was rescued of it."""
+    missing = [line for one in scan.missing if one.ledger == ledger for line in missing_told(one)]
+    if not missing and not copied:
         raise LedgerNotFoundError(f"there is no ledger {ledger}, and nothing refers to one")
+    lines = [*(missing or [f"BookKeeper has no ledger {ledger}, and nothing refers to one."]), *copied]
+    says = "missing" if missing else "gone"
     return lines, {
-        "kind": None, "verdict": "missing", "bytes": None, "evidence": lines, "remedies": [], "kept": False,
+        "kind": None, "verdict": says, "bytes": None, "evidence": lines, "remedies": [], "kept": False,
     }  # fmt: skip

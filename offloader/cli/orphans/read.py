@@ -15,6 +15,20 @@ from offloader.cli.command import CommandSession, command
 from offloader.cli.formats import FORMATS
 from offloader.cli.orphans import orphans
 from offloader.cli.reading import Bound, message_options, opened, range_options, selected
+from offloader.errors import FatalError
+from offloader.lifecycle.ledgers.kinds import LedgerKind
+from offloader.metadata.rescue_log import Rescues
+from offloader.metadata.root import read_root
+
+NO_MESSAGES = frozenset(
+    {
+        LedgerKind.CURSOR,
+        LedgerKind.SCHEMA,
+        LedgerKind.DELAYED_INDEX,
+        LedgerKind.TRANSACTION_LOG,
+        LedgerKind.PENDING_ACKS,
+    }
+)
 
 
 @orphans.command()
@@ -43,9 +57,18 @@ def read(
     \b
     JSON: as of `topics cat`; topic is whose the ledger was.
     """
+    if not entries:
+        _check_kind(session, ledger)
     selection = selected(start, end)
     source = Archive(opened(session), options=reading).rescued(ledger)
     wanted = MessageFilter(selection.published_from, selection.published_to)
     found = source.items(selection) if entries else messages_of(source, selection, wanted, private_keys)
     printed = FORMATS[form or session.output.name](source.name)
     show(((source.name, each) for each in found), printed, limit, live=sys.stdout.isatty())
+
+
+def _check_kind(session: CommandSession, ledger: int) -> None:
+    """Entries that are no messages would look like damage."""
+    record = Rescues(session.store, read_root(session.store).cluster).rescued(ledger)
+    if record is not None and record.kind in NO_MESSAGES:
+        raise FatalError(f"ledger {ledger} is of kind {record.kind}, which has no messages: read it with --entries")

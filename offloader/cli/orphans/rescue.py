@@ -1,4 +1,4 @@
-"""`offloader orphans rescue|rescued|forget`: entries that no list has, copied into the archive."""
+"""`offloader orphans rescue`: entries that no list has, copied into the archive."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.deletion_parts import (
     BOOKIE_SECONDS,
-    moment,
-    queue_of_root,
     rescues_of_cluster,
     side_of,
 )
 from offloader.cli.orphans.quarantine import YES
-from offloader.cli.orphans.scanning import has_ledgers
-from offloader.cli.output import say
+from offloader.cli.orphans.rescued import RESCUED_LEDGERS, rescue_fields
 from offloader.cli.progress_bar import download_progress
 from offloader.cli.topic_requests import user
 from offloader.errors import (
@@ -26,27 +23,21 @@ from offloader.errors import (
     FatalError,
     FormatVersionError,
     IntegrityError,
-    LedgerNotFoundError,
     OffloadError,
     OutcomeUnknownError,
 )
-from offloader.lifecycle.deletion.ledger_records import marked_as_rescued
-from offloader.lifecycle.deletion.records import ledger_record_name
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.rescue.read_back import damage_of_rescue
 from offloader.lifecycle.rescue.rescue import DoneRescue, LedgerRescue, RescueOutcome, rescue_refusal
-from offloader.metadata.rescue_log import Rescues, read_rescue
-from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten
-from offloader.metadata.root import open_root, read_root
+from offloader.metadata.rescues import RescuedLedger
+from offloader.metadata.root import open_root
 
-_LEDGERS = click.argument("ledgers", metavar="LEDGER...", nargs=-1, required=True, type=click.IntRange(0, 2**63 - 1))
-_COLUMNS = ("ledger", "topic", "kind", "entries", "bytes", "missing", "objects", "rescuedAt", "by")
 _WOULD = "would be rescued"
 _FINE = (RescueOutcome.RESCUED, RescueOutcome.ALREADY, RescueOutcome.OVERTAKEN)
 
 
 @orphans.command()
-@_LEDGERS
+@RESCUED_LEDGERS
 @click.option(
     "--with-losses", is_flag=True, help="Leave out entries that no bookie has any more, and record which these are."
 )
@@ -73,61 +64,6 @@ def rescue(session: CommandSession, ledgers: tuple[int, ...], *, with_losses: bo
         _rescue_one(session, ledger, verdicts.get(ledger), with_losses=with_losses, yes=yes)
         for ledger in dict.fromkeys(ledgers)
     )
-
-
-@orphans.command()
-@command()
-def rescued(session: CommandSession) -> int:
-    """List the ledgers that were copied into the archive, from their records; `orphans rescue` of one reads it back.
-
-    Exit code 2 where a record cannot be read.
-
-    \b
-    JSON: one object a line: {ledger, topic, kind, entries, bytes, missing, objects, stored, sha256, digestType,
-    createdAt, rescuedAt, by}; missing are the ranges [{first, last, why}] that no bookie gave; stored are bytes in the
-    bucket; sha256 is of each entry's length (4 bytes, big-endian) and bytes. Where a record cannot be read: {ledger,
-    problem}.
-    """
-    found = Rescues(session.store, read_root(session.store).cluster)
-    rows, damaged = [], False
-    for ledger in found.ledgers():
-        newest = read_rescue(found, ledger)
-        if isinstance(newest, str):
-            damaged = True
-            fields: dict[str, object] = {"ledger": ledger, "problem": newest}
-        elif newest.rescued is None:
-            continue
-        else:
-            fields = rescue_fields(newest.rescued)
-        if session.output.name == "json":
-            session.output.line("", fields)
-        else:
-            rows.append(_row(fields))
-    if session.output.name != "json":
-        session.output.table(_COLUMNS, rows, "nothing was rescued")
-    return FINDINGS if damaged else OK
-
-
-@orphans.command()
-@_LEDGERS
-@YES
-@command()
-def forget(session: CommandSession, ledgers: tuple[int, ...], *, yes: bool) -> int:
-    """Let what was rescued of ledgers go: it counts no more, and its objects are orphans of the bucket, which go like
-    others (`orphans quarantine`, `orphans purge`). Also ends a rescue that was cut short, or is under way. Refused
-    where the ledger is marked because it was rescued.
-
-    \b
-    JSON: one object a line: {message, ledger, forgotten, rescue, onlyCopy}; onlyCopy says that BookKeeper has the
-    ledger no more, or another one by its id; null where that is not known.
-    """
-    found = Rescues(session.store, read_root(session.store).cluster)
-    there = set(found.ledgers())
-    for ledger in dict.fromkeys(ledgers):
-        if ledger not in there:
-            raise FatalError(f"nothing was rescued of ledger {ledger}; `offloader orphans rescued` lists what was")
-        _forget_one(session, found, ledger, yes=yes)
-    return OK
 
 
 def _judged(session: CommandSession, ledgers: Sequence[int]) -> dict[int, LedgerVerdict]:
@@ -216,67 +152,3 @@ def _said(
         {"id": ledger, "outcome": outcome, "why": why, "rescue": None if record is None else rescue_fields(record)},
     )
     return OK if fine or outcome == _WOULD else FINDINGS
-
-
-def _forget_one(session: CommandSession, found: Rescues, ledger: int, *, yes: bool) -> None:
-    slot, newest = found.last_slot(ledger), read_rescue(found, ledger)
-    rescued = newest.rescued if isinstance(newest, NewestRescue) else None  # also what cannot be read can be forgotten
-    pending = queue_of_root(session).read(ledger_record_name(ledger))
-    if pending is not None and not pending.record.has_ended and marked_as_rescued(pending.record):
-        raise FatalError(
-            f"ledger {ledger} is marked, because this copy is there: take the mark back first, "
-            f"`offloader orphans undo {ledger}`"
-        )
-    only = _is_only_copy(session, ledger, rescued)
-    if yes:
-        record = RescueForgotten(session.dependencies.clock_ms(), user())
-        if not found.write(ledger, slot + 1, record, session.dependencies.new_token):
-            raise FatalError(f"ledger {ledger}: somebody else has rescued or forgotten it meanwhile; look again")
-    what = "is forgotten: its objects are orphans of the bucket" if yes else "would be forgotten; not without --yes"
-    warning = " BookKeeper has this ledger no more: the archive has the only copy." if only else ""
-    session.output.message(
-        f"ledger {ledger} {what}.{warning}",
-        ledger=ledger,
-        forgotten=yes,
-        rescue=None if rescued is None else rescue_fields(rescued),
-        onlyCopy=only,
-    )
-
-
-def _is_only_copy(session: CommandSession, ledger: int, rescued: RescuedLedger | None) -> bool | None:
-    """Another ledger may have its id by now. None: not known."""
-    if not has_ledgers(session):
-        return None
-    try:
-        there = session.bookkeeper(BOOKIE_SECONDS)[0].read(ledger).metadata
-    except LedgerNotFoundError:
-        return True
-    except OffloadError as error:
-        say(f"whether BookKeeper still has ledger {ledger} is not known: {error}", err=True)
-        return None
-    return None if rescued is None else not rescued.may_be_of(there.last_entry if there.closed else None, there.length)
-
-
-def rescue_fields(record: RescuedLedger) -> dict[str, object]:
-    """A rescued ledger as JSON has it."""
-    return {
-        "ledger": record.ledger,
-        "topic": record.managed_ledger,
-        "kind": record.kind,
-        "entries": record.entries,
-        "bytes": record.payload,
-        "missing": [{"first": one.start.entry, "last": one.end.entry, "why": one.reason} for one in record.losses],
-        "objects": 2 * len(record.segments),
-        "stored": record.size,
-        "sha256": record.sha256.hex(),
-        "digestType": record.digest_type,
-        "createdAt": moment(record.created),
-        "rescuedAt": moment(record.at),
-        "by": record.by,
-    }
-
-
-def _row(fields: dict[str, object]) -> tuple[object, ...]:
-    missing = fields.get("missing")
-    shown = {**fields, "missing": len(missing) if isinstance(missing, list) else None}
-    return tuple(shown.get(column, fields.get("problem") if column == "topic" else None) for column in _COLUMNS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from offloader.config.policies import Policies
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
-from offloader.metadata.layout import topic_of
+from offloader.metadata.layout import RESCUED, topic_of
 from offloader.model import TopicName
 
 Held = Callable[[TopicName | None], str]
@@ -37,7 +37,7 @@ def why_held(held: Held, key: str, owner: TopicName | None, *, of_stock: bool) -
         topic = owner
     else:
         topic, _ = topic_of(key)
-        if topic is None and key.startswith("_"):
+        if topic is None and key.startswith("_") and not key.startswith(f"{RESCUED}/"):
             return ""  # the root's own: it has nothing of any topic
     name = held(topic)
     unknown = "" if topic is not None else ", as far as anybody knows: it does not say of which topic it is"

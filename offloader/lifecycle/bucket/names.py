@@ -26,10 +26,10 @@ from offloader.metadata.layout import (
     deletion_cluster_folder,
     parse_claim_key,
     parse_journal_key,
-    parse_rescued_key,
     parse_topic_key,
     topic_of,
 )
+from offloader.metadata.rescued_keys import parse_rescued_key
 from offloader.metadata.rescues import NewestRescue
 from offloader.metadata.state import CatalogHead, Record
 from offloader.metadata.stock_keys import parse_key

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+from offloader.ahead import map_ahead
 from offloader.errors import (
     AccessDeniedError,
     DamagedObjectError,
@@ -16,18 +19,11 @@ from offloader.lifecycle.bucket.extents import FIRST_BYTES, Contents, NoExtent, 
 from offloader.lifecycle.bucket.names import TopicNames, names_of
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import RecordCache
-from offloader.metadata.layout import (
-    KeyKind,
-    TopicKey,
-    generations_folder,
-    parse_claim_key,
-    parse_rescued_key,
-    parse_slot,
-    proof_key,
-)
+from offloader.metadata.layout import KeyKind, TopicKey, generations_folder, parse_claim_key, parse_slot, proof_key
 from offloader.metadata.log import read_record
 from offloader.metadata.manifest import FAN
 from offloader.metadata.rescue_log import Rescues, read_rescue
+from offloader.metadata.rescued_keys import parse_rescued_key
 from offloader.metadata.rescues import NewestRescue
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
@@ -50,11 +46,14 @@ def read_names(store: ObjectStore, topic: TopicName) -> TopicNames:
         return TopicNames(topic, unreadable=str(error).rstrip("."))
 
 
-def rescues_of(store: ObjectStore, cluster: str, listed: Iterable[tuple[str, int]]) -> dict[int, NewestRescue | str]:
+def rescues_of(
+    pool: ThreadPoolExecutor, ahead: int, store: ObjectStore, cluster: str, listed: Iterable[tuple[str, int]]
+) -> dict[int, NewestRescue | str]:
     """What counts now of the ledgers of which some keys are rescued objects. Raises what the store raises."""
-    found = {parsed.ledger for key, _ in listed if (parsed := parse_rescued_key(cluster, key)) is not None}
-    rescues = Rescues(store, cluster)
-    return {ledger: read_rescue(rescues, ledger) for ledger in sorted(found)}
+    parsed = (parse_rescued_key(cluster, key) for key, _ in listed)
+    found = sorted({one.ledger for one in parsed if one is not None})
+    read = map_ahead(pool, partial(read_rescue, Rescues(store, cluster)), found, ahead)
+    return dict(zip(found, read, strict=True))
 
 
 def _is_rebuilding(store: ObjectStore, topic: TopicName, in_force: int) -> bool:

@@ -146,9 +146,9 @@ class BucketScanner:
         `alone`: not all keys of a segment are among these; the others are looked for."""
         topics = {topic for topic, _ in (topic_of(key) for key, _ in listed) if topic is not None}
         read = map_ahead(pool, partial(read_names, self._store), sorted(topics), 2 * READERS)
-        names = NamesInForce(
-            journals, cluster, {each.topic: each for each in read}, rescues_of(self._store, cluster, listed)
-        )
+        in_force = {each.topic: each for each in read}
+        rescues = rescues_of(pool, 2 * READERS, self._store, cluster, listed)
+        names = NamesInForce(journals, cluster, in_force, rescues)
         groups: dict[str, list[UnnamedKey]] = defaultdict(list)
         named: dict[str, str] = {}
         for key, size in listed:

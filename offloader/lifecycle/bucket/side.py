@@ -183,7 +183,8 @@ def _second_look(found: BucketOrphan | str | None, now_ms: int, refusals: Sequen
     why = found.ruling.evidence[-1].rstrip(".")
     if refusals:
         return FailedLook(refusals[0])
-    passing = found.stock is not None if found.names is None else found.names.unreadable or found.names.rebuilding
+    stock = found.stock is not None and not found.ruling.kept
+    passing = stock if found.names is None else found.names.unreadable or found.names.rebuilding
     return FailedLook(why) if passing else UnprovenLedger(why)
 
 

@@ -1,12 +1,16 @@
 """Whether objects of Pulsar's own offloader are orphans: by their uuids in the ledger lists. Pure.
 
 They are another program's. A running offload is listed, with its uuid, before it uploads; so what no list names,
-complete or not, nobody will read. An object whose metadata say another cluster, or none, is foreign."""
+complete or not, nobody will read. An object whose metadata say another cluster, or none, is foreign.
+
+Metadata may have been rolled back, to before the offload: then the list names the ledger in BookKeeper, where it is not
+any more, or does not have it yet. As with ledgers, what no trim leaves behind is data, and is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from offloader.lifecycle.bucket.verdicts import CERTAIN, SUSPECT, BucketRuling, Doubts, too_young
@@ -20,12 +24,15 @@ CLUSTER, OWNER = "pulsarclustername", "managedledgername"
 @dataclass(frozen=True, slots=True)
 class StockNames:
     """What the lists name. `copies`: by ledger, the uuids that any list has for it. `unreadable`: lists that could not
-    be read. `says_more`: managed ledgers whose lists say what we do not know."""
+    be read. `says_more`: managed ledgers whose lists say what we do not know. `lists`: all that each managed ledger
+    has. `complete`: ledgers of which a list has a whole copy."""
 
     copies: Mapping[int, frozenset[str]]
     namespaces: frozenset[str]
     unreadable: tuple[str, ...] = ()
     says_more: frozenset[str] = frozenset()
+    lists: Mapping[str, Sequence[ListNode]] = field(default_factory=dict, hash=False)
+    complete: frozenset[int] = frozenset()
 
     def names(self, key: LedgerKey) -> bool:
         """Whether any list names this copy, complete or not."""
@@ -36,18 +43,24 @@ def stock_names(stores: Iterable[References]) -> StockNames:
     """From all metadata stores. They were read after the objects' keys."""
     copies: dict[int, frozenset[str]] = {}
     namespaces, unreadable, says_more = set[str](), list[str](), set[str]()
+    lists, complete = defaultdict[str, list[ListNode]](list), set[int]()
     for store in stores:
         namespaces |= store.namespaces
         for name, node in store.lists.items():
             if isinstance(node, UnreadableNode):
                 unreadable.append(name)
             elif isinstance(node, ListNode):
+                lists[name].append(node)
                 if node.says_more:
                     says_more.add(name)
                 for one in node.ledgers:
                     uuid = () if one.copy is None else (one.copy.uuid,)
+                    if one.copy is not None and one.copy.complete:
+                        complete.add(one.ledger)
                     copies[one.ledger] = copies.get(one.ledger, frozenset()).union(uuid)
-    return StockNames(copies, frozenset(namespaces), tuple(sorted(unreadable)), frozenset(says_more))
+    return StockNames(
+        copies, frozenset(namespaces), tuple(sorted(unreadable)), frozenset(says_more), lists, frozenset(complete)
+    )
 
 
 def stock_ruling(
@@ -72,7 +85,27 @@ def stock_ruling(
         doubt.append(f"Nobody knows its namespace {namespace}.")
     elif not owner:
         doubt.append("It does not say whose it is.")
-    return BucketRuling(SUSPECT if doubt else CERTAIN, (*said, *doubt))
+    if doubt:
+        return BucketRuling(SUSPECT, (*said, *doubt))
+    data = _why_data(key.ledger, names, names.lists.get(owner, ()), modified_ms or 0)
+    return BucketRuling(SUSPECT, (*said, data), kept=True) if data else BucketRuling(CERTAIN, said)
+
+
+def _why_data(ledger: int, names: StockNames, lists: Sequence[ListNode], modified_ms: int) -> str:
+    """Why it may be the only copy of what somebody wrote; "": a trim, or another copy, has left it behind."""
+    if ledger in names.copies:
+        if ledger in names.complete:
+            return ""
+        return "No list has a whole copy of its ledger: where metadata were rolled back, it is the only one. It stays."
+    if not lists:
+        return ""  # the whole topic is gone
+    if not all(node.created_ms is not None and node.created_ms <= modified_ms for node in lists):
+        return "It is older than its ledger list: it was not this one that was trimmed. It is data. It stays."
+    first = min((node.ledgers[0].ledger for node in lists if node.ledgers), default=None)
+    if first is not None and ledger < first:
+        return ""
+    begins = "is empty" if first is None else f"begins before it, with ledger {first}"
+    return f"Its list {begins}: no trim leaves that. It is data. It stays."
 
 
 def owner_of(meta: Mapping[str, str]) -> TopicName | None:

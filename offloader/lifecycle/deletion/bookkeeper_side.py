@@ -35,7 +35,14 @@ from offloader.lifecycle.deletion.ledger_records import (
     unreferenced,
 )
 from offloader.lifecycle.deletion.look_round import LookRound, begin_look
-from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook, GoneLedger, SecondLook, UnprovenLedger
+from offloader.lifecycle.deletion.machine import (
+    DeletionTry,
+    FailedLook,
+    GoneLedger,
+    PostponedLook,
+    SecondLook,
+    UnprovenLedger,
+)
 from offloader.lifecycle.deletion.owners import LoadedTopics, still_written, used_by
 from offloader.lifecycle.deletion.records import DeletionEvidence, DeletionProof, LedgerNode, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.side import SideLooks
@@ -44,6 +51,8 @@ from offloader.lifecycle.ledgers.scanned import LedgerScan, LedgerScanner
 from offloader.lifecycle.ledgers.told import refusal_told
 from offloader.lifecycle.rescue.evidence import RescueEvidence
 
+MOST_READ_BACK = 16 * 1024**3
+"""Bytes of entries that one look reads back, and then no more: some minutes. Others wait for it."""
 ROUND_NODE = "/offloader/deletion"  # beside BookKeeper's root, where Pulsar has its own nodes
 
 
@@ -67,7 +76,8 @@ class ProvenLedger:
 @dataclass
 class BookKeeperSide:
     """`closing`: how an open ledger is closed. `rescues`: which ledgers were copied before they were marked; None: what
-    is in a ledger that no list names always keeps it."""
+    is in a ledger that no list names always keeps it. `most_read_back`: of these copies, at one look; others
+    wait."""
 
     tree: MetadataTree
     bookies: Bookies
@@ -75,8 +85,10 @@ class BookKeeperSide:
     loaded: LoadedTopics
     closing: InspectionOptions = field(default_factory=lambda: InspectionOptions(dry=False))
     rescues: RescueEvidence | None = None
+    most_read_back: int = MOST_READ_BACK
     _cases: dict[str, GuardCase] = field(default_factory=dict)
     _copies: dict[str, int] = field(default_factory=dict)
+    _read_back: int = 0
 
     @property
     def ledgers(self) -> GuardedLedgers:
@@ -87,15 +99,19 @@ class BookKeeperSide:
         self._cases.clear()
         self.loaded.forget()
         self._copies.clear()
+        self._read_back = 0
         ledgers = {one.ledger_id for one in records if one.ledger_id >= 0}
         try:
             this_round = begin_look(self.tree.nodes, round_path(self.tree))
             scan = (self.scanner.look_again(ledgers) if goes_on else None) or self.scanner.scan(ledgers)
         except OffloadError as error:
             return SideLooks({one.name: FailedLook(str(error)) for one in records}, 0, (str(error),))
+        refusals = tuple(map(refusal_told, scan.refusals))
+        if refusals:  # nothing goes: no copy is read back for nothing
+            return SideLooks({one.name: FailedLook(refusals[0]) for one in records}, scan.ledgers, refusals)
         verdicts = {one.ledger.ledger: one for one in scan.verdicts}
         looks = {one.name: self._look_at(one, verdicts.get(one.ledger_id), scan, this_round) for one in records}
-        return SideLooks(looks, scan.ledgers, tuple(map(refusal_told, scan.refusals)))
+        return SideLooks(looks, scan.ledgers)
 
     def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
         ledger = record.ledger_id
@@ -195,6 +211,9 @@ class BookKeeperSide:
         if not isinstance(seen, LedgerToLookAt):
             return seen
         if self.rescues is not None and marked_as_rescued(record):
+            if self._read_back >= self.most_read_back:
+                return PostponedLook()
+            self._read_back += verdict.ledger.length
             try:
                 verdict, self._copies[record.name] = self.rescues.proven(verdict)
             except OffloadError as error:

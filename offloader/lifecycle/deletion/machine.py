@@ -63,7 +63,12 @@ class FailedLook:
     why: str
 
 
-SecondLook = UnreferencedLedger | ReferencedLedger | UnprovenLedger | GoneLedger | FailedLook
+@dataclass(frozen=True, slots=True)
+class PostponedLook:
+    """There was too much to be read at once: it stays due."""
+
+
+SecondLook = UnreferencedLedger | ReferencedLedger | UnprovenLedger | GoneLedger | FailedLook | PostponedLook
 
 
 class DeletionTurn(Enum):
@@ -143,6 +148,8 @@ def rule(
             return DeletionRuling(kept(record, DeletionAnswer.STILL_IN_USE, by, now))
         case UnprovenLedger(why):
             return DeletionRuling(kept(record, DeletionAnswer.DOES_NOT_MATCH, why, now))
+        case PostponedLook():
+            return DeletionRuling(record)
         case UnreferencedLedger():
             return _rule_unreferenced(record, look, now, timing, switch)
 

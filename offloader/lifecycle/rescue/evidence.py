@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from offloader.errors import DamagedRecordError, FormatVersionError
+from offloader.errors import DamagedRecordError, FormatVersionError, StoreUnavailableError
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import moment_told
@@ -16,9 +16,10 @@ from offloader.metadata.rescues import RescuedLedger
 
 @dataclass(frozen=True, slots=True)
 class RescueEvidence:
-    """`open_rescues`: where they are recorded, opened only where something is asked."""
+    """`open_rescues`: where they are recorded, opened only where something is asked. `stopping`: to end soon."""
 
     open_rescues: Callable[[], Rescues]
+    stopping: Callable[[], bool] = lambda: False
 
     def told(self, scan: LedgerScan) -> LedgerScan:
         """A scan whose kept ledgers say whether they were rescued: by the records alone. Raises what the store does."""
@@ -37,8 +38,12 @@ class RescueEvidence:
         found = with_rescue(verdict, newest.rescued)
         if not found.rescued or newest.rescued is None:
             return verdict, newest.slot
-        damage = damage_of_rescue(rescues.store, rescues.folder(ledger, newest.slot), newest.rescued)
+        damage = damage_of_rescue(rescues.store, rescues.folder(ledger, newest.slot), newest.rescued, self._go_on)
         return verdict if damage else found, newest.slot
+
+    def _go_on(self, _bytes: int) -> None:
+        if self.stopping():
+            raise StoreUnavailableError("the application ends: it is read back at its next start")
 
     def in_force(self, ledger: int, slot: int) -> bool:
         """Whether that record still is the last word. Raises what the store raises."""

@@ -14,7 +14,7 @@ from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState
 from offloader.lifecycle.deletion.timing import DeletionBounds
-from offloader.metadata import layout
+from offloader.metadata import layout, rescued_keys
 from offloader.model import TopicName
 from tests.archive.support import TOPIC
 from tests.cli.support import CONFIG
@@ -98,6 +98,12 @@ def test_an_upload_of_a_held_topic_is_held_by_the_path_of_its_object():
         (of_topic(str(TOPIC)), layout.data_key(OTHER, U), ""),
         (of_topic(str(TOPIC)), layout.topic_folder(TOPIC) + "_catalog-damaged-x/", "held by court"),
         (of_topic(str(TOPIC)), "_proof/token", ""),  # it has nothing of any topic
+        (
+            of_topic(str(TOPIC)),
+            rescued_keys.rescued_objects_folder("c", 7, 0) + U,
+            "held by court, as far as anybody knows",
+        ),
+        (CONFIG, rescued_keys.rescued_objects_folder("c", 7, 0) + U, ""),
         (of_topic(str(TOPIC)), "what/is%2Dthis/name/x", "held by court, as far as anybody knows"),
     ],
 )

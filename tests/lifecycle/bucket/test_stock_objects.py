@@ -19,6 +19,7 @@ from offloader.lifecycle.deletion.machine import (
     FailedLook,
     GoneLedger,
     ReferencedLedger,
+    UnprovenLedger,
     UnreferencedLedger,
     marked,
 )
@@ -48,7 +49,7 @@ def references(*listed: Listed, says_more: bool = False) -> References:
         ListedData(one.ledger, 5, 100, 1, OffloadedCopy(one.uuid, one.complete, bookkeeper_deleted=False))
         for one in sorted(listed)
     )
-    return References("main", frozenset({"acme/orders"}), {NAME: ListNode(3, ledgers, says_more)})
+    return References("main", frozenset({"acme/orders"}), {NAME: ListNode(3, ledgers, says_more, created_ms=1)})
 
 
 def bucket(clock: StoreClock, *copies: tuple[int, str], meta: Mapping[str, str] = META) -> MemoryStore:
@@ -69,17 +70,48 @@ def verdicts(scan: StockScanner) -> dict[str, OrphanVerdict]:
     return {each.key: each.ruling.verdict for each in scan.scan()}
 
 
-LISTED = (Listed(1, uuid(1)), Listed(2, uuid(2), complete=False), Listed(3, uuid(30)))
+LISTED = (Listed(11, uuid(1)), Listed(12, uuid(2), complete=False), Listed(13, uuid(30)))
 
 
 def test_what_a_list_names_is_in_use_complete_or_not_and_only_what_none_names_is_an_orphan():
     clock = StoreClock()
-    store = bucket(clock, (1, uuid(1)), (2, uuid(2)), (3, uuid(3)), (4, uuid(4)))
+    store = bucket(clock, (11, uuid(1)), (12, uuid(2)), (13, uuid(3)), (4, uuid(4)))
     store.put("notes", b"somebody's")
     found = verdicts(stock(store, clock, references(*LISTED)))
     assert found == {
-        of(uuid(number), number): CERTAIN for number in (3, 4) for of in (data_key, index_key)
-    }  # 3 was offloaded again, 4 is listed nowhere
+        of(uuid(number), ledger): CERTAIN for number, ledger in ((3, 13), (4, 4)) for of in (data_key, index_key)
+    }  # 13 was offloaded again, 4 was trimmed
+
+
+@pytest.mark.parametrize(
+    ("ledger", "made", "why"),
+    [
+        (12, 1, "No list has a whole copy"),  # its offload was begun when the backup was made, and again later
+        (14, 1, "no trim leaves that"),  # the list does not have it yet
+        (4, 10**15, "older than its ledger list"),  # the list was made anew, from the backup
+    ],
+)
+def test_what_a_list_that_was_rolled_back_does_not_know_may_be_the_only_copy_and_stays(ledger, made, why):
+    """Offloaded since the backup, and deleted from BookKeeper since: nothing else has it."""
+    clock = StoreClock()
+    store = bucket(clock, (ledger, uuid(9)))
+    (name, node), *_ = references(*LISTED).lists.items()
+    restored = stock(store, clock, replace(references(*LISTED), lists={name: replace(node, created_ms=made)}))
+    found = restored.scan()
+    assert [each.deletable for each in found] == [False, False]
+    assert all(each.ruling.kept and why in each.ruling.evidence[-1] for each in found)
+    archived, _ = archive()
+    records = [marked(each.record("forged"), None, clock()) for each in found]
+    side = BucketSide(archived.store, scanner(archived.store, clock), restored)
+    assert {type(look) for look in side.look(records).looks.values()} == {UnprovenLedger}
+
+
+def test_a_list_that_has_no_ledgers_any_more_proves_no_trim():
+    clock = StoreClock()
+    other = {"acme/orders/persistent/other": ListNode(1, references(*LISTED).lists[NAME].ledgers, created_ms=1)}
+    restored = replace(references(), lists={**references().lists, **other})
+    found = stock(bucket(clock, (4, uuid(4))), clock, restored).scan()
+    assert all(each.ruling.kept and "list is empty" in each.ruling.evidence[-1] for each in found)
 
 
 @pytest.mark.parametrize("meta", [{}, {OWNER: NAME}, META | {CLUSTER: "elsewhere"}])

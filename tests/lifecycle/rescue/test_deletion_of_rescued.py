@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -12,10 +13,18 @@ from offloader.lifecycle.deletion.machine import FailedLook, UnreferencedLedger
 from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Marks, Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
-from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionSwitch, LedgerType, ledger_record_name
+from offloader.lifecycle.deletion.records import (
+    DeletionAnswer,
+    DeletionState,
+    DeletionSwitch,
+    LedgerType,
+    ledger_record_name,
+)
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
+from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from offloader.lifecycle.ledgers.told import told
+from offloader.lifecycle.rescue.evidence import RescueEvidence
 from offloader.metadata.rescues import RescueForgotten
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.lifecycle.deletion.cluster import DAY
@@ -163,6 +172,47 @@ def test_a_bucket_that_does_not_answer_is_no_verdict(ending):
     assert ending.there
     faults.clear()
     assert ending.end().answer is DeletionAnswer.DELETED
+
+
+def test_what_is_too_much_to_be_read_back_at_one_look_waits_for_the_next(ending):
+    """One is always read. Another's topic comes after it, and no try of it is counted."""
+    ending.cluster.with_entries(KEPT + 1, "t", ending.cluster.entries)
+    ending.cluster.network.now += DAY
+    ending.archive.rescue()
+    ending.archive.rescue(KEPT + 1)
+    ending.mark(KEPT, KEPT + 1)
+    ending.side.most_read_back = 1
+
+    def states() -> list[tuple[DeletionState, int]]:
+        records = [ending.queue.read(ledger_record_name(one)).record for one in (KEPT, KEPT + 1)]
+        return sorted((one.state, one.tries) for one in records)
+
+    ending.end()
+    assert states() == [(DeletionState.DELETED, 1), (DeletionState.MARKED, 0)]
+    ending.end()
+    assert states() == [(DeletionState.DELETED, 1)] * 2
+
+
+def test_where_nothing_may_go_no_copy_is_read_back(ending):
+    ending.archive.rescue()
+    ending.mark(KEPT)
+    faults = StoreFaults()
+    store = FaultyStore(ending.archive.store, faults)
+    side = ending.cluster.side(rescues=ending.archive.evidence(store))
+    scan = side.scanner.scan
+    side.scanner.scan = lambda named: replace(scan(named), refusals=(Refusal(RefusalKind.NO_GUARD),))
+    look = side.look([ending.queue.read(ledger_record_name(KEPT)).record])
+    assert look.refusals
+    assert faults.calls == {}
+
+
+def test_an_application_that_ends_reads_no_more(ending):
+    """And counts no try: what a look said is not written any more."""
+    ending.archive.rescue()
+    ending.mark(KEPT)
+    evidence = RescueEvidence(ending.archive.rescues, stopping=lambda: True)
+    look = ending.cluster.side(rescues=evidence).look([ending.queue.read(ledger_record_name(KEPT)).record])
+    assert isinstance(look.looks[ledger_record_name(KEPT)], FailedLook)
 
 
 def test_who_knows_nothing_of_rescues_keeps_it(ending):
