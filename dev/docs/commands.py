@@ -24,7 +24,7 @@ Generated from the code by `python -m dev.docs.commands docs/cli.md`; a test kee
 | --- | --- |
 | 0 | done |
 | 1 | an error: one line `error: …` on standard error (a line for each problem of a configuration) |
-| 2 | findings: `verify` found something, `topics peek` shows an entry that is damaged, a check of `doctor` fails, `run --until-caught-up` left topics behind, a ledger cannot be closed or has dangers |
+| 2 | findings: `verify` found something, `topics peek` shows an entry that is damaged, a check of `doctor` fails, `run --until-caught-up` left topics behind, a ledger cannot be closed or has dangers, `orphans scan` has candidates, something stands against a deletion; each command says which |
 | 3 | overtaken: another process owns the application's journal now; do not restart |
 
 Results go to standard output, logs and errors to standard error. A topic is `persistent://tenant/namespace/name`;

@@ -32,6 +32,7 @@ from offloader.lifecycle.deletion.records import (
 )
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import refusal_told
+from offloader.model import TopicName
 
 _NOT_YET = "nothing is marked without --yes"
 _REFUSED = "something stands against any deletion"
@@ -100,7 +101,8 @@ def delete(
     """  # fmt: skip
     context = DeletionOffloadContext(offload_uuid, offload_driver, offload_metadata) if offload_uuid else None
     part = LedgerComponent(component) if component else None
-    payload = DeleteLedgerPayload(ledger, LedgerType(kind), topic, part, schema_id, cursor, context)
+    named = str(TopicName.parse(topic)) if topic and "/" not in topic else topic  # public/default, as everywhere
+    payload = DeleteLedgerPayload(ledger, LedgerType(kind), named, part, schema_id, cursor, context)
     if payload.problem:
         return _said(session, payload, str(DeletionAnswer.INVALID), payload.problem)
     in_bucket = payload.ledger_type is LedgerType.OFFLOAD_LEDGER

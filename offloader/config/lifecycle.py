@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from offloader.bookkeeper.uri import parse_uri
 from offloader.config.problems import ConfigProblem
 from offloader.config.section import Section
-from offloader.config.units import Time, TimeInSeconds, Wait, format_time
+from offloader.config.units import Delay, TimeInSeconds, Wait, format_time
 from offloader.config.urls import store_url
 from offloader.errors import ConfigError
 
@@ -31,7 +31,7 @@ class Visits(Section):
 
     at_once: int = Field(4, ge=1, le=64, description="Topics that are loaded at a time.")
     a_minute: int = Field(60, ge=1, description="Most visits a minute.")
-    interval_ms: Time = Field(3_600_000, gt=0, description="How often the application looks for such topics.")
+    interval_ms: Delay = Field(3_600_000, gt=0, description="How often the application looks for such topics.")
 
 
 class Lifecycle(Section):
@@ -75,23 +75,23 @@ class Lifecycle(Section):
     two_phase_deletion_max_retry_delete_count: int = Field(
         10, ge=1, description="Tries after which a deletion is given up, and waits for an operator."
     )
-    quarantine_ms: Time = Field(
+    quarantine_ms: Delay = Field(
         86_400_000,
         gt=0,
         description="How long what is marked, a ledger, an object or a subscription, stays undoable, before it is "
         "looked at again and goes.",
     )
-    longest_compaction_ms: Time = Field(
+    longest_compaction_ms: Delay = Field(
         0, ge=0, description="The longest that a topic's compaction takes: the quarantine is at least twice as long."
     )
-    quarantine_floor_ms: Time = Field(
+    quarantine_floor_ms: Delay = Field(
         3_600_000,
         ge=0,
         description="The quarantine is longer than this whatever else is set, and an object that is younger is no "
         "orphan. Below 1h for tests only: then `archiveGrace` and `removeCursorsAfter` may be as short, and "
         "`offloader doctor` fails.",
     )
-    record_retention_ms: Time = Field(
+    record_retention_ms: Delay = Field(
         30 * 86_400_000, gt=0, description="How long the record of a deletion that has ended is kept."
     )
     deletion_interval_ms: Wait = Field(
@@ -108,13 +108,13 @@ class Lifecycle(Section):
         False, description="Visit topics that no broker has loaded, so that their retention is applied."
     )
     visits: Visits = Visits()
-    remove_cursors_after_ms: Time | None = Field(
+    remove_cursors_after_ms: Delay | None = Field(
         None,
         gt=0,
         description="Remove subscriptions that nobody has used for so long, at least 1h, in two phases. By default "
         "none is removed.",
     )
-    archive_grace_ms: Time = Field(
+    archive_grace_ms: Delay = Field(
         86_400_000,
         gt=0,
         description="Between the record that a segment goes and the deletion of its objects, at least 1h: longer than "

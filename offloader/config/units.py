@@ -16,6 +16,7 @@ SIZES = {"T": 1024 * GIB, "G": GIB, "M": MIB, "K": KIB}
 TIMES = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 LARGEST = 2**63 - 1
 LONGEST_WAIT = TIMES["w"]  # sockets and selectors refuse to wait for 2**31 ms
+LONGEST_DELAY = 36_500 * TIMES["d"]  # what is due then still has a date
 
 _SIZE = re.compile(r"([0-9]+) ?(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 _TIME = re.compile(r"([0-9]+) ?(ms|[smhdw])?")
@@ -97,13 +98,14 @@ def at_least(least: int, kind: UnitKind) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _short_enough(ms: int) -> int:
-    if ms > LONGEST_WAIT:
-        raise ValueError(f"{format_time(ms)} is too large; the most is {format_time(LONGEST_WAIT)}")
+def _short_enough(ms: int, most: int) -> int:
+    if ms > most:
+        raise ValueError(f"{format_time(ms)} is too large; the most is {format_time(most)}")
     return ms
 
 
 Size = Annotated[int, BeforeValidator(parse_size), SIZE]
 Time = Annotated[int, BeforeValidator(parse_time), TIME]
 TimeInSeconds = Annotated[int, BeforeValidator(partial(parse_time, unit_ms=1000)), TIME]
-Wait = Annotated[Time, AfterValidator(_short_enough)]
+Wait = Annotated[Time, AfterValidator(partial(_short_enough, most=LONGEST_WAIT))]
+Delay = Annotated[Time, AfterValidator(partial(_short_enough, most=LONGEST_DELAY))]

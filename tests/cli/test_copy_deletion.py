@@ -71,6 +71,12 @@ def test_the_four_successes(line: Line, stock: MemoryStore, ledger, uuid, more, 
     assert not list(line.archive.store.list("_deletion/"))
 
 
+@pytest.mark.parametrize("topic", ["public/default/orders", "orders", "public/default/persistent/orders"])
+@pytest.mark.usefixtures("stock")
+def test_a_topic_is_named_as_in_other_commands_or_as_its_managed_ledger(line: Line, topic):
+    assert asked(line, 9, GONE, "--topic", topic)["answer"] == "would be marked"
+
+
 def test_what_no_list_names_is_marked_data_and_index_and_goes_after_the_delay(line: Line, stock: MemoryStore):
     given = ("--topic", "persistent://public/default/orders", "--offload-metadata", "bucket=stock")
     assert asked(line, 9, GONE, *given)["answer"] == "would be marked"

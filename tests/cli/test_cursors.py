@@ -120,7 +120,10 @@ def test_all_partitions_of_a_name(line, world):
 def test_what_is_not_there_gets_one_line(line):
     assert "has no managed ledger" in line.error("topics", "cursors", "public/default/none")
     assert "neither a namespace nor a topic" in line.error("topics", "cursors", "public/")
-    assert line.ok("topics", "cursors", "public/empty") == "there are no subscriptions\n"
+    empty = line.run("topics", "cursors", "public/empty")
+    assert (empty.exit_code, empty.stdout) == (0, "there are no subscriptions\n")
+    assert "public/empty: no topic has a ledger list there" in empty.stderr
+    assert "no topic has a ledger list" not in line.run("topics", "cursors", "public/default").stderr
 
 
 def test_what_the_node_does_not_know_is_no_date_of_1970(line, world):

@@ -334,6 +334,7 @@ def test_the_scan_says_whether_a_ledger_is_an_orphan(line, world):
     assert asked == [(99,)]
     assert said(found, "So it is an orphan, and that is certain.")
     assert said(found, f"{TOPIC} does not list it as data.")
+    assert said(found, "`offloader orphans quarantine 99 --yes` marks it")
 
 
 def test_a_scan_that_fails_costs_only_what_it_would_have_said(line, world):

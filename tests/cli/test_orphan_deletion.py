@@ -392,7 +392,7 @@ def test_undo_of_what_is_marked_costs_nothing(line, orphans):
     assert (said["deletion"]["state"], said["copies"]) == ("undone", None)
     purged(line, orphans)
     assert orphans.ledger_ids() == {5, 1000, 2000}
-    assert "only what we deleted" in line.error("orphans", "undo", "5")
+    assert line.json("orphans", "undo", "5") == said
 
 
 def test_undo_of_what_was_deleted_creates_it_again_and_reads_every_copy(line, orphans):
@@ -604,6 +604,12 @@ def test_the_four_successes(line, orphans, arguments, answer):
     assert said["answer"] == answer
     assert said["why"]
     assert list(line.archive.store.list("_deletion/")) == []
+
+
+@pytest.mark.parametrize("topic", ["persistent://acme/orders/t", "acme/orders/t", "acme/orders/persistent/t"])
+def test_a_topic_is_named_as_in_other_commands_or_as_its_managed_ledger(line, topic):
+    assert line.json("ledgers", "delete", "5", "--topic", topic)["answer"] == "would be marked"
+    assert line.json("ledgers", "delete", "5", "--topic", topic + "-2")["answer"] == "does not match"
 
 
 def test_what_is_certain_is_marked_and_never_skips_the_delay(line, orphans):

@@ -88,6 +88,7 @@ def test_secrets_are_never_shown():
             "spark: {master: 'local[0]'}",
             "spark.master: 'local[0]' is no master of Spark's; write for example local[2] or local[*] (line 4)",
         ),
+        ("lifecycle: {quarantine: 36501d}", "lifecycle.quarantine: 36501d is too large; the most is 36500d (line 4)"),
         ("spark: {trigger: 8d}", "spark.trigger: 8d is too large; the most is 1w (line 4)"),
         (
             "limits: {slice: {hardLimit: 10000000w}}",

@@ -111,7 +111,13 @@ def _chosen(stored: StoredTopics, target: Target | None) -> Iterator[TopicName]:
         yield from partitions_of(stored, target.topic)
         return
     namespaces = stored.namespaces() if target is None else [target.namespace]
-    yield from (topic for namespace in namespaces for topic in stored.topics(namespace))
+    found = False
+    for topic in (one for namespace in namespaces for one in stored.topics(namespace)):
+        found = True
+        yield topic
+    if not found:  # a misspelt name, or a wrong chroot
+        where = stored.tree.uri if target is None else target.namespace
+        say(f"{where}: no topic has a ledger list there", err=True)
 
 
 def _lines(

@@ -67,6 +67,9 @@ def undo(session: CommandSession, named: NamedDeletion) -> int:
             return OK
     if stored is None:
         raise FatalError(named.not_marked)
+    if stored.record.state is DeletionState.UNDONE and stored.record.answer is not DeletionAnswer.DELETED:
+        _say_undone(session, stored, None)  # a second time
+        return OK
     if stored.record.ledger_type is LedgerType.MANAGED_LEDGER:
         return _recreate_leftover(session, queue, stored.record)
     found = _recreate(session, queue, stored)

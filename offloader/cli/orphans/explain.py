@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from shlex import quote
+
 import click
 
 from offloader.cli.command import OK, CommandSession, command
@@ -12,7 +15,7 @@ from offloader.cli.orphans.scanning import ledger_scanner
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
 from offloader.errors import LedgerNotFoundError, OffloadError
-from offloader.lifecycle.ledgers.evidence import LedgerVerdict
+from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import leftover_told, missing_told, moment_told, refusal_told, remedies_told, told
 from offloader.metadata.rescue_log import read_rescue
@@ -41,9 +44,20 @@ def _explain_ledger(session: CommandSession, ledger: int) -> int:
     lines, fields = _absent(scan, ledger, copied) if verdict is None else _present(scan, verdict, copied)
     refusals = [refusal_told(one) for one in scan.refusals]
     if verdict is not None and verdict.orphan and refusals:
-        lines += ["Nothing would be deleted now:", *(f"  {one}" for one in refusals)]
+        lines = [*lines, "Nothing would be deleted now:", *(f"  {one}" for one in refusals)]
+    elif not refusals:
+        lines = [*lines, *_next_steps(scan, verdict)]
     session.output.lines(lines, {"side": "bookkeeper", "id": ledger, **fields, "refusals": refusals})
     return OK
+
+
+def _next_steps(scan: LedgerScan, verdict: LedgerVerdict | None) -> Iterator[str]:
+    """How it is marked. A ledger of a left-over managed ledger is in use, and goes after that."""
+    if verdict is not None and verdict.deletable:
+        yield f"To mark it: `offloader orphans quarantine {verdict.ledger.ledger} --yes`."
+    for one in scan.leftovers:
+        if verdict is not None and verdict.ledger.ledger in one.ledgers and one.standing is Standing.CERTAIN:
+            yield f"To mark all of it: `offloader orphans quarantine --managed-ledger {quote(one.name)} --yes`."
 
 
 def _rescued(session: CommandSession, ledger: int, verdict: LedgerVerdict | None) -> list[str]:

@@ -23,9 +23,10 @@ def list_command(session: CommandSession, *, states: tuple[str, ...]) -> int:
     Ends are kept for lifecycle.recordRetention. Exit code 2 where a record cannot be read.
 
     \b
-    JSON: one object a line: {id, type, component, topic, state, markedAt, goesAt, tries, answer, reason, endedAt,
-    markedBy, proof, referee, evidence, cursor, uuid}; state is marked, deleting, deleted, kept, undone, given up, or
-    damaged, with {id: null, record, reason} alone. goesAt: not before.
+    JSON: one object a line: {id, record, type, component, topic, state, markedAt, goesAt, tries, answer, reason,
+    endedAt, markedBy, proof, referee, evidence, cursor, uuid}; state is marked, deleting, deleted, kept, undone,
+    given up, or damaged, with {id: null, record, reason} alone. goesAt: not before. record: its name, which `undo`,
+    `retry` and `drop` take, too.
     """
     by_config, damaged, number = timing(session), 0, 0
     rows = []

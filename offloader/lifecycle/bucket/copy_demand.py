@@ -14,7 +14,7 @@ from offloader.lifecycle.bucket.stock import NAMED, StockScanner
 from offloader.lifecycle.bucket.stock_rules import OWNER
 from offloader.lifecycle.deletion.demand import DeleteLedgerPayload, DemandAnswered, DemandDenied
 from offloader.lifecycle.deletion.records import DeletionAnswer, LedgerComponent
-from offloader.lifecycle.ledgers.kinds import managed_ledger_of_topic
+from offloader.lifecycle.ledgers.kinds import managed_ledgers_named
 from offloader.metadata.stock_keys import data_key, index_key, parse_key
 
 _BUCKET = "bucket"  # in the driver's metadata, as a ledger list has them
@@ -101,13 +101,7 @@ def _difference(payload: DeleteLedgerPayload, owners: set[str], bucket: str) -> 
     meant = dict(context.driver_metadata).get(_BUCKET, bucket) if context else bucket
     if meant != bucket:
         return f"it names bucket {meant}; this is {bucket}"
-    if payload.topic_name and owners != {_managed_ledger(payload.topic_name)}:
+    named = {payload.topic_name, *managed_ledgers_named(payload.topic_name)}
+    if payload.topic_name and not (len(owners) == 1 and owners <= named):
         return f"the copy says that it is of {' and '.join(sorted(owners)) or 'nobody'}"
     return ""
-
-
-def _managed_ledger(topic: str) -> str:
-    try:
-        return managed_ledger_of_topic(topic)
-    except ValueError:
-        return topic

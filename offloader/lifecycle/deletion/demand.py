@@ -18,7 +18,7 @@ from offloader.lifecycle.deletion.records import (
     LedgerType,
 )
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
-from offloader.lifecycle.ledgers.kinds import LedgerPurpose, managed_ledger_of_topic
+from offloader.lifecycle.ledgers.kinds import LedgerPurpose, managed_ledgers_named
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 
 
@@ -119,12 +119,9 @@ def _difference(payload: DeleteLedgerPayload, purpose: LedgerPurpose) -> str:
 def _is_of_topic(topic: str, purpose: LedgerPurpose) -> bool:
     if topic in (purpose.managed_ledger, purpose.schema):
         return True
-    try:
-        name = managed_ledger_of_topic(topic)
-    except ValueError:
-        return False
-    pieces = name.split("/")
-    return name == purpose.managed_ledger or "/".join((*pieces[:-2], pieces[-1])) == purpose.schema
+    names = managed_ledgers_named(topic)
+    schemas = {"/".join((*pieces[:-2], pieces[-1])) for pieces in (name.split("/") for name in names)}
+    return purpose.managed_ledger in names or purpose.schema in schemas
 
 
 def _names_a_copy(context: DeletionOffloadContext | None) -> bool:

@@ -122,6 +122,13 @@ def _advice(facts: LedgerFacts) -> Iterator[str]:
     elif facts.verdict is None:
         yield f"`offloader orphans explain {facts.ledger}` says whether anything refers to it, and what follows."
     else:
-        yield f"`offloader orphans explain {facts.ledger}` says what stands against its deletion."
+        yield from _advice_by(facts.verdict)
     if facts.metadata is not None and not facts.metadata.closed:
         yield f"`offloader ledgers inspect {facts.ledger}` shows what its bookies hold, and what closing it comes to."
+
+
+def _advice_by(verdict: LedgerVerdict) -> Iterator[str]:
+    ledger = verdict.ledger.ledger
+    if verdict.deletable:
+        yield f"`offloader orphans quarantine {ledger} --yes` marks it; nothing goes before the quarantine is over."
+    yield f"`offloader orphans explain {ledger}` says what stands against its deletion."

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from sys import intern
+from urllib.parse import unquote_plus
 
 from offloader.bookkeeper.managed_ledgers import OWNER, PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, decoded, encoded
 from offloader.bookkeeper.model import DigestType
@@ -136,6 +137,18 @@ def managed_ledger_of_topic(topic: str) -> str:
     if not topic.startswith(_SCHEME) or len(pieces) < 3 or not all(pieces):
         raise ValueError(f"{topic!r} is no persistent topic's name")
     return _checked("/".join((*pieces[:-1], _PERSISTENT, encoded(pieces[-1]))))
+
+
+def managed_ledgers_named(topic: str) -> set[str]:
+    """The managed ledgers that a topic's name can mean: it may be encoded already, and without its domain."""
+    pieces = topic.removeprefix(_SCHEME).split("/")
+    if len(pieces) > 3 and pieces[-2] == _PERSISTENT:
+        return {"/".join(pieces)}
+    short = "/".join(pieces)
+    try:
+        return {managed_ledger_of_topic(_SCHEME + name) for name in (short, unquote_plus(short))}
+    except ValueError:
+        return set()
 
 
 def ledger_of(text: str) -> int | None:

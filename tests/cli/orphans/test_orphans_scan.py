@@ -116,6 +116,18 @@ def test_nothing_is_certain_before_the_operator_has_spoken(scanned):
     assert reasons(found) == ["may-be-shared"]
 
 
+def test_an_explanation_ends_with_how_it_is_marked_where_it_may_be(scanned):
+    world = a_world()
+    trimmed(world)
+    line = scanned(world)
+    (certain,) = (one["id"] for one in report(line, 2)["candidates"] if one["verdict"] == "certain")
+    asked = ("orphans", "explain", str(certain))
+    assert line.ok(*asked).splitlines()[-1] == f"To mark it: `offloader orphans quarantine {certain} --yes`."
+    assert not any("To mark it" in one for one in line.json(*asked)["evidence"])
+    line.config = line.config.removesuffix(ALONE)
+    assert "To mark it" not in line.ok(*asked)
+
+
 def test_a_missing_ledger_is_named_with_who_names_it(scanned):
     world = a_world()
     name = world.topics[0]

@@ -22,7 +22,7 @@ from offloader.lifecycle.deletion.records import (
     PendingDeleteLedgerInfo,
 )
 from offloader.lifecycle.deletion.system_topic.avro import read_avro
-from offloader.lifecycle.ledgers.kinds import managed_ledger_of_topic
+from offloader.lifecycle.ledgers.kinds import managed_ledgers_named
 from offloader.metadata.value_codec import damage_of
 
 LONGEST_NAME = 8_192
@@ -148,18 +148,6 @@ def read_message(data: bytes, written: WrittenSchema | None = None) -> PendingDe
         if data.startswith(b"{"):  # no union of ours begins so
             return _read(parse_json(data))
         return _read(read_avro(_DEFINITION, data))
-
-
-def managed_ledgers_named(topic: str) -> set[str]:
-    """The managed ledgers that a topic's name can mean: it may be encoded already, and without its domain."""
-    pieces = topic.removeprefix("persistent://").split("/")
-    if len(pieces) > 3 and pieces[-2] == "persistent":
-        return {"/".join(pieces)}
-    short = "/".join(pieces)
-    try:
-        return {managed_ledger_of_topic(f"persistent://{name}") for name in (short, unquote_plus(short))}
-    except ValueError:
-        return set()
 
 
 def _read(value: Any) -> PendingDeleteMessage:
