@@ -189,7 +189,7 @@ def test_removals_that_have_ended_are_forgotten_in_their_time_also_where_none_is
     made = parts(store)
     (task,) = lifecycle_tasks(made, RUNS, ExitStack())
     assert (task.name, task.run()) == ("cursors", 600.0)
-    assert {one.record.subscription for one in removals.all()} == {"late", "marked"}
+    assert {one.record.subscription for one in removals.records()} == {"late", "marked"}
     assert value(made.metrics, "offloader_cursor_removals_pending", state="marked") == 1
 
 
@@ -202,7 +202,7 @@ def test_who_was_overtaken_forgets_no_removal():
     Journal.open(store, "main", lambda: "another")
     with pytest.raises(OvertakenError):
         task.run()
-    assert len([*removals.all()]) == 1
+    assert len([*removals.records()]) == 1
 
 
 def test_a_marked_object_goes_in_the_application():

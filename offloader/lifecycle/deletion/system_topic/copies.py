@@ -14,9 +14,9 @@ from offloader.lifecycle.deletion.demand import DemandAnswered
 from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.system_topic.answers import BY, VERDICTS, MessageAnswer, MessageVerdict, payload_of
-from offloader.lifecycle.deletion.system_topic.messages import PendingDeleteMessage, managed_ledgers_named
+from offloader.lifecycle.deletion.system_topic.messages import PendingDeleteMessage
 from offloader.lifecycle.deletion.timing import DeletionBounds
-from offloader.lifecycle.ledgers.kinds import managed_ledger_of_topic
+from offloader.lifecycle.ledgers.kinds import managed_ledger_of_topic, managed_ledgers_named
 
 _FINE = (MarkOutcome.MARKED, MarkOutcome.PENDING)
 
