@@ -29,6 +29,7 @@ from offloader.logs import JsonLines, ShortLines
 from offloader.metadata import layout, requests
 from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.rescue_log import Rescues
+from offloader.metadata.rescued_keys import rescue_records_folder
 from offloader.metadata.rescues import RescuedLedger
 from offloader.model import Loss, Position, TopicName
 from offloader.ports.entry_source import RawEntry
@@ -115,7 +116,7 @@ def _rescue(store: ObjectStore, entry: bytes) -> None:
         tuple(writer.losses), b"", 5, EVIL,
     )  # fmt: skip
     rescues.write(79, 0, record, lambda: "t")
-    store.put(f"{layout.rescue_records_folder('memory', 80)}{0:020d}", EVIL.encode())
+    store.put(f"{rescue_records_folder('memory', 80)}{0:020d}", EVIL.encode())
 
 
 # What each command is called with; several where one way shows something and another ends in an error.
@@ -143,7 +144,7 @@ CALLS: dict[str, list[list[str]]] = {
     "orphans quarantine": [["15"], ["--all-certain", "--yes"]],
     "orphans read": [["79"], ["79", "--entries"], ["79", "--format", "hex"], ["80"], ["99"], [EVIL]],
     "orphans rescue": [["15"], ["15", "99"], ["79", "--yes"], [EVIL]],
-    "orphans rescued": [[]],
+    "orphans rescued": [[], ["--read-back"]],
     "orphans retry": [["78"], ["99"], ["--all"]],
     "orphans undo": [["77"], [EVIL]],
     "run": [["--timeout", EVIL]],
