@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -51,6 +52,18 @@ class Output(ABC):
         """The same with several lines for one object."""
 
 
+MANY = 1000  # rows: rich takes some ms for each
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """The same lines without style, fast."""
+    texts = [[*columns], *(["" if value is None else printable(str(value)) for value in row] for row in rows)]
+    widths = [max(cell_len(text[number]) for text in texts) for number in range(len(columns))]
+    for text in texts:
+        cells = (value + " " * (width - cell_len(value)) for value, width in zip(text, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
 class TextOutput(Output):
     """For people."""
 
@@ -59,6 +72,10 @@ class TextOutput(Output):
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
         if not rows:
             say(empty)
+            return
+        if len(rows) > MANY:
+            for text in plain_table(columns, rows):
+                say(text)
             return
         table = RichTable(box=None, pad_edge=False, header_style="bold", show_edge=False)
         for number, column in enumerate(columns):

@@ -19,6 +19,7 @@ from offloader.bookkeeper.api import ListedLedger, ManagedLedger
 from offloader.bookkeeper.cursor_codec import encode_cursor_node
 from offloader.bookkeeper.cursor_state import CursorState
 from offloader.cli.main import main
+from offloader.cli.output import MANY, TextOutput, plain_table
 from offloader.errors import FatalError
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionEvidence, DeletionProof, DeletionState
@@ -237,3 +238,13 @@ def test_logs_are_lines(formatter: logging.Formatter) -> None:
     text = formatter.format(record)
     assert [c for c in text if c != "\n" and not c.isprintable()] == []
     assert text.count("\n") <= 3
+
+
+def test_a_long_table_has_the_lines_of_a_short_one(capsys):
+    rows = [("t", 1, None, 5), ("a name that is long", 222, "日本\x1b[2J", None), ("", 3, "x", 7)]
+    columns = ("topic", "entries", "owner", "consumers")
+    TextOutput().table(columns, rows, "none")
+    short = click.unstyle(capsys.readouterr().out).splitlines()
+    assert [line.rstrip() for line in short] == [*plain_table(columns, rows)]
+    TextOutput().table(columns, rows * MANY, "none")
+    assert capsys.readouterr().out.splitlines()[:4] == [line.rstrip() for line in short]
