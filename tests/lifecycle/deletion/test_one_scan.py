@@ -119,7 +119,7 @@ def test_one_scan_serves_ledgers_and_left_over_managed_ledgers(first):
     it.cluster.list_ledgers(PENDING_ACKS, 3000)
     left_over = leftovers_beside(it.side)
     phase = LeftoverQuarantine(it.queue, left_over, it.bounds, lambda: it.cluster.now_ms, "test")
-    (marked,), _ = phase.mark(left_over.scanner.scan(frozenset()), [f"{NAMESPACE}/persistent/{PENDING_ACKS}"])
+    (marked,) = phase.mark(left_over.scanner.scan(frozenset()), [f"{NAMESPACE}/persistent/{PENDING_ACKS}"]).marks
     assert marked.outcome is MarkOutcome.MARKED
     it.later()
     it.scans = 0
