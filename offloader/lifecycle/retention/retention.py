@@ -118,14 +118,15 @@ class ArchiveRetention:
         is a note that something may be under way."""
         deletion = self.deletion
         head = deletion.catalogs.head(topic)
-        owner = last_owner(deletion.store, head)
-        if owner not in ("", deletion.by):
+        if self._is_others(head):
             return ""
         if noted and head.removed.pending is None:
             head = deletion.forget(topic)
+            if self._is_others(head):
+                return ""
         pending = head.removed.pending
         if pending is None:  # whose policy would it be, where nobody knows who had the topic?
-            return self.decide(head, "retention") if owner else ""
+            return self.decide(head, "retention") if last_owner(deletion.store, head) else ""
         if head.removed.begun is None:
             begun = self._look_again(head, pending)
             if not isinstance(begun, CatalogHead):
@@ -174,6 +175,8 @@ class ArchiveRetention:
                 now = head.removed.pending
                 if now is None or now.number != pending.number or head.removed.begun is not None:
                     return ""  # somebody has changed their mind, or was faster
+                if self._is_others(head):
+                    return ""
         return ""
 
     def decide(self, head: CatalogHead, by: str) -> str:
@@ -230,10 +233,15 @@ class ArchiveRetention:
         self.deletion.undo(head, by, "asked for")
         return f"deletion {pending.number} is undone: all of it can be read again"
 
+    def _is_others(self, head: CatalogHead) -> str:
+        """Who decides of the topic, where that is not we. Each head is asked: a claim may come before any of them."""
+        owner = last_owner(self.deletion.store, head)
+        return "" if owner == self.deletion.by else owner
+
     def _ours(self, topic: TopicName) -> CatalogHead:
         head = self.deletion.catalogs.head(topic)
-        owner = last_owner(self.deletion.store, head)
-        if owner not in ("", self.deletion.by):
+        owner = self._is_others(head)
+        if owner:
             did = "is claimed by" if head.claim is not None and head.claim.application else "was released by"
             raise ClaimedByOtherError(f"{topic} {did} {owner}: ask that application, or `offloader takeover` it")
         return head

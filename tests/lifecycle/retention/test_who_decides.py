@@ -15,10 +15,18 @@ from .support import (
     HOUR,
     NOW,
     Clock,
+    PausedStore,
     application,
+    is_note_forgotten,
     released_archive,
     visit_all,
 )
+
+
+def is_begun(verb: str, key: str) -> bool:
+    """The slot of a second look, once the store of these tests has nothing else to write there."""
+    return verb == "put" and f"/{layout.CATALOG}/" in key
+
 
 OTHERS = [RetentionPolicy(hold="case 4711"), RetentionPolicy(), RetentionPolicy(minutes=10**6)]
 
@@ -75,3 +83,30 @@ def test_whoever_takes_over_an_application_decides_of_what_that_released():
     takeover(archive.store, APPLICATION, "heir", archive.token, NOW + 1)
     assert archive.catalogs.head(TOPIC).claim == claim
     assert "5 segments" in application(archive, clock, HOUR, "heir").visit(TOPIC)
+
+
+@pytest.mark.parametrize("pause", [is_note_forgotten, is_begun])
+def test_whoever_was_paused_while_another_took_over_decides_nothing_more(pause):
+    archive, clock = released_archive(), Clock()
+    with Journal.open(archive.store, APPLICATION, archive.token):
+        pass
+    heir = application(archive, clock, RetentionPolicy(), "heir")
+
+    def meanwhile() -> None:
+        takeover(archive.store, APPLICATION, "heir", archive.token, NOW)
+        if pause is is_note_forgotten:
+            heir.delete(TOPIC, "me")
+            clock.now += 11 * MINUTE_MS
+
+    store = PausedStore(archive.store, pause, meanwhile)
+    paused = application(archive, clock, RetentionPolicy(), store=store)
+    if pause is is_begun:
+        application(archive, clock, RetentionPolicy()).delete(TOPIC, "me")
+        clock.now += 11 * MINUTE_MS
+    else:
+        paused.deletion.note(TOPIC)
+    assert paused.visit(TOPIC) == ""
+    assert store.paused
+    assert not archive.catalogs.head(TOPIC).removed.ranges
+    heir.visit(TOPIC)
+    assert sum(each.segments for each in archive.catalogs.head(TOPIC).removed.ranges) == 6
