@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offloader.errors import OvertakenError
+from offloader.errors import OffloadError, OvertakenError
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.plan import DueRange
 from offloader.lifecycle.retention.policy import RetentionPolicy
@@ -115,8 +115,13 @@ class Watched(ArchiveDeletion):
     process: Process
 
     def record(self, head: CatalogHead, due: Sequence[DueRange], by: str, grace_ms: int) -> CatalogHead:
-        self.process.world.changed = False
-        return super().record(head, due, by, grace_ms)
+        world = self.process.world
+        before, world.changed = world.changed, False
+        try:
+            return super().record(head, due, by, grace_ms)
+        except OffloadError:  # it is not this one that stands
+            world.changed = world.changed or before
+            raise
 
     def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
         found = super().begin(head, pending)
