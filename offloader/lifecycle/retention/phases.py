@@ -122,7 +122,7 @@ class ArchiveDeletion:
         self.store.put(archive_deletion_key(self.cluster, topic), str(topic).encode())
 
     def _noted_at(self, topic: TopicName) -> int:
-        """Note it, once more where it is noted: that is now, by the store's clock. Ours, where the store says no time."""
+        """Note it, also where it is noted: that is now, by the store's clock. Ours, where the store says no time."""
         self.note(topic)
         found = self.store.stat(archive_deletion_key(self.cluster, topic))
         if found is None:  # whoever was paused before has just forgotten it
