@@ -117,23 +117,20 @@ def refused(work: Callable[[], object]) -> str:
 
 @dataclass
 class Retaining:
-    """Retention of one root as the application does it, at a time that is ours."""
+    """Retention of one root as the application does it, without a grace."""
 
     store: ObjectStore
-    late: int = 0
 
     def __post_init__(self) -> None:
         self.catalogs = Catalogs(self.store, APPLICATION)
-        clock = lambda: now() + self.late  # noqa: E731
         deletion = ArchiveDeletion(
-            self.store, self.catalogs, self.catalogs.append, lambda: None, clock, CLUSTER, APPLICATION
+            self.store, self.catalogs, self.catalogs.append, lambda: None, now, CLUSTER, APPLICATION
         )
-        self.retention = ArchiveRetention(deletion, lambda _: HOUR, lambda _: None, MINUTE_MS)
+        self.retention = ArchiveRetention(deletion, lambda _: HOUR, lambda _: None, grace_ms=0)
 
     def recorded(self, topic: TopicName) -> None:
-        """The first phase; the grace is over then."""
+        """The first phase."""
         assert "2 segments" in self.retention.visit(topic)
-        self.late += 2 * MINUTE_MS
 
 
 # Orphans
@@ -276,7 +273,6 @@ def test_retention_deletes_below_its_namespace_and_nowhere_else(role, everything
         written(store, topic)
     retaining = Retaining(store)
     for topic in (ORDERS, RETURNS, MOVES):
-        retaining.late = 0
         retaining.recorded(topic)
     before = keys(everything)
     assert "is done" in retaining.retention.visit(ORDERS)

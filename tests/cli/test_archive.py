@@ -45,7 +45,8 @@ def newest(line) -> int:
 
 
 def application(line, policy: RetentionPolicy) -> list[RequestKind]:
-    """Answers requests as the running application does."""
+    """Answers requests as the running application does. Its clock is the store's, too."""
+    line.archive.store.backing.clock_ms = line.clock
     catalogs = line.archive.catalogs
     deletion = ArchiveDeletion(
         line.archive.store, catalogs, catalogs.append, lambda: None, line.clock, "memory", APPLICATION

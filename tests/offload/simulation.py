@@ -151,8 +151,8 @@ class Simulation:
         self.rng = random.Random(self.seed)
         made = MemoryCluster(seed=self.seed, entries_per_ledger=self.entries_per_ledger)
         self.cluster = self.cluster_of.cluster if self.cluster_of else made
-        self.store = self.store or MemoryStore(MemoryBacking())
         self.clock = self.cluster_of.clock if self.cluster_of else Clock()
+        self.store = self.store or MemoryStore(MemoryBacking(clock_ms=lambda: self.clock.now))
         self.zombies: list[Slice] = []
         self.kills = 0
         self.dropped = 0

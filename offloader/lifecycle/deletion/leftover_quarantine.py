@@ -43,7 +43,7 @@ class LeftoverQuarantine:
             return Marks((), refusals)
         found, tree = {one.name: one for one in scan.leftovers}, self.side.tree
         clock = self.now_ms if self.dry else zookeeper_clock(tree.nodes, round_path(tree), self.now_ms)
-        marker = Marker(self.queue, clock, self.queue.switch(), by_name=True, dry=self.dry)
+        marker = Marker(self.queue, clock, self.queue.switch(), by_name=True, dry=self.dry, ours_ms=self.now_ms)
         return Marks(tuple(self._mark(name, found.get(name), scan, marker) for name in sorted(set(names))))
 
     def _mark(

@@ -109,12 +109,13 @@ def marked(
     former: PendingDeleteLedgerInfo | None,
     now: int,
     switch: DeletionSwitch | None = None,
+    noted: int = 0,
 ) -> PendingDeleteLedgerInfo | None:
     """First phase: the record of a candidate, with all its evidence. None: it is pending already, or not valid. `now`:
-    by the clock of what it is in. `switch`: as it is set now."""
+    by the clock of what it is in; `noted`: by ours. `switch`: as it is set now."""
     if not candidate.is_valid or (former is not None and not former.has_ended):
         return None
-    return _anew(candidate, candidate.node, candidate.evidence, now, switch)
+    return _anew(candidate, candidate.node, candidate.evidence, now, switch, noted)
 
 
 def turn(
@@ -214,7 +215,7 @@ def _rule_unreferenced(
         record = replace(record, node=look.node)
     changed = look.node != record.node or not look.evidence.is_same(record.evidence)
     if changed or _began_before(record, switch) or record.marked_at > look.seen_at:
-        return DeletionRuling(_anew(record, look.node, look.evidence, look.seen_at, switch))
+        return DeletionRuling(_anew(record, look.node, look.evidence, look.seen_at, switch, now))
     waits = timing.effective_delay - min(look.age, look.seen_at - record.marked_at)
     if waits > 0:  # whatever our own clock says
         return DeletionRuling(replace(record, next_at=now + waits))
@@ -239,8 +240,9 @@ def _begin_try(
 
 
 def due_at(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> int:
-    """When a record that is in flight is looked at next, at the earliest. What a look has set is by our own clock."""
-    return record.next_at or record.marked_at + timing.effective_delay
+    """When a record that is in flight is looked at next, at the earliest: by our own clock. So the delay is over by two
+    clocks before anything goes, and one that was a day behind, and is right again, shortens nothing."""
+    return record.next_at or max(record.marked_at, record.noted_at) + timing.effective_delay
 
 
 def _began_before(record: PendingDeleteLedgerInfo, switch: DeletionSwitch) -> bool:
@@ -267,6 +269,7 @@ def _anew(
     evidence: DeletionEvidence,
     now: int,
     switch: DeletionSwitch | None,
+    noted: int,
 ) -> PendingDeleteLedgerInfo:
     return replace(
         record,
@@ -274,6 +277,7 @@ def _anew(
         evidence=evidence,
         state=DeletionState.MARKED,
         marked_at=now,
+        noted_at=noted,
         tries=0,
         next_at=0,
         closing=False,

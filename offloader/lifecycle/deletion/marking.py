@@ -81,15 +81,16 @@ class Marks(Generic[Id, Found]):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """`now_ms`: by the clock of what the things are in, so that it does not matter whose clock is wrong. `switch`: as
-    it was set before. `by_name`: they were named, also those that somebody has spared. Nothing is written where `dry`.
-    """
+    """`now_ms`: by the clock of what the things are in, so that it does not matter whose clock is wrong; `ours_ms`: our
+    own, for where that one is. `switch`: as it was set before. `by_name`: they were named, also those that somebody has
+    spared. Nothing is written where `dry`."""
 
     queue: DeletionQueue
     now_ms: Callable[[], int]
     switch: DeletionSwitch | None
     by_name: bool
     dry: bool
+    ours_ms: Callable[[], int] = lambda: 0  # not known
 
     def mark(
         self,
@@ -113,7 +114,8 @@ class Marker:
             return Mark(thing, MarkOutcome.NOT_DELETABLE, seen.why, found)
         if isinstance(seen, FailedLook | GoneLedger):
             return Mark(thing, MarkOutcome.CHANGED, seen.why if isinstance(seen, FailedLook) else "it is gone", found)
-        record = marked(seen, former.record if former else None, self.now_ms(), self.switch)
+        before = former.record if former else None
+        record = marked(seen, before, self.now_ms(), self.switch, self.ours_ms())
         if record is None:
             return Mark(thing, MarkOutcome.NOT_DELETABLE, "the record would lack what a deletion needs", found)
         outcome = MarkOutcome.WOULD_BE_MARKED if self.dry else MarkOutcome.MARKED

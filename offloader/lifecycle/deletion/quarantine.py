@@ -50,7 +50,7 @@ class Quarantine:
             return Marks(others, refusals)
         tree = self.side.tree
         clock = self.now_ms if self.dry else zookeeper_clock(tree.nodes, round_path(tree), self.now_ms)
-        marker = Marker(self.queue, clock, self.queue.switch(), named is not None, self.dry)
+        marker = Marker(self.queue, clock, self.queue.switch(), named is not None, self.dry, self.now_ms)
         return Marks((*(self._mark(one, scan, marker) for one in chosen), *others))
 
     def _mark(self, verdict: LedgerVerdict, scan: LedgerScan, marker: Marker) -> LedgerMark:

@@ -172,7 +172,7 @@ class DeletionOffloadContext:
 @dataclass(frozen=True, slots=True)
 class PendingDeleteLedgerInfo:
     """One deletion. Times are ms, by our clock; but `marked_at` by the clock of what it is in, ZooKeeper's or the
-    store's. `marked_by`: who asked: a scan, a command, the system topic.
+    store's; `noted_at`: the same moment by ours (0: not known). `marked_by`: a scan, a command, the system topic.
 
     `in_doubt`: a try was begun, and nobody knows what came of it. `switch`: the number of the one that was set when it
     was marked."""
@@ -199,6 +199,7 @@ class PendingDeleteLedgerInfo:
     upload: str = ""
     in_doubt: bool = False
     switch: int = 0
+    noted_at: int = 0
     unknown_fields: bytes = b""
 
     @property

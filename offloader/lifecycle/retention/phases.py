@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import NAMESPACE_OID, uuid5
 
+from offloader.errors import StoreUnavailableError
 from offloader.lifecycle.retention.plan import DueRange
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import encode_catalog
@@ -42,7 +43,10 @@ Append = Callable[[CatalogHead, Said], CatalogHead]
 @dataclass(frozen=True)
 class ArchiveDeletion:
     """`append`: writes a catalog's next record, as its owner. `check`: raises OvertakenError where another process has
-    our journal by now; asked before everything that cannot be taken back. `by`: who does it, for the records."""
+    our journal by now; asked before everything that cannot be taken back. `by`: who does it, for the records.
+
+    The grace begins and ends by the store's clock, so that it does not matter whose clock is wrong: not that of who
+    records, nor that of another host which goes on."""
 
     store: ObjectStore
     catalogs: Catalogs
@@ -60,11 +64,10 @@ class ArchiveDeletion:
 
     def record(self, head: CatalogHead, due: Sequence[DueRange], by: str, grace_ms: int) -> CatalogHead:
         """The first phase: say that these go. The note comes first, so that nobody forgets the topic."""
-        now = self.clock_ms()
         words = ", ".join(dict.fromkeys(each.words for one in due for each in one.due))
         ranges = tuple(one.range for one in due)
+        now = self._noted_at(head.topic)
         record = Deleting(head.removed.following, ranges, due[0].due[0].reason, words, by, now, now + grace_ms)
-        self.note(head.topic)
         self.check()
         head = self.append(head, record)
         self.note(head.topic)  # another process may have found the note without the record, and removed it
@@ -88,10 +91,15 @@ class ArchiveDeletion:
         AccessDeniedError."""
         self.store.delete([data_key(topic, str(uuid5(NAMESPACE_OID, f"{topic} probe")))])
 
+    def is_time(self, topic: TopicName, pending: Deleting) -> bool:
+        """Whether the grace is over. Our own clock only spares asking the store, and not where it must be wrong."""
+        waits = pending.at <= self.clock_ms() < pending.not_before
+        return not waits and self._noted_at(topic) >= pending.not_before
+
     def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
         """What was looked at is as it was, or this is refused: from here on there is no way back."""
         self.check()
-        return self.append(head, DeletionBegun(pending.number, self.by, self.clock_ms()))
+        return self.append(head, DeletionBegun(pending.number, self.by, self._noted_at(head.topic)))
 
     def carry_out(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
         """Delete the objects of a deletion that has begun, then record that. Data first: an index without data shows
@@ -112,6 +120,14 @@ class ArchiveDeletion:
     def note(self, topic: TopicName) -> None:
         """Something of the topic may be under way."""
         self.store.put(archive_deletion_key(self.cluster, topic), str(topic).encode())
+
+    def _noted_at(self, topic: TopicName) -> int:
+        """Note it, also where it is noted: that is now, by the store's clock. Ours, where the store says no time."""
+        self.note(topic)
+        found = self.store.stat(archive_deletion_key(self.cluster, topic))
+        if found is None:  # whoever was paused before has just forgotten it
+            raise StoreUnavailableError(f"{topic}: the note of its deletion was removed at the same moment")
+        return found.modified_at or self.clock_ms()
 
     def forget(self, topic: TopicName) -> CatalogHead:
         """Nothing of the topic is under way any more. Whoever was paused says so late: what another process has

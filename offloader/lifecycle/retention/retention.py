@@ -157,7 +157,7 @@ class ArchiveRetention:
         deletion.check()
         deletion.catalogs.keep_deleting(head)
         for _ in range(LOOKS):
-            why, ready = self._why_not(head, pending), deletion.clock_ms() >= pending.not_before
+            why, ready = self._why_not(head, pending), deletion.is_time(head.topic, pending)
             if why is None:
                 return f"deletion {pending.number} waits: what Pulsar has of the topic is not known yet"
             if ready and not why:

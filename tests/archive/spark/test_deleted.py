@@ -30,13 +30,12 @@ def world(tmp_path: Path) -> World:
 
 def delete(world: World, *, done: bool = True) -> list[Row]:
     """All that may go of a topic; the rows that are left."""
-    store, now = world.topics[NAME].archive.store, [10**13]
+    store = world.topics[NAME].archive.store
     catalogs = Catalogs(store, APPLICATION)
-    deletion = ArchiveDeletion(store, catalogs, catalogs.append, lambda: None, lambda: now[0], "c", APPLICATION)
-    retention = ArchiveRetention(deletion, lambda _: RetentionPolicy(), lambda _: None, 1_000)
+    deletion = ArchiveDeletion(store, catalogs, catalogs.append, lambda: None, lambda: 10**13, "c", APPLICATION)
+    retention = ArchiveRetention(deletion, lambda _: RetentionPolicy(), lambda _: None, grace_ms=0)
     retention.delete(TOPIC, "test")
     if done:
-        now[0] += 1_000
         assert "is done" in retention.visit(TOPIC)
     told = catalogs.head(TOPIC).removed.told
     gone = [s for s in catalogs.load(TOPIC).segments if range_of(told, s.end)]

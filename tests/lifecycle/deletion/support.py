@@ -67,6 +67,7 @@ records = st.builds(
     text,
     st.booleans(),
     i64,
+    i64,
 )
 looks = st.one_of(
     st.builds(GoneLedger),

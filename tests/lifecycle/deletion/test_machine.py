@@ -105,11 +105,27 @@ def test_what_our_clock_calls_due_waits_by_the_clock_that_it_was_marked_by():
     assert ruling == DeletionRuling(candidate(next_at=NOW + 900 * DAY_MS + 23 * HOUR_MS))
 
 
+@pytest.mark.parametrize("behind", [0, HOUR_MS, DAY_MS, 3650 * DAY_MS])
+def test_what_it_was_marked_by_may_be_behind_and_nothing_is_due_earlier(behind: int):
+    """ZooKeeper's clock, which is right again at the second look: ours has the delay, too."""
+    found = marked(candidate(), None, NOW - behind, ON, NOW)
+    assert found is not None
+    assert (found.marked_at, found.noted_at) == (NOW - behind, NOW)
+    assert turn(found, LATER - 1, TIMING, ON) is DeletionTurn.NOTHING
+    assert turn(found, LATER, TIMING, ON) is DeletionTurn.LOOK
+
+
+def test_what_was_noted_by_a_clock_that_was_ahead_is_looked_at_when_it_is_right_again():
+    ahead = candidate(noted_at=LATER + 3650 * DAY_MS)
+    assert turn(ahead, LATER, TIMING, ON) is DeletionTurn.LOOK
+    assert ruled(SAME, ahead).step is DeletionStep.DELETE
+
+
 def test_what_was_marked_later_than_now_is_marked_anew():
     """ZooKeeper's clock was ahead, and is right again: else it would wait for years."""
     ahead = candidate(marked_at=LATER + 3650 * DAY_MS)
     assert turn(ahead, LATER, TIMING, ON) is DeletionTurn.LOOK
-    assert ruled(SAME, ahead) == DeletionRuling(candidate(marked_at=LATER))
+    assert ruled(SAME, ahead) == DeletionRuling(candidate(marked_at=LATER, noted_at=LATER))
 
 
 def test_what_waits_until_our_clock_was_ahead_is_looked_at_when_it_is_right_again():
@@ -191,7 +207,7 @@ def test_evidence_that_cannot_be_guarded_deletes_nothing():
 
 def test_other_evidence_begins_the_delay_anew():
     ruling = ruled(replace(SAME, evidence=ABSENT))
-    assert ruling == DeletionRuling(candidate(evidence=ABSENT, marked_at=LATER))
+    assert ruling == DeletionRuling(candidate(evidence=ABSENT, marked_at=LATER, noted_at=LATER))
 
 
 def test_a_ledger_younger_than_the_delay_by_zookeeper_s_clock_waits():
@@ -213,7 +229,9 @@ def test_an_open_ledger_is_closed_after_the_second_look_and_then_deleted_as_it_i
 def test_what_we_may_have_closed_ourselves_is_marked_anew():
     closing = ruled(replace(SAME, is_open=True)).record
     after = replace(NODE, data=b"closed", version=4)
-    assert ruled(replace(SAME, node=after), closing) == DeletionRuling(candidate(node=after, marked_at=LATER))
+    assert ruled(replace(SAME, node=after), closing) == DeletionRuling(
+        candidate(node=after, marked_at=LATER, noted_at=LATER)
+    )
 
 
 def test_what_was_gone_before_we_deleted_is_not_our_deletion():
@@ -339,7 +357,7 @@ def test_switched_on_again_evidence_and_delay_begin_anew():
     for record in (candidate(), begun()):
         assert turn(record, LATER, TIMING, again) is DeletionTurn.LOOK
         ruling = rule(record, replace(SAME, evidence=newer), LATER, TIMING, again)
-        assert ruling == DeletionRuling(candidate(evidence=newer, marked_at=LATER, switch=again.number))
+        assert ruling == DeletionRuling(candidate(evidence=newer, marked_at=LATER, noted_at=LATER, switch=again.number))
         assert turn(ruling.record, LATER + DAY_MS - 1, TIMING, again) is DeletionTurn.NOTHING
 
 
@@ -383,7 +401,7 @@ def test_who_it_is_about_never_changes(record: PendingDeleteLedgerInfo, look: Se
 def test_each_marked_one_ends_or_waits_for_its_new_delay(steps: list[tuple[SecondLook, DeletionTry]]):
     record, now = candidate(), LATER
     for look, outcome in steps:
-        due = record.next_at or record.marked_at + TIMING.effective_delay
+        due = record.next_at or max(record.marked_at, record.noted_at) + TIMING.effective_delay
         assert turn(record, due, TIMING, ON) is DeletionTurn.LOOK
         assert turn(record, due - 1, TIMING, ON) is DeletionTurn.NOTHING
         now = max(now, due)

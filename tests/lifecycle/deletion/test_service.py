@@ -250,6 +250,34 @@ def test_the_quarantine_is_as_long_as_it_is_whoever_s_clock_is_wrong(marks, dele
     assert setting.end_of(5) == DELETED
 
 
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("seconds", [-YEARS, -DAY - 1, -3600, 0, 3600, DAY, YEARS])
+def test_a_clock_of_zookeeper_s_that_is_wrong_at_the_mark_and_right_later_makes_no_quarantine_shorter(seconds, anew):
+    """Another server leads, or somebody puts it right. `anew`: it is so at the look that begins the delay anew, too."""
+    setting = Setting()
+    setting.passed_by(5)
+    setting.on()
+    network, nodes = setting.cluster.network, setting.cluster.metadata.nodes
+    right = nodes._clock
+    nodes._clock = lambda: network.now + seconds
+    setting.mark()
+    if anew:
+        setting.queue.set_switch(on=False, now=setting.cluster.now_ms)
+        setting.on()
+        setting.service().round()
+    nodes._clock = right
+    assert setting.record(5).state is DeletionState.MARKED
+    service = setting.service()
+    for _ in range(23):
+        setting.later(3600)
+        service.round()
+    assert setting.cluster.ledger_ids() == {5, 1000}
+    for _ in range(3):
+        setting.later(3601)
+        service.round()
+    assert setting.end_of(5) == DELETED
+
+
 @pytest.mark.parametrize("seconds", [-YEARS, -DAY, DAY, YEARS])
 def test_a_clock_of_the_application_that_jumps_delays_nothing_for_long(setting, seconds):
     setting.passed_by(5, 6)

@@ -58,7 +58,14 @@ class Services:
     def number(self, record: PendingDeleteLedgerInfo) -> int:
         """Without what tells nothing: times, and texts for people."""
         same = replace(
-            record, marked_at=0, next_at=0, ended_at=0, reason="", evidence=_plain(record.evidence), marked_by=""
+            record,
+            marked_at=0,
+            noted_at=0,
+            next_at=0,
+            ended_at=0,
+            reason="",
+            evidence=_plain(record.evidence),
+            marked_by="",
         )
         number = self._numbers.setdefault(same, len(self.records))
         if number == len(self.records):

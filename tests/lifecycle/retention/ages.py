@@ -33,7 +33,7 @@ from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.operations.verify.verify import verify
 from offloader.storage.forwarding import Verb
-from offloader.storage.memory import MemoryStore
+from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.archive.support import META, SMALL, TOPIC, Archive, stream
 from tests.format.support import Stored, checksummed
 
@@ -77,8 +77,8 @@ class Ages:
 
     def __init__(self, seed: int, make: Making = sound) -> None:
         self.rng, self.make = Random(seed), make
-        self.store = MemoryStore()
         self.now = 1_800_000_000_000
+        self.store = MemoryStore(MemoryBacking(clock_ms=lambda: self.now))
         self.policies = {name: self.rng.choice(POLICIES) for name in APPLICATIONS}
         self.epochs = dict.fromkeys(APPLICATIONS, 0)
         self.counts = Counts()

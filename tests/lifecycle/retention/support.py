@@ -23,17 +23,16 @@ HOUR = RetentionPolicy(minutes=60)
 def retention(archive: Archive, policy: RetentionPolicy, store: object = None, gone: int | None = None):
     reached = store or archive.store
     catalogs = Catalogs(reached, APPLICATION)  # type: ignore[arg-type]
-    clock = lambda: NOW if catalogs.head(TOPIC).removed.pending is None else NOW + MINUTE_MS  # noqa: E731
     deletion = ArchiveDeletion(
         reached,  # type: ignore[arg-type]
         catalogs,
         catalogs.append,
         lambda: None,
-        clock,
+        lambda: NOW,
         "memory",
         APPLICATION,
     )
-    return ArchiveRetention(deletion, lambda _: policy, lambda _: gone, MINUTE_MS)
+    return ArchiveRetention(deletion, lambda _: policy, lambda _: gone, grace_ms=0)
 
 
 def append(archive: Archive, record: Said) -> CatalogHead:
@@ -71,7 +70,8 @@ def application(
     gone: int | GoneDoubt | None = None,
     store: ObjectStore | None = None,
 ) -> ArchiveRetention:
-    """One of several in one root; its grace is ten minutes."""
+    """One of several in one root; its grace is ten minutes. Its clock is the store's, too."""
+    archive.store.backing.clock_ms = clock
     reached = store or archive.store
     catalogs = Catalogs(reached, name)
     deletion = ArchiveDeletion(reached, catalogs, catalogs.append, lambda: None, clock, "memory", name)

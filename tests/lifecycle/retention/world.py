@@ -20,7 +20,7 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import range_of
 from offloader.metadata.layout import data_key, index_key
 from offloader.storage.forwarding import ForwardingStore, T, Verb
-from offloader.storage.memory import MemoryStore
+from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import TrueEntry, Truth, sha256
 from tests.archive.support import APPLICATION, TOPIC, Archive, stream
@@ -100,8 +100,8 @@ class World:
 
     def __init__(self, seed: int, make: Making = sound) -> None:
         self.rng = Random(seed)
-        self.store = MemoryStore()
         self.now = 1_800_000_000_000
+        self.store = MemoryStore(MemoryBacking(clock_ms=lambda: self.now))
         self.policy = RetentionPolicy(minutes=30)
         self.written: list[tuple[tuple[int, int], bytes]] = []
         self.readers: list[Reader] = []
