@@ -29,6 +29,7 @@ from offloader.errors import (
     OffloadError,
     OutcomeUnknownError,
 )
+from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.rescue.gone_bookies import check_gone
 from offloader.lifecycle.rescue.read_back import damage_of_rescue
@@ -116,7 +117,7 @@ def _rescue_one(
     refused = rescue_refusal(verdict)
     if refused:
         return _said(session, ledger, "refused", refused)
-    size = f"{(verdict.ledger.last_entry or 0) + 1} entries, {verdict.ledger.length} bytes"
+    size = f"{counted((verdict.ledger.last_entry or 0) + 1, 'entry')}, {verdict.ledger.length} bytes"
     if not yes:
         return _said(session, ledger, _WOULD, f"{size}; nothing is copied without --yes")
     try:
@@ -183,7 +184,7 @@ def _said(
     *,
     fine: bool = False,
 ) -> int:
-    size = f", {record.entries} entries, {record.payload} bytes" if record else ""
+    size = f", {counted(record.entries, 'entry')}, {record.payload} bytes" if record else ""
     session.output.line(
         f"ledger {ledger}: {outcome}{size}" + (f": {why}" if why else ""),
         {"id": ledger, "outcome": outcome, "why": why, "rescue": None if record is None else rescue_fields(record)},

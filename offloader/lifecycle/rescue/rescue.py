@@ -17,8 +17,8 @@ from offloader.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
+from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
-from offloader.lifecycle.ledgers.told import moment_told
 from offloader.lifecycle.rescue.entries import READ_AHEAD, entries_of
 from offloader.lifecycle.rescue.former import FormerCopy
 from offloader.lifecycle.rescue.gone_bookies import WithoutGone, check_gone
@@ -171,7 +171,7 @@ class LedgerRescue:
 def _another(former: RescuedLedger) -> FatalError:
     return FatalError(
         f"ledger {former.ledger}: the archive has a copy of another ledger that had this id, made on "
-        f"{moment_told(former.created)}, or of this one before its node was made again. It may be the only one, and "
+        f"{moment_text(former.created)}, or of this one before its node was made again. It may be the only one, and "
         f"nothing replaces it. Where it may go: `offloader orphans forget {former.ledger} --yes`"
     )
 
