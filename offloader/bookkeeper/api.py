@@ -114,13 +114,8 @@ class LastConfirmed:
     last_entry: bytes | None
 
 
-class Bookies(Protocol):
-    """Requests to bookies by id, pipelined. Thread safe.
-
-    A call never waits, not even to connect, and never raises. Its future fails with an OffloadError: a status other
-    than ok has its own class (`offloader.bookkeeper.status`), no answer is BookieUnavailableError, and
-    OutcomeUnknownError for an add that was sent. Cancelling a future drops its answer.
-    """
+class EntryBookies(Protocol):
+    """What of bookies a reader of entries needs. `Bookies` says how calls end."""
 
     @property
     def batches(self) -> bool:
@@ -136,6 +131,15 @@ class Bookies(Protocol):
         """Consecutive stored entries from `first` on, digests not checked: at least one, at most `count`, and as many
         as fit into `size` bytes (the first one in any case)."""
         ...
+
+
+class Bookies(EntryBookies, Protocol):
+    """Requests to bookies by id, pipelined. Thread safe.
+
+    A call never waits, not even to connect, and never raises. Its future fails with an OffloadError: a status other
+    than ok has its own class (`offloader.bookkeeper.status`), no answer is BookieUnavailableError, and
+    OutcomeUnknownError for an add that was sent. Cancelling a future drops its answer.
+    """
 
     def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:
         """Fence, and read the last stored entry (its header holds a LAC). None: fenced, and without an entry.

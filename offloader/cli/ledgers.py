@@ -71,7 +71,7 @@ def inspect(session: CommandSession, ledger: int, *, timeout: int, trusted: tupl
     """
     options = InspectionOptions(dry=True, trusted=trusted, timeout=timeout / 1000)
     store, bookies = session.bookkeeper(options.timeout)
-    check_trusted(options.trusted, [store.read(ledger).metadata] if options.trusted else [])
+    check_members("--trust", options.trusted, [store.read(ledger).metadata] if options.trusted else [])
     found = examine(ledger, store, bookies, options)
     session.output.message(found.outcome.message, list(lines(found)), **fields(found))
     return FINDINGS if isinstance(found.outcome.phase, Aborted) or found.dangers else OK
@@ -92,19 +92,19 @@ def close(session: CommandSession, ledger: int, *, options: InspectionOptions, f
     JSON: as of `ledgers inspect`, and objection: why it would be refused without --dry-run.
     """
     store, _ = session.bookkeeper(options.timeout)
-    check_trusted(options.trusted, [store.read(ledger).metadata] if options.trusted else [])
+    check_members("--trust", options.trusted, [store.read(ledger).metadata] if options.trusted else [])
     found, refused = close_one(session, ledger, options, force=force)
     session.output.message(found.outcome.message, closed_lines(found, refused), **fields(found), objection=refused)
     return FINDINGS if isinstance(found.outcome.phase, Aborted) or refused else OK
 
 
-def check_trusted(trusted: Collection[str], ledgers: Iterable[LedgerMetadata]) -> None:
-    """Raises FatalError for one that is not among these ledgers' bookies: it would be trusted in vain."""
+def check_members(option: str, named: Collection[str], ledgers: Iterable[LedgerMetadata]) -> None:
+    """Raises FatalError for one that is not among these ledgers' bookies: it would be named in vain."""
     members = {bookie for metadata in ledgers for fragment in metadata.fragments for bookie in fragment.ensemble}
-    unknown = sorted(set(trusted) - members)
+    unknown = sorted(set(named) - members)
     if unknown:
         known = f": they are on {', '.join(sorted(members))}" if members else ""
-        raise FatalError(f"--trust {unknown[0]}: none of the ledgers is on such a bookie{known}")
+        raise FatalError(f"{option} {unknown[0]}: none of the ledgers is on such a bookie{known}")
 
 
 def closed_lines(found: Inspection, refused: str | None) -> list[str]:

@@ -13,7 +13,7 @@ from offloader.bookkeeper.recovery.inspection import InspectionOptions
 from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.report import fields
 from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
-from offloader.cli.ledgers import check_trusted, close_one, closed_lines, closing_options
+from offloader.cli.ledgers import check_members, close_one, closed_lines, closing_options
 from offloader.cli.output import say
 from offloader.cli.parsing import TOPIC
 from offloader.cli.topics import topics
@@ -40,7 +40,7 @@ def close_orphan_tail(session: CommandSession, topic: TopicName, *, options: Ins
     store, _ = session.bookkeeper(options.timeout)
     names = _existing(session, store, topic)
     if options.trusted:
-        check_trusted(options.trusted, _metadata(store, names))
+        check_members("--trust", options.trusted, _metadata(store, names))
     if names == [topic]:
         return _close_tail(session, store, topic, options, force=force)
     codes = set()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from offloader.errors import AccessDeniedError, BucketNotFoundError
 from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
 from offloader.lifecycle.ledgers.references import ListedData, ListNode, OffloadedCopy, References
 from offloader.metadata.stock_keys import data_key, index_key
@@ -69,6 +70,27 @@ def test_the_four_successes(line: Line, stock: MemoryStore, ledger, uuid, more, 
     assert said["why"]
     assert dict(stock.list()) == before
     assert not list(line.archive.store.list("_deletion/"))
+
+
+@pytest.mark.parametrize("error", [BucketNotFoundError("s3://stock: no such bucket"), AccessDeniedError("refused")])
+def test_what_cannot_be_listed_has_nothing_that_is_already_gone(line: Line, stock: MemoryStore, error):
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    for name in ("list", "read"):
+        setattr(stock, name, refuse)
+    stock.stat = lambda _: None  # as S3 answers for a bucket that is not there
+    for more in ((), ("--yes",)):
+        said = line.run("ledgers", "delete", "9", "--type", "OFFLOAD_LEDGER", "--offload-uuid", GONE, *more)
+        assert (said.exit_code, "already gone" in said.output) == (1, False)
+        assert str(error) in said.output
+
+
+def test_of_an_empty_bucket_it_says_so(line: Line, stock: MemoryStore):
+    stock.delete([key for key, _ in stock.list()])
+    said = asked(line, 9, GONE)
+    assert said["answer"] == "already gone"
+    assert said["why"].endswith("and is empty")
 
 
 @pytest.mark.parametrize("topic", ["public/default/orders", "orders", "public/default/persistent/orders"])

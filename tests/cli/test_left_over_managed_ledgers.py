@@ -32,7 +32,10 @@ def test_it_is_marked_by_its_name_goes_and_comes_back(line, orphans):  # noqa: F
     shown = quarantine(line)
     assert [(one["id"], one["outcome"]) for one in shown["marks"]] == [(NAME, "would be marked")]
     shown = quarantine(line, "--yes")
-    assert shown["message"] == "1 left-over managed ledgers are marked"
+    assert shown["message"] == (
+        "1 left-over managed ledger is marked; the application deletes nothing "
+        f"(lifecycle.topicTwoPhaseDeletionEnabled), `orphans purge --yes` does, not before {shown['goesAt']}"
+    )
     (listed,) = listed_now(line)
     assert (listed["topic"], listed["type"], listed["component"]) == (NAME, "MANAGED_LEDGER", "PENDING_ACKS")
     assert purged(line, orphans)["ended"][0]["answer"] == "deleted"

@@ -134,7 +134,7 @@ def test_objects_are_marked_only_with_yes(line: Line):
     key = layout.data_key(TOPIC, a_uuid(1))
     line.archive.store.put(key, b"junk")
     line.clock.now += 2 * HOUR
-    assert "1 objects would be marked; nothing is without --yes" in run(line, key, of="quarantine").stdout
+    assert "1 object would be marked; nothing is without --yes" in run(line, key, of="quarantine").stdout
     assert not list(line.archive.store.list("_deletion/"))
     told = json.loads(run(line, key, "--yes", "--output", "json", of="quarantine").stdout)
     (mark,) = told["marks"]

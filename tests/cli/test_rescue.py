@@ -98,6 +98,25 @@ def test_entries_that_are_gone_are_told_and_left_out_only_where_somebody_says_so
     assert [(one["first"], one["last"]) for one in said["rescue"]["missing"]] == [(3, 4)]
 
 
+def test_bookies_that_are_gone_are_named_and_what_only_they_have_is_left_out(line, cluster):
+    gone = cluster.metadata_of(KEPT).fragments[0].ensemble[:2]
+    for bookie in gone:
+        cluster.goes_for_good(bookie)
+    (said,) = found(line, "orphans", "rescue", str(KEPT), "--yes", "--with-losses")
+    assert (said["outcome"], "--gone BOOKIE" in said["why"]) == ("failed", True)
+    named = [text for bookie in gone for text in ("--gone", bookie)]
+    assert "needs --with-losses" in line.error("orphans", "rescue", str(KEPT), "--yes", *named)
+    (said,) = found(line, "orphans", "rescue", str(KEPT), "--yes", "--with-losses", *named)
+    assert said["outcome"] == "rescued"
+    assert all(f"{gone[0]} is gone for good" in one["why"] for one in said["rescue"]["missing"])
+
+
+def test_bookies_that_are_not_gone_or_not_the_ledgers_are_refused_before_anything_is_copied(line, cluster):
+    named = ("orphans", "rescue", str(KEPT), "--with-losses", "--gone")
+    assert "is registered" in line.error(*named, cluster.metadata_of(KEPT).fragments[0].ensemble[0])
+    assert "--gone b99:3181: none of the ledgers" in line.error(*named, "b99:3181")
+
+
 def test_what_was_rescued_is_read_as_messages_and_as_entries(line, cluster):
     rescued(line)
     cluster.metadata.cluster.delete_ledger(KEPT)

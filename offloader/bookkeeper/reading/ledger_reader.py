@@ -12,7 +12,7 @@ from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.api import EntryBookies
 from offloader.bookkeeper.digests import digest_for
 from offloader.bookkeeper.entry_codec import raw_entries
 from offloader.bookkeeper.model import LedgerMetadata
@@ -53,7 +53,7 @@ class LedgerReader:
 
     def __init__(
         self,
-        bookies: Bookies,
+        bookies: EntryBookies,
         entries: EntryRange,
         metadata: LedgerMetadata,
         *,

@@ -12,9 +12,8 @@ from offloader.cli.command import CommandSession, command
 from offloader.cli.cursors import cursors
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME, parsed
-from offloader.cli.topics import time_text
 from offloader.errors import DamagedRecordError, OffloadError, TopicNotFoundError
-from offloader.lifecycle.explaining.words import size_text
+from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames, why_never_removed
 from offloader.lifecycle.topics.cursors.listing import ListedSubscription, by_bytes_held, listed
@@ -146,7 +145,7 @@ def _uses(session: CommandSession) -> Mapping[TopicName, Mapping[str, Subscripti
 def _row(one: ListedSubscription, size: Callable[[int], object]) -> tuple[Any, ...]:
     held = one.held
     counts = (size(held.size), size(held.alone), held.entries, size(held.backlog)) if held else (None,) * 4
-    active = None if one.last_active_ms is None else time_text(one.last_active_ms)
+    active = None if one.last_active_ms is None else moment_text(one.last_active_ms)
     return (str(one.topic), one.subscription, str(one.kind), *counts, active, one.consumers, one.owner, _note(one))
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offloader.cli.command import CommandSession
-from offloader.cli.topics import time_text
 from offloader.lifecycle.deletion.timing import DeletionTiming
-from offloader.lifecycle.explaining.words import size_text
+from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.lifecycle.topics.cursors.configured import removal_timing
 from offloader.lifecycle.topics.cursors.machine import due_at, is_due
 from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState
@@ -34,16 +33,16 @@ class RemovalTeller:
 
     def tell(self, record: CursorRemoval, says: tuple[str, ...] = (), comes: str = "") -> None:
         """`says`: what an undo would not bring back as it was. `comes`: what the next step is, where not the usual."""
-        due = time_text(due_at(record, self.timing)) if record.is_in_flight else None
-        ended = time_text(record.ended_at) if record.has_ended else None
+        due = moment_text(due_at(record, self.timing)) if record.is_in_flight else None
+        ended = moment_text(record.ended_at) if record.has_ended else None
         comes = comes or self._next(record, due)
-        when = f"since {ended}" if ended else f"on {time_text(record.marked_at)} by {record.marked_by}"
+        when = f"since {ended}" if ended else f"on {moment_text(record.marked_at)} by {record.marked_by}"
         stands = record.state if ended or record.state is RemovalState.MARKED else f"{record.state}, marked"
         message = f"{record.topic}: {record.subscription} is {stands} {when}; it held back {size_text(record.held)}"
         fields = {
             "message": "; ".join(filter(None, (message, record.reason, comes))),
             "topic": str(record.topic), "subscription": record.subscription, "state": str(record.state),
-            "bytes": record.held, "marked": time_text(record.marked_at), "by": record.marked_by, "due": due,
+            "bytes": record.held, "marked": moment_text(record.marked_at), "by": record.marked_by, "due": due,
             "ended": ended, "next": comes, "reason": record.reason, "undo": says,
         }  # fmt: skip
         self.session.output.lines([str(fields["message"]), *(f"  an undo: {one}" for one in says)], fields)

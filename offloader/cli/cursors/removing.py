@@ -16,9 +16,8 @@ from offloader.cli.cursors.listing import TIMEOUT, names_of, partitions_of, stor
 from offloader.cli.cursors.removal_told import RemovalTeller
 from offloader.cli.output import say
 from offloader.cli.parsing import TOPIC
-from offloader.cli.topics import time_text
 from offloader.errors import ConfigError, FatalError, OffloadError
-from offloader.lifecycle.explaining.words import counted
+from offloader.lifecycle.explaining.words import counted, moment_text
 from offloader.lifecycle.record_queue import DamagedRecord
 from offloader.lifecycle.topics.cursors.machine import due_at, is_due, is_forgotten
 from offloader.lifecycle.topics.cursors.records import CursorName, CursorRemoval, RemovalState
@@ -231,7 +230,7 @@ def _paced(session: CommandSession, due: list[StoredRemoval]) -> Iterator[Stored
 def _summary(due: int, states: Counter[str], first: int | None, *, yes: bool) -> tuple[str, dict[str, object]]:
     """`first`: when the first of those that wait is due."""
     removed, kept, failed, waiting = (states[one] for one in ("removed", "kept", "failed", "waiting"))
-    until = None if first is None else time_text(first)
+    until = None if first is None else moment_text(first)
     done = f"{counted(due, 'removal')} due" if due else "nothing is due"
     if due:
         done += f": {removed} removed, {kept} kept, {failed} failed" if yes else "; nothing is removed without --yes"

@@ -21,6 +21,7 @@ from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan, sums
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.candidates import OrphanSide, OrphanVerdict
+from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.ledgers.references import References
 from offloader.metadata.root import read_root
 
@@ -144,11 +145,12 @@ def bucket_lines(scan: ObjectScan) -> Iterator[str]:
     counts = bucket_counts(scan)
     size = format_size(scan.sizes.get(KeyStanding.NAMED, 0))
     yield (
-        f"{counts['objects']} objects in the bucket: {counts['referenced']} in use ({size} bytes), {counts['certain']} "
-        f"certain orphans, {counts['suspect']} suspect, {counts['foreign']} foreign"
+        f"{counted(counts['objects'], 'object')} in the bucket: {counts['referenced']} in use ({size} bytes), "
+        f"{counts['certain']} certain orphans, {counts['suspect']} suspect, {counts['foreign']} foreign"
     )
     for each in sums(scan.candidates, scan.now_ms):
-        yield f"  {each.kind}, {each.verdict}, {each.days}: {each.number} objects, {format_size(each.size)} bytes"
+        many = counted(each.number, "object")
+        yield f"  {each.kind}, {each.verdict}, {each.days}: {many}, {format_size(each.size)} bytes"
 
 
 def bucket_notes(scan: ObjectScan) -> Iterator[str]:

@@ -6,11 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from offloader.cli.command import OK, CommandSession
+from offloader.cli.orphans.marked_told import marked_told
 from offloader.errors import ObjectNotFoundError
 from offloader.lifecycle.bucket.holds import holds, why_orphan_held
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
-from offloader.lifecycle.bucket.quarantine import ObjectMark, ObjectMarks, ObjectQuarantine
+from offloader.lifecycle.bucket.quarantine import ObjectMark, ObjectQuarantine
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock import StockScanner
@@ -82,7 +83,7 @@ def mark_objects(session: CommandSession, scan: ObjectScan, ids: Collection[str]
     phase = ObjectQuarantine(queue, bounds, clock, "command", dry=not yes, held=held)
     found = phase.mark(scan, ids)
     return MarkedPart(
-        _summary(found, yes=yes),
+        "nothing is marked in the bucket" if found.refusals else marked_told(session, found.number, "object", yes=yes),
         tuple(map(str, found.marks)),
         tuple(map(_fields, found.marks)),
         found.refusals,
@@ -116,13 +117,3 @@ def _explained(thing: str, found: BucketOrphan | str, evidence: list[str], *, fo
         "evidence": evidence,
         "kept": found.ruling.kept or len(evidence) > len(found.ruling.evidence),
     }
-
-
-def _summary(found: ObjectMarks, *, yes: bool) -> str:
-    if found.refusals:
-        return "nothing is marked in the bucket"
-    return (
-        f"{found.number} objects are marked"
-        if yes
-        else f"{found.number} objects would be marked; nothing is without --yes"
-    )

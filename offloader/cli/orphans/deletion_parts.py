@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.cli.command import CommandSession
@@ -30,6 +29,7 @@ from offloader.lifecycle.deletion.records import (
 )
 from offloader.lifecycle.deletion.side import DeletionSide
 from offloader.lifecycle.deletion.timing import DeletionTiming
+from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.ledgers.leftovers import is_pending_acks
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.rescue.evidence import RescueEvidence
@@ -146,12 +146,7 @@ def parse_deletion(text: str) -> NamedDeletion:
 
 def moment(ms: int) -> str | None:
     """A time as text; None for none."""
-    if ms <= 0:
-        return None
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
-    except (OverflowError, ValueError, OSError):  # a clock that was wrong
-        return f"{ms} ms"
+    return moment_text(ms) if ms > 0 else None
 
 
 def shown(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> dict[str, object]:

@@ -15,9 +15,10 @@ from offloader.cli.orphans.scanning import ledger_scanner
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
 from offloader.errors import LedgerNotFoundError, OffloadError
+from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.scanned import LedgerScan
-from offloader.lifecycle.ledgers.told import leftover_told, missing_told, moment_told, refusal_told, remedies_told, told
+from offloader.lifecycle.ledgers.told import leftover_told, missing_told, refusal_told, remedies_told, told
 from offloader.metadata.rescue_log import read_rescue
 
 
@@ -75,7 +76,7 @@ def _rescued(session: CommandSession, ledger: int, verdict: LedgerVerdict | None
     seen = None if verdict is None else verdict.ledger
     whose = "it" if seen is None or record.may_be_of(seen.last_entry, seen.length) else "another ledger of this id"
     number = f"{record.entries} of {record.last_entry + 1} entries"
-    at = moment_told(record.at)
+    at = moment_text(record.at)
     return [f"The archive has {number} of {whose}, rescued on {at}: `offloader orphans read {ledger}`."]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offloader.lifecycle.candidates import OrphanCandidate, OrphanSide
+from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.ledgers.evidence import Standing
+from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.summary import AGES, Heap
 from offloader.lifecycle.ledgers.told import leftover_told, missing_told, refusal_told
@@ -83,8 +85,9 @@ def ledger_lines(scan: LedgerScan, price: float | None) -> Iterator[str]:
     """The sums for people. `price`: of a GiB and month on bookies' disks."""
     counts = {standing: scan.counts.get(standing, 0) for standing in Standing}
     yield (
-        f"{scan.ledgers} ledgers in BookKeeper: {counts[Standing.REFERENCED]} in use, {counts[Standing.CERTAIN]} "
-        f"certain orphans, {counts[Standing.SUSPECT]} suspect, {counts[Standing.FOREIGN]} foreign"
+        f"{counted(scan.ledgers, 'ledger')} in BookKeeper: {counts[Standing.REFERENCED]} in use, "
+        f"{counts[Standing.CERTAIN]} certain orphans, {counts[Standing.SUSPECT]} suspect, "
+        f"{counts[Standing.FOREIGN]} foreign"
     )
     yield from _counted("in use", scan, Standing.REFERENCED)
     yield from _counted("foreign", scan, Standing.FOREIGN)
@@ -103,7 +106,7 @@ def ledger_lines(scan: LedgerScan, price: float | None) -> Iterator[str]:
 
 def _counted(title: str, scan: LedgerScan, standing: Standing) -> Iterator[str]:
     heaps = scan.summary.grouped(lambda key: key.kind if key.standing is standing else None)
-    if heaps:
+    if set(heaps) - {LedgerKind.FOREIGN}:  # of what is foreign that mostly is all that is known
         yield f"{title}: {', '.join(f'{heap.number} {kind}' for kind, heap in sorted(heaps.items()))}"
 
 
@@ -132,4 +135,4 @@ def _heap(heap: Heap, price: float | None) -> str:
     still_open = f", {heap.unsized} of them open" if heap.unsized else ""
     cost = "" if price is None else f", {heap.stored / GIB * price:.2f} a month"
     copies = f", with all copies {heap.stored} bytes ({heap.stored / GIB:.2f} GiB)"
-    return f"{heap.number} ledgers{still_open}, {heap.size} bytes ({heap.size / GIB:.2f} GiB){copies}{cost}"
+    return f"{counted(heap.number, 'ledger')}{still_open}, {heap.size} bytes ({heap.size / GIB:.2f} GiB){copies}{cost}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from offloader.cli.command import FINDINGS, OK, CommandSession
 from offloader.cli.orphans.deletion_parts import moment, queue_of_cluster, side_of, timing
+from offloader.cli.orphans.marked_told import marked_told
 from offloader.lifecycle.deletion.configured import bounds_of, leftovers_beside
 from offloader.lifecycle.deletion.leftover_quarantine import LeftoverMark, LeftoverQuarantine
 from offloader.lifecycle.ledgers.told import leftover_told
@@ -18,9 +19,9 @@ def quarantine_leftovers(session: CommandSession, names: tuple[str, ...], *, yes
         queue = queue_of_cluster(session, create=yes)
         phase = LeftoverQuarantine(queue, side, bounds_of(session.config.lifecycle), now_ms, "command", dry=not yes)
         found = phase.mark(scan, names)
-    done = "are marked" if yes else "would be marked; nothing is without --yes"
+    said = marked_told(session, found.number, "left-over managed ledger", yes=yes)
     session.output.message(
-        "nothing is marked" if found.refusals else f"{found.number} left-over managed ledgers {done}",
+        "nothing is marked" if found.refusals else said,
         [*found.refusals, *(f"managed ledger {one}" for one in found.marks)],
         marks=[_fields(one) for one in found.marks],
         refusals=list(found.refusals),

@@ -9,6 +9,7 @@ from offloader.cli.orphans import orphans
 from offloader.cli.orphans.deletion_parts import STATES, queue_if_any, shown, timing
 from offloader.lifecycle.deletion.records import DeletionState, LedgerType
 from offloader.lifecycle.deletion.watcher import PendingDeletions
+from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.record_queue import DamagedRecord
 
 _COLUMNS = ("id", "type", "component", "topic", "state", "markedAt", "goesAt", "tries", "answer", "reason")
@@ -73,7 +74,7 @@ def in_flight(session: CommandSession) -> int:
     total = sum(pending.in_flight(kind) for kind in LedgerType)
     switch = None if queue is None else queue.switch()
     session.output.message(
-        f"{total} deletions are in flight" if pending.counts or pending.damaged else "nothing is marked",
+        f"{counted(total, 'deletion')} in flight" if pending.counts or pending.damaged else "nothing is marked",
         [" ".join(f"{key}={value}" for key, value in one.items()) for one in types],
         types=types,
         damaged=pending.damaged,

@@ -13,6 +13,7 @@ from offloader.cli.orphans.bucket import BucketOption, bucket_options, scan_buck
 from offloader.cli.orphans.bucket_phases import MarkedPart, mark_objects, parse_orphan
 from offloader.cli.orphans.deletion_parts import moment, queue_of_cluster, side_of, timing
 from offloader.cli.orphans.left_over import quarantine_leftovers
+from offloader.cli.orphans.marked_told import marked_told
 from offloader.cli.orphans.scanning import has_ledgers, lists_of
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
@@ -20,7 +21,7 @@ from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.keeping import Keeping
-from offloader.lifecycle.deletion.quarantine import LedgerMark, LedgerMarks, Quarantine
+from offloader.lifecycle.deletion.quarantine import LedgerMark, Quarantine
 from offloader.lifecycle.ledgers.told import told
 from offloader.metadata.root import read_root
 
@@ -116,7 +117,7 @@ def _mark_ledgers(session: CommandSession, named: Collection[int] | None, *, yes
         found = phase.mark(scan, named)
     marks = (*found.marks, *held)
     return MarkedPart(
-        _summary(found, yes=yes, on=section.topic_two_phase_deletion_enabled),
+        "nothing is marked" if found.refusals else marked_told(session, found.number, "ledger", yes=yes),
         tuple(f"ledger {one}" for one in marks),
         tuple(map(_fields, marks)),
         found.refusals,
@@ -136,13 +137,3 @@ def _fields(one: LedgerMark) -> dict[str, object]:
         "bytes": verdict.ledger.length if verdict is not None and sized else None,
         "evidence": [] if verdict is None else list(told(verdict)),
     }
-
-
-def _summary(found: LedgerMarks, *, yes: bool, on: bool) -> str:
-    if found.refusals:
-        return "nothing is marked"
-    number = found.number
-    said = f"{number} ledgers are marked" if yes else f"{number} ledgers would be marked; nothing is without --yes"
-    if on or not number:
-        return said
-    return f"{said}; the application deletes nothing (lifecycle.topicTwoPhaseDeletionEnabled), `orphans purge` does"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import click
 from rich.console import Console
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.ledgers import check_members
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.deletion_parts import (
     BOOKIE_SECONDS,
@@ -19,6 +21,7 @@ from offloader.cli.orphans.rescued import RESCUED_LEDGERS, rescue_fields
 from offloader.cli.progress_bar import download_progress
 from offloader.cli.topic_requests import user
 from offloader.errors import (
+    BookieUnavailableError,
     DamagedRecordError,
     FatalError,
     FormatVersionError,
@@ -26,13 +29,24 @@ from offloader.errors import (
     OffloadError,
     OutcomeUnknownError,
 )
+from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
+from offloader.lifecycle.rescue.gone_bookies import check_gone
 from offloader.lifecycle.rescue.read_back import damage_of_rescue
 from offloader.lifecycle.rescue.rescue import DoneRescue, LedgerRescue, RescueOutcome, rescue_refusal
 from offloader.metadata.rescues import RescuedLedger
 from offloader.metadata.root import open_root
 
 _WOULD = "would be rescued"
+
+
+class _Losses(NamedTuple):
+    """What of a ledger need not be copied: what no bookie has, and what only bookies may have that are gone."""
+
+    left_out: bool
+    gone: frozenset[str]
+
+
 _FINE = (RescueOutcome.RESCUED, RescueOutcome.ALREADY, RescueOutcome.OVERTAKEN)
 
 
@@ -41,9 +55,17 @@ _FINE = (RescueOutcome.RESCUED, RescueOutcome.ALREADY, RescueOutcome.OVERTAKEN)
 @click.option(
     "--with-losses", is_flag=True, help="Leave out entries that no bookie has any more, and record which these are."
 )
+@click.option(
+    "--gone",
+    metavar="BOOKIE",
+    multiple=True,
+    help="This bookie is gone for good: with --with-losses, what only it may have counts as lost. Can be repeated.",
+)
 @YES
 @command()
-def rescue(session: CommandSession, ledgers: tuple[int, ...], *, with_losses: bool, yes: bool) -> int:
+def rescue(
+    session: CommandSession, ledgers: tuple[int, ...], *, with_losses: bool, gone: tuple[str, ...], yes: bool
+) -> int:
     """Copy closed ledgers that no list names into the archive, entry by entry as BookKeeper has them: what is *kept*
     because it is data, or anything else that may go. Nothing else changes; a ledger that is listed meanwhile loses
     nothing.
@@ -57,11 +79,14 @@ def rescue(session: CommandSession, ledgers: tuple[int, ...], *, with_losses: bo
     not better than what was rescued before, would be rescued, refused or failed; rescue as of `orphans rescued`, null
     where there is none.
     """
+    if gone and not with_losses:
+        raise FatalError("--gone says what may be left out: that needs --with-losses")
     verdicts = _judged(session, ledgers)
+    _check_gone(session, gone, verdicts)
     if yes:
         open_root(session.store, session.admin.cluster(), session.dependencies.new_token)
     return max(
-        _rescue_one(session, ledger, verdicts.get(ledger), with_losses=with_losses, yes=yes)
+        _rescue_one(session, ledger, verdicts.get(ledger), _Losses(with_losses, frozenset(gone)), yes=yes)
         for ledger in dict.fromkeys(ledgers)
     )
 
@@ -71,8 +96,16 @@ def _judged(session: CommandSession, ledgers: Sequence[int]) -> dict[int, Ledger
         return {one.ledger.ledger: one for one in side.scanner.scan(set(ledgers)).verdicts}
 
 
+def _check_gone(session: CommandSession, gone: Collection[str], ledgers: Collection[int]) -> None:
+    """Raises FatalError for a bookie that none of these ledgers is on, and for one that may come back."""
+    if gone:
+        tree, _ = session.bookkeeper(BOOKIE_SECONDS)
+        check_members("--gone", gone, [tree.read(ledger).metadata for ledger in ledgers])
+        check_gone(gone, tree)
+
+
 def _rescue_one(
-    session: CommandSession, ledger: int, verdict: LedgerVerdict | None, *, with_losses: bool, yes: bool
+    session: CommandSession, ledger: int, verdict: LedgerVerdict | None, losses: _Losses, *, yes: bool
 ) -> int:
     if verdict is None:
         try:
@@ -84,11 +117,11 @@ def _rescue_one(
     refused = rescue_refusal(verdict)
     if refused:
         return _said(session, ledger, "refused", refused)
-    size = f"{(verdict.ledger.last_entry or 0) + 1} entries, {verdict.ledger.length} bytes"
+    size = f"{counted((verdict.ledger.last_entry or 0) + 1, 'entry')}, {verdict.ledger.length} bytes"
     if not yes:
         return _said(session, ledger, _WOULD, f"{size}; nothing is copied without --yes")
     try:
-        done = _copied(session, verdict, with_losses=with_losses)
+        done = _copied(session, verdict, losses)
     except OffloadError as error:
         return _said(session, ledger, "failed", f"{error}. {_what_next(ledger, error)}")
     whole = done.record is not None and done.record.whole
@@ -108,11 +141,11 @@ def _without_ledger(session: CommandSession, ledger: int) -> int:
     return _said(session, ledger, str(done.outcome), _why(done), newest.rescued, fine=newest.rescued.whole)
 
 
-def _copied(session: CommandSession, verdict: LedgerVerdict, *, with_losses: bool) -> DoneRescue:
+def _copied(session: CommandSession, verdict: LedgerVerdict, losses: _Losses) -> DoneRescue:
     tree, bookies = session.bookkeeper(BOOKIE_SECONDS)
     here = session.dependencies
     phase = LedgerRescue(
-        rescues_of_cluster(session), tree, bookies, here.new_token, here.clock_ms, user(), with_losses=with_losses
+        rescues_of_cluster(session), tree, bookies, here.new_token, here.clock_ms, user(), losses.left_out, losses.gone
     )
     twice = max(2 * verdict.ledger.length, 1)  # written, and read back
     with download_progress(f"rescuing ledger {verdict.ledger.ledger}", twice, Console(stderr=True)) as advance:
@@ -124,6 +157,11 @@ def _what_next(ledger: int, error: OffloadError) -> str:
         return f"As long as that is its newest record nothing is rescued: `offloader orphans forget {ledger}` ends it"
     if isinstance(error, OutcomeUnknownError):
         return "Whether it counts is not known: repeat it"
+    if isinstance(error, BookieUnavailableError):
+        return (
+            "What was written of it counts for nothing: repeat it once that bookie answers; where it is gone for good, "
+            "`--with-losses --gone BOOKIE` leaves out what only it may have"
+        )
     return "What was written of it counts for nothing" + ("" if isinstance(error, FatalError) else ": repeat it")
 
 
@@ -146,7 +184,7 @@ def _said(
     *,
     fine: bool = False,
 ) -> int:
-    size = f", {record.entries} entries, {record.payload} bytes" if record else ""
+    size = f", {counted(record.entries, 'entry')}, {record.payload} bytes" if record else ""
     session.output.line(
         f"ledger {ledger}: {outcome}{size}" + (f": {why}" if why else ""),
         {"id": ledger, "outcome": outcome, "why": why, "rescue": None if record is None else rescue_fields(record)},

@@ -60,7 +60,7 @@ class _Seen:
         told = {key: self._told[key] for key in keys if key in self._told}
         if not told:
             why = f"bucket {self._bucket} has neither {keys[0]} nor its index"
-            return DemandAnswered(DeletionAnswer.ALREADY_GONE, why)
+            return DemandAnswered(DeletionAnswer.ALREADY_GONE, why if self._has_anything else f"{why}, and is empty")
         difference = _difference(payload, _owners(self._scanner, told), self._bucket)
         if difference:
             return DemandAnswered(DeletionAnswer.DOES_NOT_MATCH, difference)
@@ -76,6 +76,10 @@ class _Seen:
         if doubted is not None:
             return DemandDenied(" ".join(doubted.ruling.evidence))
         return ObjectScan(self._scanner.clock_ms(), orphans, {}, {}, stock_objects=self._objects)
+
+    @cached_property
+    def _has_anything(self) -> bool:
+        return self._scanner.has_anything()
 
     @cached_property
     def _objects(self) -> int:

@@ -21,6 +21,7 @@ from offloader.ports.object_store import ObjectStore
 READERS = 8
 NAMED = "a ledger list names it"
 OTHERS = "it is another cluster's"
+_FIRST = "!"  # before all names that matter: so that a store lists no more than is taken
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,18 @@ class StockScanner:
         """Some keys by the same rules. By key: what it is, or why it stays; what is not there is left out. By default
         no grace: the second phase has one of its own."""
         there = [key for key in keys if self.store.stat(key) is not None]
+        if len(there) < len(keys):
+            self.has_anything()  # an object looks absent in a bucket that is not there, too
         names = stock_names(self.references())
         told: dict[str, BucketOrphan | str] = {
             key: NAMED if (found := parse_key(key)) is not None and names.names(found) else OTHERS for key in there
         }
         return told | {each.key: each for each in self._unnamed(there, names, Doubts(self._now(), grace_ms))}
+
+    def has_anything(self) -> bool:
+        """Whether there is an object. Raises what the store raises where there is no such bucket, or it may not be
+        listed."""
+        return next(iter(self.store.list(start_after=_FIRST)), None) is not None
 
     def _now(self) -> int:
         """Nothing of ours is written into another program's bucket, also not to learn its time."""

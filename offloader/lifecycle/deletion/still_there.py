@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.errors import FatalError
 from offloader.lifecycle.deletion.bookkeeper_side import round_path
 from offloader.lifecycle.deletion.look_round import begin_look
 from offloader.lifecycle.deletion.records import LedgerType, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.timing import DAY_MS
+from offloader.lifecycle.explaining.words import moment_text
 from offloader.ports.object_store import ObjectStore
 
 
@@ -27,7 +26,7 @@ def still_in_bucket(record: PendingDeleteLedgerInfo, store: ObjectStore, now: in
     """No store takes back a request that is on its way: until that must have ended, nobody can say. None: it is in the
     bucket of Pulsar's own offloader. Raises FatalError: it is too early; what the store raises."""
     if now < record.next_at <= now + DAY_MS:
-        when = datetime.fromtimestamp(record.next_at / 1000, UTC).isoformat(timespec="seconds")
+        when = moment_text(record.next_at)
         raise FatalError(f"{record.thing} is {record.state}: its deletion may be on its way; undo it after {when}")
     if record.ledger_type is not LedgerType.OBJECT:
         return None

@@ -44,9 +44,10 @@ def span_text(seconds: float) -> str:
 
 
 def moment_text(ms: int) -> str:
-    """UTC, to the minute."""
+    """UTC; of a clock that is far off, too."""
     try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        at = datetime.fromtimestamp(ms / 1000, UTC)
+        return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):  # others may say any number
         return f"{ms} ms since 1970"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from itertools import islice
 
+from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.ledgers.kinds import ledger_of
 from offloader.lifecycle.ledgers.patient import PatientNodes
 
@@ -29,7 +30,7 @@ def troubles(ledgers: PatientNodes, root: str, orphans: Container[int] | None) -
         return
     lacking = list(islice((one for one in _under_replicated(ledgers, root) if one not in orphans), _ENOUGH))
     if lacking:
-        yield f"{len(lacking)} ledgers lack copies, ledger {lacking[0]} is one"
+        yield f"{counted(len(lacking), 'ledger')} without all copies: ledger {lacking[0]} is one"
 
 
 def interruptions(count: int) -> Iterator[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 
 from offloader.bookkeeper.model import LedgerState
 from offloader.lifecycle.candidates import OrphanCandidate, OrphanSide, OrphanVerdict
+from offloader.lifecycle.explaining.words import counted, moment_text
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, SeenLedger, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind, LedgerPurpose
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger
@@ -51,7 +51,8 @@ def leftover_told(leftover: LeftoverManagedLedger) -> tuple[str, ...]:
         f"The managed ledger {leftover.name} keeps a subscription's pending acknowledgements.",
         "Its name is made of a topic and a subscription.",
         *(sentence for one in leftover.evidence for sentence in facts_told(one)),
-        f"It refers to {len(leftover.ledgers)} ledgers, {leftover.size} bytes by its list, which go only after it.",
+        f"It refers to {counted(len(leftover.ledgers), 'ledger')}, {leftover.size} bytes by its list: they go only "
+        "after it.",
         _LEFTOVERS[leftover.standing],
         *(remedies_told(leftover.remedies) if leftover.standing is Standing.SUSPECT else ()),
     )
@@ -116,21 +117,12 @@ def _purpose(purpose: LedgerPurpose, kind: LedgerKind) -> str:
 
 
 def _node(ledger: SeenLedger) -> tuple[str, ...]:
-    made = (f"It was created at {moment_told(ledger.created_ms)}.",) if ledger.created_ms is not None else ()
+    made = (f"It was created at {moment_text(ledger.created_ms)}.",) if ledger.created_ms is not None else ()
     if ledger.state is None:
         return made
     if ledger.last_entry is None:
         return (*made, "It is open." if ledger.state is LedgerState.OPEN else "It is being recovered.")
-    entries = "1 entry" if ledger.last_entry == 0 else f"{ledger.last_entry + 1} entries"
-    return (*made, f"It is closed, with {entries} and {ledger.length} bytes.")
-
-
-def moment_told(ms: int) -> str:
-    """A time for people."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "seconds")
-    except (OverflowError, ValueError, OSError):  # a clock that was wrong
-        return f"{ms} ms"
+    return (*made, f"It is closed, with {counted(ledger.last_entry + 1, 'entry')} and {ledger.length} bytes.")
 
 
 def _kept(verdict: LedgerVerdict) -> tuple[str, ...]:

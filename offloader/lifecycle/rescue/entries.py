@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.api import EntryBookies
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading import LedgerReader
 from offloader.errors import EntryNotFoundError, IntegrityError, LedgerNotFoundError, OffloadError
@@ -18,7 +18,7 @@ _GONE = (EntryNotFoundError, LedgerNotFoundError, IntegrityError)
 
 
 def entries_of(
-    bookies: Bookies,
+    bookies: EntryBookies,
     ledger: int,
     metadata: LedgerMetadata,
     instead: Callable[[int, OffloadError], RawEntry | None],

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from offloader.errors import DamagedRecordError, FormatVersionError, StoreUnavailableError
+from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
-from offloader.lifecycle.ledgers.told import moment_told
 from offloader.lifecycle.rescue.read_back import damage_of_rescue
 from offloader.metadata.rescue_log import Rescues
 from offloader.metadata.rescues import RescuedLedger
@@ -63,7 +63,7 @@ def with_rescue(verdict: LedgerVerdict, record: RescuedLedger | None) -> LedgerV
     seen = verdict.ledger
     if record is None or not record.is_of(seen.created_ms, seen.last_entry, seen.length):
         return verdict
-    at = moment_told(record.at)
+    at = moment_text(record.at)
     fact = LedgerEvidence(Fact.RESCUED, text=at)
     if not record.whole:
         fact = LedgerEvidence(Fact.RESCUED_IN_PART, other=record.entries, text=at)

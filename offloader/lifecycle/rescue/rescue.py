@@ -17,10 +17,11 @@ from offloader.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
+from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
-from offloader.lifecycle.ledgers.told import moment_told
 from offloader.lifecycle.rescue.entries import READ_AHEAD, entries_of
 from offloader.lifecycle.rescue.former import FormerCopy
+from offloader.lifecycle.rescue.gone_bookies import WithoutGone, check_gone
 from offloader.lifecycle.rescue.objects import RescueCuts, RescueWriter
 from offloader.lifecycle.rescue.read_back import damage_of_rescue
 from offloader.metadata.rescue_log import Rescues
@@ -63,7 +64,8 @@ def rescue_refusal(verdict: LedgerVerdict) -> str:
 @dataclass(frozen=True, slots=True)
 class LedgerRescue:
     """`by`: who asks, as the record has it. `with_losses`: entries that no bookie gives are left out, and recorded;
-    otherwise they are an error, unless an earlier copy has them. `new_uuid`: for the names of objects."""
+    otherwise they are an error, unless an earlier copy has them. `gone`: bookies that, as `by` says, never come back.
+    `new_uuid`: for the names of objects."""
 
     rescues: Rescues
     ledgers: LedgerMetadataStore
@@ -72,6 +74,7 @@ class LedgerRescue:
     clock_ms: Callable[[], int]
     by: str
     with_losses: bool = False
+    gone: frozenset[str] = frozenset()
     cuts: RescueCuts = field(default_factory=RescueCuts)
     read_ahead: int = READ_AHEAD
 
@@ -79,6 +82,7 @@ class LedgerRescue:
         """Copy a ledger that `rescue_refusal` has nothing against. `advance` hears bytes of entries, twice over.
 
         Raises OffloadError: nothing counts that did not before; OutcomeUnknownError: that must be looked up."""
+        check_gone(self.gone, self.ledgers)
         ledger = verdict.ledger.ledger
         metadata = self._same(verdict)
         newest = self.rescues.newest(ledger)
@@ -91,6 +95,7 @@ class LedgerRescue:
             if not damage and former.whole:
                 return DoneRescue(RescueOutcome.ALREADY, former)
         record = self._copied(verdict, metadata, newest, advance)
+        check_gone(self.gone, self.ledgers)  # still: it may have what was just left out
         if former is not None and again and record.sha256 != former.sha256:
             raise _another(former)
         if former is not None and not (again or damage) and record.entries <= former.entries:
@@ -126,7 +131,8 @@ class LedgerRescue:
                 writer.lose(ledger, entry, str(error), self.by)
             return found
 
-        for run in entries_of(self.bookies, ledger, metadata, instead, self.read_ahead):
+        bookies = WithoutGone(self.bookies, self.gone, self.by)
+        for run in entries_of(bookies, ledger, metadata, instead, self.read_ahead):
             writer.take(run)
             advance(sum(len(one.data) for one in run))
         writer.end_object()
@@ -165,7 +171,7 @@ class LedgerRescue:
 def _another(former: RescuedLedger) -> FatalError:
     return FatalError(
         f"ledger {former.ledger}: the archive has a copy of another ledger that had this id, made on "
-        f"{moment_told(former.created)}, or of this one before its node was made again. It may be the only one, and "
+        f"{moment_text(former.created)}, or of this one before its node was made again. It may be the only one, and "
         f"nothing replaces it. Where it may go: `offloader orphans forget {former.ledger} --yes`"
     )
 

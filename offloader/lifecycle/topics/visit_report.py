@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from offloader.lifecycle.explaining.words import counted, size_text
+from offloader.lifecycle.explaining.words import counted, moment_text, size_text
 from offloader.lifecycle.topics.passed_over import OF_NO_INTEREST, PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitEnd, VisitOutcome
-from offloader.lifecycle.topics.why_not import stay_reasons, time_told, why_not
+from offloader.lifecycle.topics.why_not import stay_reasons, why_not
 
 _DONE = {VisitEnd.TRIMMED, VisitEnd.LOADED, VisitEnd.GONE}
 
@@ -41,7 +41,7 @@ def plan_fields(found: UnloadedTopic | PassedOver, now_ms: int) -> dict[str, Any
         "bytes": found.size,
         "overdueBytes": found.overdue,
         "reasons": [str(one) for one in found.reasons],
-        "due": None if found.due_ms is None else time_told(found.due_ms),
+        "due": None if found.due_ms is None else moment_text(found.due_ms),
         "dueNow": found.due(now_ms),
         "held": [
             {"cursor": one.by.cursor, "kind": str(one.by.kind), "bytes": one.size, "certain": one.by.certain}
@@ -67,7 +67,7 @@ def outcome_fields(outcome: VisitOutcome, now_ms: int) -> dict[str, Any]:
         "end": str(outcome.end),
         "freedBytes": outcome.freed,
         "stayedLoaded": outcome.left or None,
-        "due": None if due_ms is None else time_told(due_ms),
+        "due": None if due_ms is None else moment_text(due_ms),
         "why": [*([outcome.why] if outcome.why else []), *_still(outcome, now_ms)],
     }
 

@@ -4,11 +4,10 @@ plans, visits and explanations. Pure."""
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from datetime import UTC, datetime
 from shlex import quote
 from typing import NamedTuple
 
-from offloader.lifecycle.explaining.words import size_text
+from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
 from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver
 from offloader.lifecycle.topics.unloaded import HeldBack, UnloadedTopic, VisitReason
@@ -72,7 +71,7 @@ def _until_a_visit(topic: UnloadedTopic, now_ms: int) -> Iterator[StayReason]:
     if topic.due_ms is None:
         return
     if topic.due_ms > now_ms:
-        yield StayReason(f"the next visit is due at {time_told(topic.due_ms)}: {' and '.join(topic.reasons)}")
+        yield StayReason(f"the next visit is due at {moment_text(topic.due_ms)}: {' and '.join(topic.reasons)}")
         return
     yield StayReason(
         f"a visit is due: {', '.join(topic.reasons)}",
@@ -145,11 +144,3 @@ _REMEDIES: Mapping[WhyPassedOver, str] = {
 def _passed_over(found: PassedOver) -> StayReason:
     detail = f" ({found.detail})" if found.detail else ""
     return StayReason(f"{found.why}{detail}", _REMEDIES.get(found.why, ""))
-
-
-def time_told(ms: int) -> str:
-    """UTC; of a broker whose clock is far off, too."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return f"{ms} ms"

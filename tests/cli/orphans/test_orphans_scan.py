@@ -101,7 +101,7 @@ def test_without_a_candidate_there_is_no_finding(scanned):
     line = scanned(a_world())
     assert report(line, 0)["candidates"] == []
     assert line.ok("orphans", "scan").splitlines()[:2] == [
-        "1 ledgers in BookKeeper: 1 in use, 0 certain orphans, 0 suspect, 0 foreign",
+        "1 ledger in BookKeeper: 1 in use, 0 certain orphans, 0 suspect, 0 foreign",
         "in use: 1 data",
     ]
 
@@ -147,7 +147,7 @@ def test_the_text_sums_up_by_kind_and_age_and_what_it_costs(scanned):
     size = world.ledgers[old].length
     line = scanned(world)
     text = line.run("orphans", "scan", "--price-per-gib-month", str(2**30)).stdout.splitlines()
-    heap = f"1 ledgers, {size} bytes (0.00 GiB), with all copies {size} bytes (0.00 GiB), {size:.2f} a month"
+    heap = f"1 ledger, {size} bytes (0.00 GiB), with all copies {size} bytes (0.00 GiB), {size:.2f} a month"
     assert text[2:6] == [
         "orphans by kind:",
         f"  data, certain: {heap}",
@@ -302,7 +302,7 @@ def test_scan_and_explain_say_what_was_rescued_of_a_kept_ledger(scanned):
         cut, one["createdMs"], last, one["bytes"], "data", world.topics[0], digest, (1, 1, 1), (), (), (), b"", 0, "joe"
     )
     Rescues(line.archive.store, "memory").write(cut, 0, record, lambda: "t")
-    lost = "On 1970-01-01 00:00:00+00:00 0 of its entries were rescued; no bookie gave the others."
+    lost = "On 1970-01-01T00:00:00.000Z 0 of its entries were rescued; no bookie gave the others."
     for evidence in said_of(line, cut):
         assert lost in evidence
         assert "What is in it is data: it is reported and never deleted." in evidence
@@ -312,7 +312,7 @@ def test_scan_and_explain_say_what_was_rescued_of_a_kept_ledger(scanned):
         a_uuid(1), start, end, 0, 0, 1, 0, SegmentLayout(), Source.BOOKKEEPER, RollReason.REQUEST, (held,)
     )
     Rescues(line.archive.store, "memory").write(cut, 1, replace(record, segments=(segment,)), lambda: "u")
-    whole = "Its entries were rescued on 1970-01-01 00:00:00+00:00: the archive has a copy of all of them."
+    whole = "Its entries were rescued on 1970-01-01T00:00:00.000Z: the archive has a copy of all of them."
     for evidence in said_of(line, cut):
         assert whole in evidence
         assert evidence[-1].startswith("What is in it is data, and the archive has it")

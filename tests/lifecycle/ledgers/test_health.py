@@ -53,7 +53,7 @@ def test_a_bookie_that_was_taken_out_of_service_is_none(metadata):
 def test_ledgers_that_lack_copies_but_orphans(metadata):
     metadata.nodes.put(f"{UNDER}/ledgers/0000/0000/0000/0007/urL0000000007", b"")
     metadata.nodes.put(f"{UNDER}/ledgers/0000/0000/0000/0008/urL0000000008", b"")
-    assert said(metadata, orphans=[7]) == ["1 ledgers lack copies, ledger 8 is one"]
+    assert said(metadata, orphans=[7]) == ["1 ledger without all copies: ledger 8 is one"]
     assert said(metadata, orphans=[7, 8]) == []
     assert said(metadata, orphans=None) == []  # nobody has scanned
 
@@ -61,8 +61,8 @@ def test_ledgers_that_lack_copies_but_orphans(metadata):
 def test_a_thousand_orphans_that_lack_copies_hide_no_other_ledger(metadata):
     for ledger in range(1, 1_002):
         metadata.nodes.put(f"{UNDER}/ledgers/0000/0000/0000/{ledger:04x}/urL{ledger:010d}", b"")
-    assert said(metadata, orphans=range(1, 1_001)) == ["1 ledgers lack copies, ledger 1001 is one"]
-    assert said(metadata) == ["1000 ledgers lack copies, ledger 1 is one"]
+    assert said(metadata, orphans=range(1, 1_001)) == ["1 ledger without all copies: ledger 1001 is one"]
+    assert said(metadata) == ["1000 ledgers without all copies: ledger 1 is one"]
 
 
 def test_recovery_that_is_switched_off(metadata):

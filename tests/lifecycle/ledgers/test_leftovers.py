@@ -107,6 +107,6 @@ def test_it_is_told_as_a_person_would():
         " acknowledgements.",
         "Its name is made of a topic and a subscription.",
         "There is no /managed-ledgers/t/ns/persistent/a/c+d.",
-        "It refers to 2 ledgers, 0 bytes by its list, which go only after it.",
+        "It refers to 2 ledgers, 0 bytes by its list: they go only after it.",
         "So it belongs to nobody, and that is certain.",
     )

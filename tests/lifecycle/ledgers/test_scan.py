@@ -361,7 +361,7 @@ def test_a_ledger_in_use_that_lacks_copies_stands_in_the_way_of_all(asked_for):
     lacks_copies(written, used)
     for only in (None, {orphan, used} if asked_for else {orphan}):
         trouble = [one for one in scanner.scan(only).refusals if one.kind is RefusalKind.IN_TROUBLE]
-        assert [one.detail for one in trouble] == [f"1 ledgers lack copies, ledger {used} is one"]
+        assert [one.detail for one in trouble] == [f"1 ledger without all copies: ledger {used} is one"]
 
 
 def test_the_doctor_who_does_not_scan_says_nothing_of_ledgers_that_lack_copies():

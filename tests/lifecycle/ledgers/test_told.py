@@ -88,7 +88,7 @@ def test_names_of_others_forge_no_line():
 def test_any_clock_is_told(ms):
     seen = replace(seen_ledger(1, 0, metadata({}, 2)), created_ms=ms)
     verdict = LedgerVerdict(seen, Standing.FOREIGN, LedgerKind.FOREIGN, ())
-    expected = "2023-11-14 22:13:20+00:00" if ms == 1_700_000_000_000 else str(ms)
+    expected = "2023-11-14T22:13:20.000Z" if ms == 1_700_000_000_000 else str(ms)
     assert expected in told(verdict)[1]
 
 

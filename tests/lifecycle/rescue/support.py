@@ -13,7 +13,7 @@ from offloader.archive.rescued import rescued_ledger
 from offloader.archive.topic import ArchivedTopic
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.entry_codec import encode
-from offloader.bookkeeper.model import LedgerState, StoredEntry
+from offloader.bookkeeper.model import LedgerMetadata, LedgerState, StoredEntry
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.rescue.evidence import RescueEvidence
 from offloader.lifecycle.rescue.objects import RescueCuts
@@ -75,6 +75,19 @@ class KeptCluster(OrphanCluster):
             for bookie, kept in self.bookies.items()
         }  # fmt: skip
 
+    def goes_for_good(self, bookie: str) -> None:
+        """It runs no more, and somebody has taken it out of service."""
+        self.bookies[bookie].up = False
+        self.metadata.cluster.delete_cookie(bookie)
+
+    def only_on(self, ledger: int, *bookies: str) -> set[int]:
+        """The entries that no other bookie has."""
+        write_set = self.metadata_of(ledger).write_set
+        return {n for n in range(len(self.entries)) if set(write_set(n)) <= set(bookies)}
+
+    def metadata_of(self, ledger: int) -> LedgerMetadata:
+        return self.client()[1].read(ledger).metadata
+
     def bring_back(self, lost: dict[str, dict[int, bytes]], ledger: int = KEPT) -> None:
         for bookie, stored in lost.items():
             self.bookies[bookie].memory.ledgers[ledger].stored.update(stored)
@@ -108,13 +121,13 @@ class Archive:
 
     def rescue(
         self, ledger: int = KEPT, *, store: ObjectStore | None = None, with_losses: bool = False,
-        advance: Callable[[int], None] = lambda _: None, bookies=None,
+        advance: Callable[[int], None] = lambda _: None, bookies=None, gone: Sequence[str] = (),
     ) -> DoneRescue:  # fmt: skip
         """One process that rescues a ledger."""
         ours, tree = self.cluster.client()
         phase = LedgerRescue(
             self.rescues(store), tree, bookies or ours, self.uuid, lambda: self.cluster.now_ms, "tester",
-            with_losses=with_losses, cuts=CUTS, read_ahead=4000,
+            with_losses=with_losses, gone=frozenset(gone), cuts=CUTS, read_ahead=4000,
         )  # fmt: skip
         return phase.run(self.cluster.verdict(ledger), advance)
 

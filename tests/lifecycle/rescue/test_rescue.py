@@ -165,6 +165,58 @@ def test_a_bookie_that_is_away_is_waited_for_and_no_loss():
         archive.rescue(with_losses=True)
 
 
+def test_what_only_bookies_have_that_are_gone_for_good_is_a_loss_once_somebody_says_so():
+    archive = Archive()
+    cluster = archive.cluster
+    gone = list(cluster.metadata_of(KEPT).fragments[0].ensemble)[:2]
+    for bookie in gone:
+        cluster.goes_for_good(bookie)
+    lost = cluster.only_on(KEPT, *gone)
+    assert 0 < len(lost) < 40
+    for said in ([], gone[:1]):  # what the other one may have is waited for
+        with pytest.raises(BookieUnavailableError):
+            archive.rescue(with_losses=True, gone=said)
+    with pytest.raises(EntryNotFoundError):
+        archive.rescue(gone=gone)
+    record = archive.rescue(with_losses=True, gone=gone).record
+    assert {n for one in record.losses for n in range(one.start.entry, one.end.entry + 1)} == lost
+    assert all(f"{bookie} is gone for good, says tester" in one.reason for one in record.losses for bookie in gone)
+    assert archive.entries() == [each for n, each in enumerate(cluster.entries) if n not in lost]
+
+
+def test_one_that_is_gone_is_no_loss_where_others_have_its_entries():
+    archive = Archive()
+    gone = archive.cluster.metadata_of(KEPT).fragments[0].ensemble[0]
+    archive.cluster.goes_for_good(gone)
+    assert archive.rescue(with_losses=True, gone=[gone]).record.whole
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_bookie_that_may_come_back_is_not_gone_whatever_somebody_says(registered):
+    archive = Archive()
+    bookie = archive.cluster.metadata_of(KEPT).fragments[0].ensemble[0]
+    if registered:
+        archive.cluster.metadata.cluster.delete_cookie(bookie)
+    else:
+        archive.cluster.bookies[bookie].up = False
+    with pytest.raises(FatalError, match="is registered" if registered else "has a cookie"):
+        archive.rescue(with_losses=True, gone=[bookie])
+
+
+def test_a_bookie_that_comes_back_meanwhile_was_not_gone():
+    archive = Archive()
+    gone = archive.cluster.metadata_of(KEPT).fragments[0].ensemble[:2]
+    for bookie in gone:
+        archive.cluster.goes_for_good(bookie)
+
+    def back(_bytes: int) -> None:
+        archive.cluster.bookies[gone[0]].up = True
+
+    with pytest.raises(FatalError, match="is registered"):
+        archive.rescue(with_losses=True, gone=gone, advance=back)
+    assert archive.rescues().rescued(KEPT) is None
+
+
 def test_a_deletion_that_comes_between_is_no_loss():
     archive = Archive()
     archive.cluster.lose(*range(20, 40))

@@ -22,11 +22,11 @@ from tests.lifecycle.deletion.test_service import WIDE, Setting
 
 from .support import asked
 
-GONE, USED, OTHERS, YOUNG = 9, 8, 7, 6
+GONE, USED, OTHERS, YOUNG = 8, 9, 7, 6
 
 
 class Copies:
-    """The copy of ledger 9 is named by nobody, that of 8 by its list, that of 7 is another cluster's."""
+    """The copy of ledger 8 is named by nobody and trimmed, that of 9 by its list, that of 7 is another cluster's."""
 
     def __init__(self) -> None:
         self.setting = Setting()

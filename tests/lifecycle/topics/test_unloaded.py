@@ -11,6 +11,7 @@ from offloader.bookkeeper.api import ManagedCursor
 from offloader.bookkeeper.model import LedgerState
 from offloader.bookkeeper.nodes import Node
 from offloader.errors import DamagedRecordError, FatalError, ProtocolError
+from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.topics.broker_retention import (
     BrokerRetention,
     RetentionLevel,
@@ -23,7 +24,6 @@ from offloader.lifecycle.topics.pace import VisitPace
 from offloader.lifecycle.topics.topic_nodes import DatedLedger, LedgerListNode, TailLedger, TopicNodes, read_list_node
 from offloader.lifecycle.topics.unloaded import QUIET_MS, UnloadedTopic, VisitReason, look_at
 from offloader.lifecycle.topics.visit_plan import check_version
-from offloader.lifecycle.topics.why_not import time_told
 from offloader.model import MIB, TopicName
 
 TOPIC = TopicName.parse("acme/orders/t")
@@ -193,5 +193,5 @@ def test_a_clock_that_is_put_back_delays_no_visit_for_long() -> None:
 
 
 def test_a_time_that_no_calendar_has_is_told_as_a_number() -> None:
-    assert time_told(0) == "1970-01-01T00:00:00Z"
-    assert time_told(2**62) == f"{2**62} ms"
+    assert moment_text(0) == "1970-01-01T00:00:00.000Z"
+    assert moment_text(2**62) == f"{2**62} ms since 1970"
