@@ -119,16 +119,35 @@ def test_a_stream_s_batch_is_looked_back_from(first: int) -> None:
     assert_looks_back(topic_splits(planned, 1_000 * MIB)[0], first)
 
 
+class Marked(LongTopic):
+    """Its records can be told from those that other tests hold."""
+
+    SEALED_BY = 4_711_000_000_000
+
+    def segment(self, number: int) -> Segment:
+        return replace(super().segment(number), offloaded_at=self.SEALED_BY + number)
+
+
+def held_of_marked() -> int:
+    gc.collect()
+    there = (each for each in gc.get_objects() if isinstance(each, Segment))
+    return sum(each.offloaded_at >= Marked.SEALED_BY for each in there)
+
+
 def test_a_whole_topic_s_records_are_never_held_at_once() -> None:
-    records = LazyTopicRecords(catalogs(long(4_000)).history(TOPIC, None, RecordCache(10)))
+    store = LongStore(Marked(TOPIC, 4_000, 2, MIB))
+    records = LazyTopicRecords(catalogs(store).history(TOPIC, None, RecordCache(10)))
     held = []
     for number, item in enumerate(records.plan()):
         assert isinstance(item, ObjectRange)
         if number % 1_000 == 999:
-            gc.collect()
-            held.append(sum(isinstance(each, Segment) for each in gc.get_objects()))
+            held.append(held_of_marked())
     assert len(held) == 4
+    assert min(held) > 0
     assert max(held) <= 2 * STEP + 30, held
+    everything = records.whole
+    assert held_of_marked() >= 4_000, "what is held would be seen"
+    del everything
 
 
 class WithAHole(LongTopic):

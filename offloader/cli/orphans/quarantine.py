@@ -113,7 +113,8 @@ def _mark_ledgers(session: CommandSession, named: Collection[int] | None, *, yes
         phase = Quarantine(queue, side, bounds_of(section), session.dependencies.clock_ms, "command", dry=not yes)
         held: tuple[LedgerMark, ...] = ()
         if named is None:
-            held = Keeping(queue, side.is_there, session.dependencies.clock_ms, "command", dry=not yes).remember(scan)
+            clock = session.dependencies.clock_ms
+            held = Keeping(queue, side.is_there, side.scanner.scan, clock, "command", dry=not yes).remember(scan)
         found = phase.mark(scan, named)
     marks = (*found.marks, *held)
     return MarkedPart(

@@ -6,7 +6,7 @@ later one believes that they were trimmed. So it is with what somebody has undon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from offloader.ahead import map_ahead, unawaited_pool
@@ -16,7 +16,7 @@ from offloader.lifecycle.deletion.marking import Mark, MarkOutcome
 from offloader.lifecycle.deletion.quarantine import LedgerMark
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import DeletionAnswer, ledger_record_name
-from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict
+from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 
 WRITERS = 8
@@ -24,10 +24,11 @@ WRITERS = 8
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """`there`: whether a ledger has a node. `by`: who asks. Nothing is written where `dry`."""
+    """`there`: whether a ledger has a node. `look`: scans some. `by`: who asks. Nothing is written where `dry`."""
 
     queue: DeletionQueue
     there: Callable[[int], bool]
+    look: Callable[[Collection[int]], LedgerScan]
     now_ms: Callable[[], int]
     by: str
     dry: bool = False
@@ -48,17 +49,27 @@ class Keeping:
         return Mark(verdict.ledger.ledger, MarkOutcome.KEPT, HOLDS_DATA, verdict)
 
     def _forget(self, scan: LedgerScan) -> None:
-        """Of those that are gone, or are named again, the record is an end like others."""
+        """Of those that are gone, or are named again, the record is an end like others. One that is there, and only is
+        no orphan now, is neither: its metadata may be damaged for a while, or say that it is another's."""
         orphans = {one.ledger.ledger for one in scan.verdicts}
-        for one in self._memories():
-            if one.record.ledger_id in orphans:
-                continue
+        left = [one for one in self._memories() if one.record.ledger_id not in orphans]
+        there = {one.record.ledger_id for one in left if self.there(one.record.ledger_id)}
+        named = self._named(there) if there else frozenset()
+        for one in left:
             now = self.now_ms()
-            if self.there(one.record.ledger_id):
+            if one.record.ledger_id in named:
                 ended = kept(one.record, DeletionAnswer.STILL_IN_USE, "it is named again", now)
-            else:
+            elif one.record.ledger_id not in there:
                 ended = gone(one.record, now, by_us=False)
+            else:
+                continue
             self.queue.write(replace(ended, marked_by=self.by), one)
+
+    def _named(self, ledgers: Collection[int]) -> frozenset[int]:
+        scan = self.look(ledgers)
+        if scan.refusals:
+            return frozenset()
+        return frozenset(one.ledger.ledger for one in scan.verdicts if one.standing is Standing.REFERENCED)
 
     def _memories(self) -> Iterator[StoredDeletion]:
         for one in self.queue.readable():

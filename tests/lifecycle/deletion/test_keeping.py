@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from offloader.bookkeeper.metadata_codec import encode_metadata
 from offloader.errors import FatalError
 from offloader.lifecycle.deletion.decisions import dropped, undone
 from offloader.lifecycle.deletion.keeping import Keeping
@@ -37,7 +38,7 @@ class RolledBack(Setting):
     def remember(self, *, dry=False, refusals=()):
         side = self.cluster.side()
         side.scanner.refusals = refusals
-        keeping = Keeping(self.queue, side.is_there, lambda: self.cluster.now_ms, "test", dry)
+        keeping = Keeping(self.queue, side.is_there, side.scanner.scan, lambda: self.cluster.now_ms, "test", dry)
         return [(one.id, one.outcome) for one in keeping.remember(side.scanner.scan())]
 
     def trims(self, *left: int, gone=()) -> None:
@@ -129,6 +130,37 @@ def test_the_memory_ends_with_its_ledger(setting):
     setting.service().round()
     assert setting.record(3) is setting.record(4) is None
     assert setting.end_of(5) == KEPT
+
+
+@pytest.mark.parametrize("what", [b"damaged", b"foreign"])
+def test_what_is_neither_gone_nor_named_is_not_forgotten(setting, what):
+    """Its metadata are damaged, or say nothing of whose it is, and are put right again after its list was trimmed."""
+    setting.remember()
+    nodes, path = setting.cluster.metadata.nodes, setting.cluster.path(3)
+    before = nodes.get(path).value
+    foreign = replace(setting.cluster.metadata.read(3).metadata, custom={})
+    nodes.set(path, b"\0" if what == b"damaged" else encode_metadata(foreign), nodes.get(path).version)
+    setting.remember()
+    assert setting.end_of(3) == KEPT
+    setting.later(MONTHS)
+    setting.service().round()
+    nodes.set(path, before, nodes.get(path).version)
+    setting.trims(10, gone=(1, 2))
+    setting.remember()
+    assert setting.outcomes()[3] is MarkOutcome.SPARED
+
+
+def test_where_the_look_at_what_may_be_named_is_not_sure_nothing_is_forgotten(setting):
+    setting.remember()
+    setting.cluster.list_ledgers("t", 1, 2, 4, 10)
+    side = setting.cluster.side()
+    found = side.scanner.scan()
+    side.scanner.refusals = (Refusal(RefusalKind.LISTING_FAILED, "some"),)
+    look = side.scanner.scan
+    Keeping(setting.queue, side.is_there, look, lambda: setting.cluster.now_ms, "test").remember(found)
+    assert setting.end_of(4) == KEPT
+    setting.remember()
+    assert setting.end_of(4) == (DeletionState.KEPT, DeletionAnswer.STILL_IN_USE)
 
 
 def test_a_memory_is_never_due_and_cannot_be_undone(setting):
