@@ -131,3 +131,7 @@ def test_what_the_node_does_not_know_is_no_date_of_1970(line, world):
     (fresh,) = (one for one in line.json("topics", "cursors") if one["subscription"] == "fresh")
     assert fresh["last active"] is None
     assert "1970" not in line.ok("topics", "cursors")
+
+
+def test_a_bookie_has_some_time_to_answer(line):
+    assert "--timeout 0" in line.error("topics", "cursors", "list", "--timeout", "0")

@@ -158,6 +158,19 @@ def test_a_topic_is_told_by_who_holds_how_much(line):
     assert found["unknown"] == []
 
 
+def test_who_is_past_all_of_an_unloaded_topic_holds_nothing_back(line, world):
+    """Its last ledger was closed by whoever unloaded it, and stays all the same."""
+    world.topic((1, 10, 1_000_000), (2, 10, 2_000_000))
+    for name in ("slow", "__offloader"):
+        world.cursor(name, CursorState((2, 9)))
+    found = explained(line, str(TOPIC))
+    assert said(found, "slow has acknowledged everything that is counted, and holds nothing back.")
+    assert not said(found, "holds back")
+    assert not said(found, "0 entries")
+    world.cursor("slow", CursorState((2, 8)))
+    assert said(explained(line, str(TOPIC)), "1 entry is not acknowledged")
+
+
 def test_a_loaded_topic_with_a_consumer_and_its_own_retention(line, brokers):
     brokers.said = {TOPIC: {"slow": SubscriptionUse(1, 17)}}
     found = explained(line, str(TOPIC))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
@@ -64,3 +65,14 @@ def test_one_that_is_none_is_a_finding(line):  # noqa: F811
     result = line.run("orphans", "quarantine", "--managed-ledger", f"{NAMESPACE}/persistent/t", "--yes")
     assert result.exit_code == 2
     assert "no left-over managed ledger of this name" in result.output
+
+
+def test_it_is_explained_by_the_name_that_a_scan_shows(line, orphans, monkeypatch):  # noqa: F811
+    judging = nullcontext(orphans.side().scanner)
+    monkeypatch.setattr("offloader.cli.orphans.explain.ledger_scanner", lambda _: judging)
+    found = line.json("orphans", "explain", NAME)
+    assert (found["id"], found["verdict"], found["refusals"]) == (NAME, "certain", [])
+    assert any("It refers to 1 ledger" in one for one in found["evidence"])
+    assert f"orphans quarantine --managed-ledger {NAME} --yes" in line.ok("orphans", "explain", NAME)
+    other = f"{NAMESPACE}/persistent/t-none__transaction_pending_ack"
+    assert "is left over" in line.error("orphans", "explain", other)

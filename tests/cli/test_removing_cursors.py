@@ -70,8 +70,14 @@ def test_remove_says_marks_and_removes_and_undo_brings_back(line, world):
 
 def test_what_is_in_use_or_not_there_gets_one_line(line, world):
     world.topic.cursors[SUB].consumers = 2
-    assert "2 of its consumers are connected" in one(line, "remove", str(TOPIC), SUB)["reason"]
+    told = line.run("topics", "cursors", "remove", str(TOPIC), SUB, "--output", "json")
+    assert "2 of its consumers are connected" in json.loads(told.stdout)["reason"]
+    assert told.exit_code == 1
     assert "2 of its consumers are connected" in line.error("topics", "cursors", "remove", str(TOPIC), SUB, "--yes")
+    world.topic.cursors["__offloader"] = HeldCursor((1, 0))
+    world.brokers.flush()
+    for more in ((), ("--yes",)):
+        assert line.run("topics", "cursors", "remove", str(TOPIC), "__offloader", *more).exit_code == 1
     assert "there is no subscription none" in line.error("topics", "cursors", "remove", str(TOPIC), "none", "--yes")
     assert "no removal of none is recorded" in line.error("topics", "cursors", "undo", str(TOPIC), "none", "--yes")
 

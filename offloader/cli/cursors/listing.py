@@ -12,7 +12,7 @@ from offloader.cli.command import CommandSession, command
 from offloader.cli.cursors import cursors
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME, parsed
-from offloader.errors import DamagedRecordError, OffloadError, TopicNotFoundError
+from offloader.errors import DamagedRecordError, FatalError, OffloadError, TopicNotFoundError
 from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames, why_never_removed
@@ -53,7 +53,9 @@ def parse_target(text: str) -> Target:
 
 
 def stored_topics(session: CommandSession, timeout: int) -> StoredTopics:
-    """What is stored of subscriptions. Raises ConfigError, MetadataUnavailableError."""
+    """What is stored of subscriptions. Raises ConfigError, FatalError, MetadataUnavailableError."""
+    if timeout <= 0:
+        raise FatalError("--timeout 0: no bookie answers in no time; say at least 1s")
     return StoredTopics(*session.bookkeeper(timeout / 1000), timeout / 1000)
 
 

@@ -43,7 +43,7 @@ def remove(session: CommandSession, topic: TopicName, subscription: str, *, yes:
     has passed, the application, `topics cursors purge`, or this command again, looks once more: if the broker says
     that there is no consumer and that nothing was acknowledged between, it deletes it. `topics cursors undo` takes
     both back. Looking has the topic loaded. A name without -partition-N means all partitions that have such a
-    subscription.
+    subscription. Exit code 1 where it is refused, with --yes or without.
 
     \b
     JSON: one object a line, for each topic: {message, topic, subscription, state, bytes, marked, by, due, ended, next,
@@ -191,7 +191,10 @@ def _remove(teller: RemovalTeller, remover: CursorRemover, topic: TopicName, nam
     elif yes:
         teller.tell(remover.mark(topic, name, BY))
     else:
-        teller.tell_plan(topic, name, remover.plan(topic, name))
+        plan = remover.plan(topic, name)
+        teller.tell_plan(topic, name, plan)
+        if plan.objection:  # as with --yes
+            raise FatalError(f"{topic}: {name} is not removed: {plan.objection}")
 
 
 def _purged(

@@ -14,9 +14,10 @@ from offloader.cli.orphans.deletion_parts import rescues_of_cluster, with_rescue
 from offloader.cli.orphans.scanning import ledger_scanner
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
-from offloader.errors import LedgerNotFoundError, OffloadError
+from offloader.errors import FatalError, LedgerNotFoundError, OffloadError
 from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
+from offloader.lifecycle.ledgers.leftovers import is_pending_acks
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import leftover_told, missing_told, refusal_told, remedies_told, told
 from offloader.metadata.rescue_log import read_rescue
@@ -27,14 +28,17 @@ from offloader.metadata.rescue_log import read_rescue
 @command()
 def explain(session: CommandSession, thing: int | str) -> int:
     """Tell what a ledger or an object of the bucket is, who refers to it, what follows, and what would turn suspect
-    into certain. ID: a ledger's number, or an object's key or an upload as `orphans scan` shows it.
+    into certain. ID: a ledger's number, or an object's key, an upload or a left-over managed ledger's name as
+    `orphans scan` shows it.
 
     \b
     JSON: {side, id, kind, verdict, bytes, evidence, remedies, kept, refusals}; verdict is referenced, certain, suspect,
     foreign, missing where something refers to a ledger that is not there, or gone where only the archive has what was
     rescued of it. An object has no remedies.
     """
-    return explain_object(session, thing) if isinstance(thing, str) else _explain_ledger(session, thing)
+    if isinstance(thing, int):
+        return _explain_ledger(session, thing)
+    return _explain_leftover(session, thing) if is_pending_acks(thing) else explain_object(session, thing)
 
 
 def _explain_ledger(session: CommandSession, ledger: int) -> int:
@@ -49,6 +53,26 @@ def _explain_ledger(session: CommandSession, ledger: int) -> int:
     elif not refusals:
         lines = [*lines, *_next_steps(scan, verdict)]
     session.output.lines(lines, {"side": "bookkeeper", "id": ledger, **fields, "refusals": refusals})
+    return OK
+
+
+def _explain_leftover(session: CommandSession, name: str) -> int:
+    """Raises FatalError where no managed ledger of that name is left over."""
+    with ledger_scanner(session) as scanner:
+        scan = scanner.scan(frozenset())
+    found = next((one for one in scan.leftovers if one.name == name), None)
+    if found is None:
+        raise FatalError(f"no managed ledger {name} is left over: it is in use, or there is none")
+    evidence, refusals = list(leftover_told(found)), [refusal_told(one) for one in scan.refusals]
+    certain = found.standing is Standing.CERTAIN
+    mark = f"To mark it: `offloader orphans quarantine --managed-ledger {quote(name)} --yes`."
+    against = ["Nothing would be deleted now:", *(f"  {one}" for one in refusals)] if refusals else []
+    fields = {
+        "side": "bookkeeper", "id": name, "kind": "managed ledger of pending acks", "verdict": str(found.standing),
+        "bytes": found.size, "evidence": evidence, "remedies": [] if certain else list(remedies_told(found.remedies)),
+        "kept": False, "refusals": refusals,
+    }  # fmt: skip
+    session.output.lines([*evidence, *(against or ([mark] if certain else []))], fields)
     return OK
 
 

@@ -12,6 +12,7 @@ from shlex import quote
 
 from offloader.lifecycle.explaining.words import Explanation, counted, moment_text, size_text, span_text
 from offloader.lifecycle.topics.broker_retention import BrokerRetention
+from offloader.lifecycle.topics.cursors.held import needs_any
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
 from offloader.lifecycle.topics.cursors.listing import ListedSubscription, by_bytes_held
 from offloader.lifecycle.topics.cursors.stored import StoredTopic
@@ -75,10 +76,16 @@ def _holders(facts: TopicFacts) -> Iterator[str]:
         name = f"The subscription {one.subscription}{_who(one)}"
         if one.held is None:
             yield f"{name} cannot be understood ({one.problem}): what it holds back is not known."
-        elif one.held.size or one.held.uncounted:
+        elif (one.held.size or one.held.uncounted) and _needs_any(facts, one.subscription):
             yield f"{name} holds back {size_text(one.held.size)}{_alone(one)}: {_entries(one)}.{_used(one)}"
         elif one.kind is SubscriptionKind.USER:
             yield f"{name} has acknowledged everything that is counted, and holds nothing back."
+
+
+def _needs_any(facts: TopicFacts, subscription: str) -> bool:
+    cursor = facts.stored.cursors.get(subscription)
+    state = None if cursor is None else cursor.state
+    return state is None or needs_any(facts.stored.ledgers, state.mark_delete)
 
 
 def _who(one: ListedSubscription) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from offloader.config import Config
 from offloader.config.levels import TopicPolicy
+from offloader.config.policies import namespace_switch
 from offloader.errors import OffloadError
 from offloader.model import TopicName
 from offloader.offload.core import namespace_policies
@@ -64,7 +65,9 @@ def _topics(config: Config, probes: Probes, *, from_bookies: bool) -> Iterator[C
     if isinstance(found, OffloadError):
         return  # the admin port's check has said why
     enabled = {topic: policy for topic, policy in sorted(found.policies.items()) if policy.enabled}
-    yield from pulsar_checks.enabled(len(enabled), found.unread)
+    yield from pulsar_checks.enabled(
+        len(enabled), found.unread, [] if enabled else _chosen(config, probes, found.dangers)
+    )
     following = [topic for topic, policy in enabled.items() if policy.follow_pulsar_retention]
     asked = {t: attempt(partial(probes.admin.retention, t)) for t in following[: deletion_checks.MOST_ASKED]}
     yield from deletion_checks.followed(asked, len(following))
@@ -75,6 +78,18 @@ def _topics(config: Config, probes: Probes, *, from_bookies: bool) -> Iterator[C
         if from_bookies:
             yield pulsar_checks.ledger_readable(attempt(partial(probes.read_ledger, topic)))
         yield from _policies(probes, topic, enabled[topic], interval)
+
+
+def _chosen(config: Config, probes: Probes, namespaces: Iterable[str]) -> list[str]:
+    """Those that are enabled, by the configuration or by their property, whether they have topics or not."""
+    policies = config.policies
+    switches = {name: attempt(partial(_switch, probes, name)) for name in sorted(namespaces)}
+    known = {name: None if isinstance(found, OffloadError) else found for name, found in switches.items()}
+    return [name for name, one in known.items() if policies.resolve("enabled", policies.layers(name, None, one)).value]
+
+
+def _switch(probes: Probes, namespace: str) -> bool | None:
+    return namespace_switch(probes.admin.namespace_properties(namespace))
 
 
 def _bucket(probes: Probes, longest_roll_ms: int) -> Iterator[Check]:

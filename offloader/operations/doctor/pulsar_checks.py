@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from offloader.config.units import format_size
 from offloader.errors import AuthenticationFailedError, AuthorizationFailedError, InexactBytesError, OffloadError
@@ -61,12 +61,15 @@ def readable(topic: str, answer: OffloadError | None) -> Check:
     return ok("read-topic", f"{topic} can be read")
 
 
-def enabled(count: int, unread: Mapping[str, OffloadError]) -> Iterator[Check]:
-    """What the configuration selects."""
+def enabled(count: int, unread: Mapping[str, OffloadError], chosen: Collection[str]) -> Iterator[Check]:
+    """What the configuration selects. `chosen`: namespaces that it enables."""
     for namespace, reason in unread.items():
         yield fail("namespace", f"{namespace} cannot be read: {reason}", "check its name and the role's permissions")
     if count:
         yield ok("topics", f"{count} topics are enabled")
+    elif chosen:
+        more = f" and {len(chosen) - 1} more" if len(chosen) > 1 else ""
+        yield ok("topics", f"there is no topic yet in {next(iter(chosen))}{more}: enabled, and waited for")
     else:
         remedy = (
             "set enabled: true for a namespace, or the property: pulsar-admin namespaces set-property NAMESPACE -k "

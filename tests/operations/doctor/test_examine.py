@@ -247,6 +247,18 @@ def test_no_topic_is_enabled(line) -> None:
     assert line.run("doctor").exit_code == 0
 
 
+@pytest.mark.parametrize("by", ["configuration", "property"])
+def test_an_enabled_namespace_without_topics_is_waited_for(line, by) -> None:
+    if by == "property":
+        line.config = line.config.replace("namespaces:\n  public/default: {enabled: true}\n", "")
+        line.cluster.namespace("public/default").properties["offloader.enabled"] = "true"
+    assert verdicts(line)["topics"] == "ok"
+    for topic in list(line.cluster.state.topics):
+        line.cluster.delete(topic)
+    assert verdicts(line)["topics"] == "ok"
+    assert "there is no topic yet in public/default" in line.run("doctor").stdout
+
+
 def test_a_namespace_that_does_not_say_true_or_false(line) -> None:
     line.cluster.namespace("public/default").properties["offloader.enabled"] = "maybe"
     assert verdicts(line)["namespace"] == "fail"

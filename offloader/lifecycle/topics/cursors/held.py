@@ -50,13 +50,23 @@ def held_back(ledgers: Sequence[HeldLedger], states: Mapping[str, CursorState]) 
 
 def first_needed(ledgers: Sequence[HeldLedger], mark_delete: Place | None) -> int:
     """The index of the first ledger that has something behind the mark-delete; of the last one at the most."""
+    return min(_behind(ledgers, mark_delete), max(len(ledgers) - 1, 0))
+
+
+def needs_any(ledgers: Sequence[HeldLedger], mark_delete: Place | None) -> bool:
+    """Whether some ledger has something behind the mark-delete, or is open and may have. The last one, which counts as
+    kept by everybody, stays also where nobody needs it."""
+    return _behind(ledgers, mark_delete) < len(ledgers)
+
+
+def _behind(ledgers: Sequence[HeldLedger], mark_delete: Place | None) -> int:
     if mark_delete is None:
         return 0
     at = bisect_left([one.ledger for one in ledgers], mark_delete[0])
     if at < len(ledgers) and ledgers[at].ledger == mark_delete[0]:
         entries = ledgers[at].entries
         at += entries is not None and mark_delete[1] >= entries - 1
-    return min(at, max(len(ledgers) - 1, 0))
+    return at
 
 
 def _held(ledgers: Sequence[HeldLedger], state: CursorState, first: int, others: int | None) -> CursorHold:
