@@ -8,11 +8,13 @@ import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 
 from offloader.bookkeeper.connect import BookKeeperSettings, clients
 from offloader.config import Config
 from offloader.errors import OffloadError
 from offloader.lifecycle.bucket.holds import holds
+from offloader.lifecycle.bucket.reading import store_time
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock import StockScanner
@@ -118,7 +120,8 @@ def _copies(parts: LifecycleParts, queue: DeletionQueue, reached: BookKeeperSett
         return StockScanner(store, lists, parts.cluster, _now_ms, section.quarantine_floor_ms)
 
     name = bucket_name(section.stock_bucket) or section.stock_bucket
-    return CopyExaminer(opened, name, queue, bounds_of(section), _now_ms)
+    by_the_store = partial(store_time, parts.store, _now_ms, _new_uuid)
+    return CopyExaminer(opened, name, queue, bounds_of(section), by_the_store)
 
 
 def _removals(parts: LifecycleParts) -> CursorRemovals:

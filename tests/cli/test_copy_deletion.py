@@ -27,7 +27,7 @@ OURS = References("memory", frozenset({"public/default"}), {TOPIC: LIST})
 def stock(line: Line, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     """The copy of ledger 9 is named by nobody, that of 18 by its list, that of 7 is another cluster's, of 6 is new."""
     found = MemoryStore()
-    found.backing.clock_ms = line.clock
+    found.backing.clock_ms = line.archive.store.backing.clock_ms = line.clock
     for uuid, ledger, cluster in ((GONE, 9, "memory"), (USED, 18, "memory"), (GONE, 7, "other")):
         for key in (data_key(uuid, ledger), index_key(uuid, ledger)):
             found.put(key, b"data", meta={CLUSTER: cluster, OWNER: TOPIC})

@@ -23,7 +23,8 @@ _FINE = (MarkOutcome.MARKED, MarkOutcome.PENDING)
 
 @dataclass(frozen=True, slots=True)
 class CopyExaminer:
-    """`open_scanner`: of the bucket whose name is `bucket`; what must be closed is left with the stack."""
+    """`open_scanner`: of the bucket whose name is `bucket`; what must be closed is left with the stack. `now_ms`: by
+    the clock of the store that has the queue."""
 
     open_scanner: Callable[[ExitStack], StockScanner]
     bucket: str
