@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from threading import Lock
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.bookkeeper.cursor_codec import encode_cursor_node
@@ -53,6 +54,7 @@ class MemorySubscriptions:
         self._nodes = nodes
         self._root = root
         self._clock_ms = clock_ms
+        self._storing = Lock()
 
     def make(self, topic: TopicName, ledgers: Mapping[int, int]) -> HeldTopic:
         """A new topic, in the place of what was there."""
@@ -70,7 +72,12 @@ class MemorySubscriptions:
 
     def flush(self) -> None:
         """Store everything, and forget what is not there any more."""
-        for topic, held in self.topics.items():
+        with self._storing:
+            self._flush()
+
+    def _flush(self) -> None:
+        for topic, held in list(self.topics.items()):
+            cursors = dict(held.cursors)  # other threads change them
             path = self._path(topic)
             info = ManagedLedgerInfo()
             *closed, last = sorted(held.ledgers)
@@ -79,9 +86,9 @@ class MemorySubscriptions:
                 info.ledgerInfo.add(ledgerId=ledger, entries=count, size=100 * count, timestamp=1)
             info.ledgerInfo.add(ledgerId=last)
             self._nodes.put(path, info.SerializeToString())
-            for name, cursor in held.cursors.items():
+            for name, cursor in cursors.items():
                 self._nodes.put(f"{path}/{encoded(name)}", encode_cursor_node(_stored(cursor)))
-            for node in set(self._nodes.children(path) or ()) - {encoded(name) for name in held.cursors}:
+            for node in set(self._nodes.children(path) or ()) - {encoded(name) for name in cursors}:
                 self._nodes.delete(f"{path}/{node}")
 
     def uses(self) -> Mapping[TopicName, Mapping[str, SubscriptionUse]]:
