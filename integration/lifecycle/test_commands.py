@@ -3,7 +3,6 @@ notices nothing."""
 
 from __future__ import annotations
 
-import time
 from base64 import b64decode
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from integration.lifecycle import topics
 from integration.lifecycle.bequests import closed_orphan, delete, offloaded_cut
-from integration.lifecycle.commands import QUARANTINE, Commands
+from integration.lifecycle.commands import Commands
 from integration.lifecycle.conftest import Used
 from integration.lifecycle.ground import KEPT, Ground, list_of
 from integration.lifecycle.makings import roll_cut, trim_cut
@@ -43,13 +42,9 @@ def test_the_commands_take_orphans_through_both_phases_and_one_of_them_back(
     marked = {one["id"] for one in said["marks"] if one["outcome"] == "marked"}
     assert marked >= {*cut, back}
     assert not said["refusals"]
-    assert offloader("orphans", "purge", "--yes")["due"] == 0  # the quarantine is not over
     assert marked <= ground.ledgers()
     offloader("orphans", "undo", min(cut))
-    time.sleep(QUARANTINE)
-    purged = offloader("orphans", "purge", "--yes")
-    assert {one["id"] for one in purged["ended"] if one["answer"] == "deleted"} == marked - {min(cut)}
-    assert (purged["failed"], purged["gaveUp"], purged["refusals"]) == ([], [], [])
+    assert offloader.purge() == dict.fromkeys(marked - {min(cut)}, "deleted")
     assert ground.ledgers() & marked == {min(cut)}
     ground.cluster.collect(1)
     undone = offloader("orphans", "undo", back, code=2)  # it is there again, without some copies
@@ -94,9 +89,7 @@ def test_entries_that_a_rollback_of_metadata_left_behind_are_rescued_before_thei
     every = offloader("orphans", "quarantine", "--all-certain")["marks"]
     assert {one["outcome"] for one in every if one["id"] == cut} == {"kept"}
     assert offloader("ledgers", "delete", cut, "--yes")["answer"] == "marked"
-    time.sleep(QUARANTINE)
-    purged = offloader("orphans", "purge", "--yes")
-    assert [(one["id"], one["answer"]) for one in purged["ended"]] == [(cut, "deleted")]
+    assert offloader.purge() == {cut: "deleted"}
     ground.cluster.collect()
     assert copies(ground, cut) == {}
     read = [b64decode(one["payload"]) for one in offloader.lines("orphans", "read", cut)]
