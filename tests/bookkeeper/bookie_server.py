@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from google.protobuf.message import DecodeError
+
 from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper import v2, v3
 from offloader.bookkeeper.api import BookieAddress
@@ -175,7 +177,13 @@ class _Served:
         if self._version not in (0, version):
             return False  # a bookie resets a connection that carries both
         self._version = version
-        return self._serve_v2(body) if version == 2 else self._serve_v3(pb.Request.FromString(body))
+        if version == 2:
+            return self._serve_v2(body)
+        try:
+            request = pb.Request.FromString(body)
+        except DecodeError:
+            return False  # as a bookie ends what it cannot read, for example what is left of a cut TLS session
+        return self._serve_v3(request)
 
     def _serve_v2(self, body: bytes) -> bool:
         if int.from_bytes(body[:2]) == 0x0203:
