@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from offloader.cli.command import CommandSession
 from offloader.cli.orphans.bucket import stock_scanner
-from offloader.cli.orphans.bucket_phases import bucket_scanner
+from offloader.cli.orphans.bucket_phases import marking_clock
 from offloader.cli.orphans.deletion_parts import queue_of_cluster
 from offloader.cli.orphans.scanning import lists_of
 from offloader.errors import FatalError
@@ -16,7 +16,7 @@ from offloader.lifecycle.bucket.orphans import ObjectScan
 from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
 from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.demand import DeleteLedgerPayload, DemandAnswered
-from offloader.lifecycle.deletion.marking import MarkOutcome, moved_clock
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.records import PendingDeleteLedgerInfo
 from offloader.lifecycle.ledgers.stock_copies import bucket_name
 
@@ -48,8 +48,7 @@ def ask_for_copy(session: CommandSession, payload: DeleteLedgerPayload, stock: s
 
 def _marked(session: CommandSession, scan: ObjectScan, url: str, *, yes: bool) -> CopyAnswer:
     queue, bounds = queue_of_cluster(session, create=yes), bounds_of(session.config.lifecycle)
-    ours = session.dependencies.clock_ms
-    clock = moved_clock(ours, bucket_scanner(session).now()) if yes else ours
+    clock = marking_clock(session, yes=yes)
     phase = ObjectQuarantine(queue, bounds, clock, "command", not yes, holds(session.config.policies))
     found = phase.mark(scan, {one.id for one in scan.orphans})
     if found.refusals:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from offloader.cli.command import OK, CommandSession
@@ -73,12 +73,17 @@ def explain_object(session: CommandSession, thing: str) -> int:
     return OK
 
 
+def marking_clock(session: CommandSession, *, yes: bool) -> Callable[[], int]:
+    """The archive's store's, which the second phase goes by; ours where nothing is written."""
+    ours = session.dependencies.clock_ms
+    return moved_clock(ours, bucket_scanner(session).now()) if yes else ours
+
+
 def mark_objects(session: CommandSession, scan: ObjectScan, ids: Collection[str] | None, *, yes: bool) -> MarkedPart:
     """Mark objects and uploads of a scan, by default all that are certain."""
     queue = DeletionQueue(session.store, read_root(session.store).cluster, session.dependencies.new_token)
     bounds = bounds_of(session.config.lifecycle)
-    ours = session.dependencies.clock_ms
-    clock = moved_clock(ours, bucket_scanner(session).now()) if yes else ours
+    clock = marking_clock(session, yes=yes)
     held = holds(session.config.policies)
     phase = ObjectQuarantine(queue, bounds, clock, "command", dry=not yes, held=held)
     found = phase.mark(scan, ids)

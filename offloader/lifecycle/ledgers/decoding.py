@@ -30,35 +30,37 @@ from offloader.lifecycle.ledgers.references import (
 _HALF = 2**64  # a uuid's halves are signed numbers
 
 _Node = TypeVar("_Node")
+_Dated = TypeVar("_Dated", ListNode, CursorNode, LocatorNode)
 
 
 def read_list(
     value: bytes, version: int, created_ms: int | None = None, born: int | None = None
 ) -> ListNode | UnreadableNode:
     """A managed ledger's node; empty, raw or compressed."""
-    found = _read(_list, value, version)
-    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms, born=born)
+    return _dated(_read(_list, value, version), created_ms, born)
 
 
 def read_cursor(
     value: bytes, version: int, created_ms: int | None = None, born: int | None = None
 ) -> CursorNode | UnreadableNode:
     """A cursor's node, raw or compressed. An empty one is damaged: brokers write them whole."""
-    found = _read(_cursor, value, version)
-    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms, born=born)
+    return _dated(_read(_cursor, value, version), created_ms, born)
 
 
 def read_locator(
     value: bytes, version: int, created_ms: int | None = None, born: int | None = None
 ) -> LocatorNode | UnreadableNode:
     """A schema locator's node."""
-    found = _read(_locator, value, version)
-    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms, born=born)
+    return _dated(_read(_locator, value, version), created_ms, born)
 
 
 def read_last_entry(payload: bytes, cursor_ledger: int) -> LastEntry | UnreadableNode:
     """The last entry of the ledger of a cursor `__compaction`. Another program's form (JSON) cannot be read."""
     return _read(_last_entry, payload, cursor_ledger)
+
+
+def _dated(found: _Dated | UnreadableNode, created_ms: int | None, born: int | None) -> _Dated | UnreadableNode:
+    return found if isinstance(found, UnreadableNode) else replace(found, created_ms=created_ms, born=born)
 
 
 def _read(decode: Callable[[bytes, int], _Node], value: bytes, version: int) -> _Node | UnreadableNode:

@@ -18,8 +18,6 @@ from offloader.lifecycle.deletion.system_topic.messages import PendingDeleteMess
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.kinds import managed_ledger_of_topic, managed_ledgers_named
 
-_FINE = (MarkOutcome.MARKED, MarkOutcome.PENDING)
-
 
 @dataclass(frozen=True, slots=True)
 class CopyExaminer:
@@ -57,8 +55,7 @@ class CopyExaminer:
             marks = ObjectQuarantine(self.queue, self.bounds, self.now_ms, BY, dry).mark(scan)
             if marks.refusals:
                 return MessageAnswer(MessageVerdict.FAILED, "; ".join(marks.refusals))
-            fine = (*_FINE, MarkOutcome.WOULD_BE_MARKED) if dry else _FINE
-            worst = next((one for one in marks.marks if one.outcome not in fine), None)
+            worst = next((one for one in marks.marks if not one.outcome.is_pending), None)
             if worst is not None and worst.outcome is MarkOutcome.SPARED:
                 return MessageAnswer(MessageVerdict.STILL_IN_USE, "an operator has spared it")
             if worst is not None:
