@@ -16,8 +16,11 @@ from rich.console import Console
 from benchmarks import (
     application,
     bookkeeper,
+    bridged,
+    bridging,
     cutter,
     deletion_rate,
+    historical,
     history,
     idle,
     ledger_scan,
@@ -40,13 +43,16 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "memory": memory.run,
     "idle": idle.run,
     "reading": reading.run,
+    "bridged": bridged.run,
     "history": history.run,
+    "historical": historical.run,
     "bookkeeper": bookkeeper.run,
     "offload": whole.run,
     "slots": slots.run,
     "scan": ledger_scan.run,
     "deletion": deletion_rate.run,
     "lifecycle": lifecycle_idle.run,
+    "bridging": bridging.run,
 }
 
 

@@ -35,8 +35,9 @@ class Batch:
 class Offloading:
     """`offloader run` on a namespace, to a folder of its own, or to the `storage` (YAML) that is named.
 
-    `spark` and `limits`: other sections of these names (YAML). `faults`: see `offloader.testing.scripted`. `namespace`
-    empty: those that are enabled in Pulsar. `source` bookkeeper: straight from the bookie.
+    `spark`, `limits`, `policies`: other sections of these names, or more of them (YAML). `faults`: see
+    `offloader.testing.scripted`. `namespace` empty: those that are enabled in Pulsar. `source` bookkeeper: straight
+    from the bookie.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Offloading:
         source: Source = Source.BROKER,
         spark: str = "",
         limits: str = "",
+        policies: str = "",
         faults: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         self._program = program(faults)
@@ -71,7 +73,7 @@ storage: {{{storage or f'root: "file://{self.archive.resolve()}"'}}}
 spark: {spark or f"{{trigger: {trigger}}}"}
 limits: {{{limits}}}
 metrics: {{port: 0}}
-policies: {{maxOffloadSegmentRolloverTimeInSeconds: {roll}}}
+policies: {{maxOffloadSegmentRolloverTimeInSeconds: {roll}{f", {policies}" if policies else ""}}}
 namespaces: {{{f"{namespace}: {{enabled: true}}" if namespace else ""}}}
 """
         )

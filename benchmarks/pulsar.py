@@ -41,7 +41,7 @@ class Cluster:
         zookeeper: bool = False,
     ) -> None:
         self.standalone = PulsarStandalone(
-            folder, zookeeper=zookeeper, configuration=configuration or {}, offloader=offloader
+            folder, zookeeper=zookeeper, configuration=configuration or {}, offloader=offloader, java_options=()
         )
         self.metadata_uri = f"zk://{self.standalone.zookeeper_address}/ledgers" if zookeeper else ""
 

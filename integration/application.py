@@ -29,8 +29,8 @@ MARKER = "OFFLOADER_TEST_PROCESS"
 class RunningApplication:
     """`offloader run` with this configuration, in `workdir`. As a context manager it ends everything that it started.
 
-    `env` is added to the environment; `faults`: see `offloader.testing.scripted`. The configuration must name a metrics
-    port.
+    `env` is added to the environment; `faults`: see `offloader.testing.scripted`; `light`: without Spark.
+    The configuration must name a metrics port.
     """
 
     def __init__(
@@ -39,9 +39,11 @@ class RunningApplication:
         workdir: Path,
         env: Mapping[str, str] | None = None,
         faults: Iterable[Mapping[str, Any]] = (),
+        *,
+        light: bool = False,
     ) -> None:
         workdir.mkdir(parents=True)
-        self._program = program(faults)
+        self._program = program(faults, light=light)
         self.config = workdir / "offloader.yaml"
         self.config.write_text(config_text)
         self.log = workdir / "log"

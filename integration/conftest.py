@@ -5,26 +5,60 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dev.embedded.settings import ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
 from integration import versitygw as server
 from integration.patient import PatientPulsar
+from integration.sharing import make_shared_classes
 from integration.starting import started
 from tests.storage.servers import S3Server
 
 PULSAR_SETTINGS = {**SMALL_LEDGERS, **TRANSACTIONS, **ENTRY_METADATA}
 
+# The files that take longest, in this order, begin first: two processes work on files side by side, and the one that
+# begins a long file last ends long after the other.
+LONGEST = (
+    "bridge/test_bridge.py",
+    "test_faults.py",
+    "test_sources.py",
+    "test_spark_cluster.py",
+    "test_kills.py",
+    "test_embedded.py",
+    "lifecycle/test_commands.py",
+    "test_migration.py",
+    "lifecycle/test_end_of_data.py",
+    "test_stock_ledgers.py",
+    "test_evidence.py",
+    "test_archive.py",
+    "pulsar/test_authorization.py",
+    "test_spark_archive.py",
+)
+_HERE = Path(__file__).parent
+
 _NAMES = itertools.count()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_turn)
     if os.environ.get("OFFLOADER_SKIP_VERSITYGW") != "1":
         return
     for item in items:
         if item.get_closest_marker("versitygw"):
             item.add_marker(pytest.mark.skip(reason="OFFLOADER_SKIP_VERSITYGW=1"))
+
+
+def _turn(item: pytest.Item) -> int:
+    name = item.path.relative_to(_HERE).as_posix() if item.path.is_relative_to(_HERE) else ""
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What JVMs share is made before the first of them starts; they start without it where it cannot be made."""
+    if not session.config.option.collectonly:
+        make_shared_classes({mark.name for item in session.items for mark in item.iter_markers()})
 
 
 @pytest.fixture(scope="session")

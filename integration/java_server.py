@@ -48,6 +48,10 @@ class JavaServer(ABC):
     def serves(self) -> bool:
         """Whether it answers whoever asks now."""
 
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """More lines of its file, from its next start on."""
+        self._settings = {**self._settings, **settings}
+
     def await_ready(self) -> None:
         """Until it serves. Raises FatalError that names its log."""
         assert self._process is not None, f"{self.name} does not run"

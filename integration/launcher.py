@@ -1,5 +1,5 @@
-"""`offloader run` with faults: `python -m integration.launcher run FAULTS --config FILE [--until-caught-up] [--timeout
-TIME]`.
+"""`offloader run` with faults, or without Spark: `python -m integration.launcher run FAULTS [--light] --config FILE
+[--until-caught-up] [--timeout TIME]`.
 
 FAULTS is a JSON list, see `offloader.testing.scripted`.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from integration.light import without_spark
 from offloader.cli.command import CommandGroup, CommandSession, command
 from offloader.cli.parsing import TIME
 from offloader.cli.run import run
@@ -21,12 +22,12 @@ from offloader.offload.application import Application
 from offloader.testing.scripted import ScriptedFaults
 
 
-def program(faults: Iterable[Mapping[str, Any]] = ()) -> list[str]:
+def program(faults: Iterable[Mapping[str, Any]] = (), *, light: bool = False) -> list[str]:
     """The command line to which `--config FILE` and other options of `offloader run` are added."""
     told = list(faults)
-    if not told:
+    if not told and not light:
         return [str(Path(sys.executable).with_name("offloader")), "run"]
-    return [sys.executable, "-m", "integration.launcher", "run", json.dumps(told)]
+    return [sys.executable, "-m", "integration.launcher", "run", json.dumps(told), *(["--light"] if light else [])]
 
 
 @click.group(cls=CommandGroup)
@@ -36,11 +37,14 @@ def main() -> None:
 
 @main.command("run")
 @click.argument("faults")
+@click.option("--light", is_flag=True, help="Threads in place of Spark.")
 @click.option("--until-caught-up", is_flag=True)
 @click.option("--timeout", callback=TIME)
 @command(log_level="INFO")
-def launch(session: CommandSession, *, faults: str, until_caught_up: bool, timeout: int | None) -> int:
+def launch(session: CommandSession, *, faults: str, light: bool, until_caught_up: bool, timeout: int | None) -> int:
     """As `offloader run`."""
+    if light:
+        without_spark()
     application = Application(
         session.config,
         until_caught_up=until_caught_up,

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from integration.processes import HANGS
+from integration.sharing import driver_options
 from offloader import spark_python
 from offloader.java import find_java
 from tests.storage.servers import ACCESS_KEY, SECRET_KEY
@@ -25,7 +26,6 @@ TOO_LATE = "connect back"
 CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
@@ -45,7 +45,7 @@ def session(name: str, master: str = "local[2]", **conf: str) -> Iterator[SparkS
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["PYSPARK_PYTHON"] = spark_python.beside()
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in (CONF | conf).items():
+    for key, value in (CONF | driver_options() | conf).items():
         builder = builder.config(key, value)
     with credentials():
         found = builder.getOrCreate()

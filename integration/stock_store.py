@@ -11,7 +11,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import make_server
 
 
-class _OnlyS3(DomainDispatcherApplication):
+class OnlyS3(DomainDispatcherApplication):
     """The library signs in the old way, and moto would take a part of a signature that has four slashes for another
     service's name."""
 
@@ -22,7 +22,7 @@ class _OnlyS3(DomainDispatcherApplication):
 @contextmanager
 def stock_store() -> Iterator[str]:
     """Its endpoint. All of them in one process have the same buckets."""
-    server = make_server("127.0.0.1", 0, _OnlyS3(create_backend_app), threaded=True, request_handler=MotoRequestHandler)
+    server = make_server("127.0.0.1", 0, OnlyS3(create_backend_app), threaded=True, request_handler=MotoRequestHandler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

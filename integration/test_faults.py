@@ -205,6 +205,7 @@ def test_a_driver_that_is_overtaken_at_each_step_of_a_seal_changes_nothing_when_
     topic = topic_of(namespace, "sealed")
     fill(world, topic, 1)
     asleep = [suspended_in_mid_slice(world, topic)]
+    world.light = not SOAK  # a seal is the driver's alone
     for seed, (step, moment) in enumerate(MOMENTS):
         application = world.new_application(
             faults=[{"role": "driver", moment: "stop", **seal_steps("sealed")[step]}]
@@ -253,6 +254,7 @@ def upload_of(world: World, topic: TopicName) -> str | None:
 
 def test_transactions_that_are_aborted_or_stay_open(world: World, namespace: str) -> None:
     """An open transaction may last longer than the roll, and in a roll there may be nothing but aborted entries."""
+    world.light = not SOAK  # what is delivered, and explained, is the same to threads
     stuck, aborted = topic_of(namespace, "stuck"), topic_of(namespace, "aborted")
     for topic in (stuck, aborted):
         load(world, topic)
@@ -302,6 +304,7 @@ def test_without_retention_nothing_is_lost_where_a_segment_ends_with_its_ledger(
     pulsar.admin(
         "POST", f"namespaces/{namespace}/retention", json={"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
     )
+    world.light = not SOAK  # ledgers, seals and pins are the driver's
     full, unloaded = topic_of(namespace, "full"), topic_of(namespace, "unloaded")
     for topic in (full, unloaded):
         load(world, topic)

@@ -19,7 +19,7 @@ from integration.processes import HANGS
 from integration.spark import credentials
 from offloader.config.running import Spark
 from offloader.model import Lane, Position, Receipt, SegmentLayout, Slice, SliceId, SliceStop, Source, TopicName
-from offloader.offload.core.planner import Plan
+from offloader.offload.core.plans import Plan
 from offloader.offload.spark import session as spark_side
 from offloader.offload.spark.executor import ARROW_SCHEMA
 from offloader.offload.spark.plan_server import PlanServer

@@ -25,6 +25,7 @@ from integration.produce import open_client, produce_mixed
 from integration.pulsar.filtering import NAME as DROP
 from integration.pulsar.filtering import drop_filter
 from integration.pulsar.transactions import Transactions
+from integration.soak import SOAK
 from integration.starting import started
 from integration.world import World, keep_everything
 from offloader import Archive
@@ -92,7 +93,7 @@ def namespace(pulsar: PatientPulsar) -> str:
 @pytest.fixture
 def world(pulsar: PatientPulsar, namespace: str, tmp_path: Path) -> Iterator[World]:
     storage = StoreSettings((tmp_path / "archive").as_uri())
-    with World(pulsar, storage, tmp_path / "world", [namespace], policies=SMALL) as world:
+    with World(pulsar, storage, tmp_path / "world", [namespace], policies=SMALL, light=not SOAK) as world:
         yield world
 
 
@@ -210,7 +211,7 @@ def test_the_tail_is_followed_from_bookies_while_a_transaction_is_open(
 ) -> None:
     topic = topic_of(world.pulsar, namespace, "tail")
     produce_plain(world.pulsar, topic, 1)
-    world.connection = {"metadataServiceUri": uri}
+    world.connection, world.light = {"metadataServiceUri": uri}, False  # here tasks of Spark reach bookies
     application = world.new_application(source="bookkeeper").start().wait_ready()
     application.until(lambda: world.catalog(topic).segments, "done with a segment")
     open_transaction(world.pulsar, topic)

@@ -16,6 +16,7 @@ from dev.embedded.settings import ENTRY_METADATA, OffloaderSettings
 from integration.patient import PatientPulsar
 from integration.processes import HANGS
 from integration.produce import Produced, merged, produce_mixed
+from integration.soak import SOAK
 from integration.starting import started
 from integration.stock_store import stock_store
 from integration.world import World, keep_everything
@@ -104,7 +105,8 @@ def _offloaded(folder: Path, bucket: StoreSettings) -> Stock:
         more = produce_mixed(pulsar.service_url, str(MIXED), seed=2, messages=200, largest=10_000)
         produced[MIXED] = merged([produced[MIXED], more])
         entries[MIXED] = {**_entries(pulsar, MIXED, after=max(entries[MIXED])), **entries[MIXED]}
-        with World(pulsar, archive, folder, [NAMESPACE], policies={"startAfterOffloaded": True}) as world:
+        policies = {"startAfterOffloaded": True}
+        with World(pulsar, archive, folder, [NAMESPACE], policies=policies, light=not SOAK) as world:
             world.catch_up()
         admin = PulsarSettings(service_url=pulsar.service_url, admin_url=pulsar.admin_url)
         asked = {topic: LedgerBucket(bucket, admin=admin).find(topic) for topic in entries}

@@ -25,11 +25,16 @@ def binary() -> Path:
 
 def built(name: str, module: str, version: str) -> Path:
     """A Go program, built if it is not in the user's cache yet (some minutes)."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pulsar-offloader" / "bin"
+    folder = program_folder()
     program = folder / f"{name}-{version}"
     if not program.exists():
         _build(folder, program, name, module)
     return program
+
+
+def program_folder() -> Path:
+    """Where built programs are kept: in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pulsar-offloader" / "bin"
 
 
 def _build(folder: Path, program: Path, name: str, module: str) -> None:

@@ -8,13 +8,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
+
+import httpx
 
 from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.pace import longest_batch_ms, pace_of
 from integration.processes import HANGS
 from integration.pulsar.waiting import until
+from integration.sharing import driver_options
 from offloader.archive.findings import FindingKind
 from offloader.config import Config
 from offloader.logs import LEVEL_VARIABLE
@@ -39,6 +42,20 @@ WITNESS = "witness"
 KEEP = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
+class Servers(Protocol):
+    """A Pulsar that runs."""
+
+    @property
+    def service_url(self) -> str: ...
+
+    @property
+    def admin_url(self) -> str: ...
+
+    def admin(self, method: str, path: str, json: Any = None) -> httpx.Response: ...
+
+    def restart(self) -> None: ...
+
+
 @dataclass
 class World:
     """One archive of some namespaces. A context manager; its end ends all applications that were made here.
@@ -47,7 +64,7 @@ class World:
     keeps with a subscription of its own what it has not read.
     """
 
-    pulsar: PulsarStandalone
+    pulsar: Servers
     storage: StoreSettings
     folder: Path
     namespaces: list[str]
@@ -58,6 +75,8 @@ class World:
     connection: dict[str, Any] = field(default_factory=dict)  # more of the section `pulsar`
     spark: dict[str, Any] = field(default_factory=dict)  # and of `spark`
     lifecycle: dict[str, Any] = field(default_factory=dict)
+    bridge: dict[str, Any] = field(default_factory=dict)
+    light: bool = False  # without Spark, which has no part in what is shown
 
     def __post_init__(self) -> None:
         settings = PulsarSettings(
@@ -94,17 +113,19 @@ class World:
                 **self.connection,
             },
             "storage": self._storage(),
-            "spark": {"master": "local[2]", "trigger": "500ms", **self.spark},
+            "spark": {"master": "local[2]", "trigger": "500ms", "conf": driver_options(), **self.spark},
             "metrics": {"port": free_port()},
             "discoveryInterval": "2s",
             "limits": self.limits,
             "lifecycle": self.lifecycle,
+            "bridge": self.bridge,
             "policies": {**self.policies, **policies},
             "namespaces": {name: self._namespace(name) for name in self.namespaces},
         }
         environment = self._credentials() | {LEVEL_VARIABLE: "DEBUG"}
         text = json.dumps(config, indent=1)
-        run = RunningApplication(text, self.folder / f"run-{len(self._paced) + 1}", environment, faults)
+        folder = self.folder / f"run-{len(self._paced) + 1}"
+        run = RunningApplication(text, folder, environment, faults, light=self.light)
         self._paced.append((run, longest_batch_ms(Config.parse(text), self.store.retry_deadline), self._held()))
         return self._stack.enter_context(run)
 

@@ -48,6 +48,10 @@ class JournalUnavailableError(StoreUnavailableError):
     """A record of the journal is not written, or its outcome is unknown; it is tried again. No topic's own trouble."""
 
 
+class PlanOutdatedError(RetryableError):
+    """What was planned to be read lies elsewhere by now: a new plan finds all of it."""
+
+
 class StoreFullError(RetryableError):
     """The store has no room left."""
 
@@ -114,6 +118,10 @@ class BrokerUnavailableError(RetryableError):
     """No broker answered in time, or the one that did closed the connection."""
 
 
+class NotShownError(BrokerUnavailableError):
+    """A broker cannot show an entry of a ledger that, by its list, BookKeeper alone has."""
+
+
 class TopicMovedError(RetryableError):
     """The topic was unloaded, or moves to another broker: look it up again."""
 
@@ -163,6 +171,13 @@ class UnexplainedGapError(IntegrityError):
 
 class ExecutorUnfitError(RetryableError):
     """A machine of Spark's cannot run slices: it lacks this package, or has another version. Others may."""
+
+
+# Bridge
+
+
+class UncommittedLedgerError(RetryableError):
+    """A ledger is to be bridged of which not everything is committed yet."""
 
 
 # BookKeeper

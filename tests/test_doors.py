@@ -64,11 +64,13 @@ from offloader.bookkeeper.v3 import V3
 from offloader.cli.orphans.deletion_parts import shown as ledger_shown
 from offloader.cli.orphans.rescue import rescue_fields
 from offloader.errors import OffloadError
+from offloader.format.chunks import Chunks
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
 from offloader.format.index import decode_index
 from offloader.format.reader import entries, read_blocks
 from offloader.format.v1 import decode_ledger_index
+from offloader.format.v1_parts import examine
 from offloader.lifecycle.deletion.machine import FailedLook, UnreferencedLedger, rule, turn
 from offloader.lifecycle.deletion.record_codec import decode_deletion, decode_switch, encode_deletion, encode_switch
 from offloader.lifecycle.deletion.records import DeletionSwitch, LedgerComponent, LedgerType
@@ -121,6 +123,7 @@ from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
 from offloader.model import GIB, AcknowledgedRange, EntryRange, PartlyAcknowledged, SegmentLayout
+from offloader.offload.worker.offloaded_source import stored_entries
 from offloader.ports.subscriptions import SubscriptionLook
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.auth import Authentication
@@ -175,7 +178,8 @@ def of_bucket(key: str) -> Door:
         for on_damage in OnDamage:
             with suppress(OffloadError):
                 view = TopicSnapshot.of(Archive(store, TOPIC).catalog)
-                for item in PlannedReader(Stores.of(store), ReadOptions(on_damage=on_damage)).read(plan(view)):
+                options = ReadOptions(on_damage=on_damage, prefetch=0)
+                for item in PlannedReader(Stores.of(store), options).read(plan(view)):
                     if not isinstance(item, Missing):
                         list(Unpacker(UnpackOptions(keep_damaged=True)).messages(item))
         with suppress(OffloadError):
@@ -481,6 +485,12 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     yield "blocks", BUCKET.objects[BUCKET.keys("data")[0]], blocks
     v1 = v1_tiny_blocks()
     yield "V1 index", v1.index, lambda data: decode_ledger_index(data, 9)
+    yield (
+        "brokers' object that is taken over",
+        v1.data,
+        lambda data: examine((data,), len(data), 9, SegmentLayout(version=1)),
+    )
+    yield "brokers' object that workers read", v1.data, lambda data: list(stored_entries(Chunks((data,)), 0, 9))
     yield "V1 points", v1.index, lambda data: decode_sparse_index(data, 9)
     record = encode_managed_ledger(ManagedLedger((ListedLedger(3, 60, 9), ListedLedger(5, 1, 2)), 0, b""))
     cursor = ManagedCursorInfo(cursorsLedgerId=4, markDeleteLedgerId=3, markDeleteEntryId=7).SerializeToString()

@@ -70,6 +70,11 @@ def everything(metrics: Metrics) -> None:
     metrics.unloaded_topics(2, {"due": 70}, {"a node of it is damaged": 1})
     metrics.cursor_removal("removed")
     metrics.cursor_removals_pending({"marked": 3}, 3)
+    metrics.bridge_round(TOPIC, "proven", 3, 900)
+    metrics.bridge_swapped(0.3)
+    metrics.bridge_failed("swap")
+    metrics.bridge_repaired("repaired")
+    metrics.bridges({"a/b": 2}, {"a/b": 50}, {"blocked": 1})
     metrics.store_request("put", 0.01, "unknown")
     metrics.topics([lag("a", 5, 2000, 9, 4000)])
     metrics.round(0.5)
@@ -117,6 +122,11 @@ def test_every_event_reaches_its_series():
     assert value(metrics, "offloader_cursor_removals_total", outcome="removed") == 1
     assert value(metrics, "offloader_cursor_removals_pending", state="marked") == 3
     assert value(metrics, "offloader_cursor_removals_in_flight") == 3
+    assert value(metrics, "offloader_bridge_rounds_total", namespace=TOPIC.namespace, outcome="proven") == 1
+    assert value(metrics, "offloader_bridge_ledgers_total", namespace=TOPIC.namespace) == 3
+    assert value(metrics, "offloader_bridge_bytes_total", namespace=TOPIC.namespace) == 900
+    assert value(metrics, "offloader_bridge_lag_ledgers", namespace="a/b") == 2
+    assert value(metrics, "offloader_bridge_topics", state="blocked") == 1
     assert value(metrics, "offloader_topics", state="assigned") == 2
     assert value(metrics, "offloader_lane_topics", lane="slow") == 1
     assert value(metrics, "offloader_round_seconds_sum") == value(metrics, "offloader_longest_round_seconds") == 0.5

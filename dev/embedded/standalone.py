@@ -7,14 +7,14 @@ embedded store that nothing outside can read, which is enough for the broker sou
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
-from dev.embedded.commands import JavaCommands
+from dev.embedded.commands import SHORT_LIVED, JavaCommands
 from dev.embedded.jars import fetch_lock
 from dev.embedded.lock import OFFLOADER, PULSAR
 from dev.embedded.process import JavaProcess
@@ -30,7 +30,8 @@ class PulsarStandalone:
     """A Pulsar in `directory`: started on entering the context, stopped on leaving it, its data kept.
 
     `configuration` overrides lines of standalone.conf. `offloader` also loads Pulsar's own offloader. The ports are
-    free ones, chosen at the first start in a directory. `web` is a client for calls below /admin/v2/.
+    free ones, chosen at the first start in a directory. `java_options`: of broker and bookie. `web` is a client for
+    calls below /admin/v2/.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class PulsarStandalone:
         zookeeper: bool = False,
         configuration: Mapping[str, str] | None = None,
         offloader: OffloaderSettings | None = None,
+        java_options: Sequence[str] = SHORT_LIVED,
         startup_seconds: float = 240.0,
     ) -> None:
         self.directory = directory.resolve()
@@ -52,6 +54,7 @@ class PulsarStandalone:
         self.web = httpx.Client(base_url=f"{self.admin_url}/admin/v2/", timeout=30.0)
         self._configuration = dict(configuration or {})
         self._offloader = offloader
+        self._java_options = tuple(java_options)
         self._startup_seconds = startup_seconds
         self._processes: dict[str, JavaProcess] = {}
 
@@ -83,7 +86,8 @@ class PulsarStandalone:
                 port = self.ports.zookeeper
                 self._run("zookeeper", commands.zookeeper(port), lambda: zookeeper_is_ready(port))
             metadata_url = f"zk:{self.zookeeper_address}" if self.zookeeper_address else None
-            self._run("pulsar", commands.pulsar(settings, self.ports.bookie, metadata_url), self._is_ready)
+            command = commands.pulsar(settings, self.ports.bookie, metadata_url, self._java_options)
+            self._run("pulsar", command, self._is_ready)
         except BaseException:
             self.kill()
             raise

@@ -96,8 +96,8 @@ class OfficialClient:
         self._gone = False
         with socket.create_server(("127.0.0.1", 0)) as server:
             program = ("OfficialClient", metadata_uri, str(server.getsockname()[1]))
-            in_front = JavaCommands(commands.java, [classes, *commands.jars], commands.directory)
-            command = in_front.program(name, JAVA_OPTIONS, program)
+            behind = JavaCommands(commands.java, commands.jars, commands.directory, [classes])
+            command = behind.program(name, JAVA_OPTIONS, program)
             self._process = JavaProcess(command, commands.directory, commands.directory / f"{name}.log")
             try:
                 self._socket = self._accept(server)

@@ -44,7 +44,7 @@ class PulsarCluster:
     """Started on entering the context, ended on leaving it. `books`: ZooKeeper and the bookies.
 
     `collections`: seconds between two garbage collections of a bookie. By default they are only those that `collect`
-    asks for. `offloader` also loads Pulsar's own offloader.
+    asks for. `offloader` also loads Pulsar's own offloader. `configuration` overrides lines of every broker's file.
     """
 
     def __init__(
@@ -55,9 +55,11 @@ class PulsarCluster:
         brokers: int = 2,
         collections: int = 1800,
         offloader: OffloaderSettings | None = None,
+        configuration: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory.resolve()
         self._stack = ExitStack()
+        self._configuration = dict(configuration or {})
         self._count = brokers
         self.offloader = offloader
         self._http_ports = free_ports(bookies, random.SystemRandom())
@@ -79,6 +81,7 @@ class PulsarCluster:
                 install_offloader(self.directory)
                 settings |= offloader_configuration(self.offloader)
                 environment = dict(self.offloader.environment)
+            settings |= self._configuration
             self.brokers = tuple(
                 Broker(n, (ports[2 * n], ports[2 * n + 1]), self.proxy, commands, settings, environment)
                 for n in range(self._count)

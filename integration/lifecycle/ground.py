@@ -120,7 +120,15 @@ class Ground:
         return said
 
     def read(self, topic: TopicName, **options: Any) -> list[tuple[str, str, bytes]]:
-        """All that a reader gets: position, key, data."""
+        """All that a reader gets: position, key, data. A broker (4.0.7) that unloads a topic while it recovers the
+        topic's transaction buffer may answer no reader of it from then on: it is unloaded once more."""
+        try:
+            return self._read(topic, **options)
+        except pulsar.Timeout:
+            self.unload(topic)
+            return self._read(topic, **options)
+
+    def _read(self, topic: TopicName, **options: Any) -> list[tuple[str, str, bytes]]:
         found = []
         with self.client() as client:
             reader = client.create_reader(str(topic), pulsar.MessageId.earliest, **options)

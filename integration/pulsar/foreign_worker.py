@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dev.embedded.commands import JavaCommands
+from dev.embedded.commands import SHORT_LIVED, JavaCommands
 from dev.embedded.jars import fetch_lock
 from dev.embedded.lock import PULSAR
 from offloader.java import find_java
@@ -46,8 +46,8 @@ def foreign_worker(service_url: str, folder: Path) -> Iterator[ForeignWorker]:
     compiler = str(find_java().executable.with_name("javac"))
     classpath = os.pathsep.join(str(jar) for jar in jars if jar.name.startswith("pulsar-client-api"))
     subprocess.run([compiler, "-proc:none", "-nowarn", "-cp", classpath, "-d", str(folder), str(SOURCE)], check=True)
-    commands = JavaCommands(find_java(), [*jars, folder], folder)
-    command = commands.program("worker", ("-Xmx128m",), ("ForeignWorker", service_url))
+    commands = JavaCommands(find_java(), jars, folder, [folder])
+    command = commands.program("worker", ("-Xmx128m", *SHORT_LIVED), ("ForeignWorker", service_url))
     with (
         (folder / "worker.log").open("w") as log,
         subprocess.Popen(

@@ -23,6 +23,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "permissions.md"
 BUCKET = "pulsar-archive"
 ROOT = f"s3://{BUCKET}/production"
 """The bucket and the prefix of the page's policies."""
+BROKERS = "pulsar-offload"
+"""The bucket that brokers read."""
 
 Statement = Mapping[str, Any]
 
@@ -74,6 +76,7 @@ def running(folder: Path) -> Iterator[RoleServer]:
     ):
         client = new_client(server.settings(""), Config())
         client.create_bucket(Bucket=BUCKET)
+        client.create_bucket(Bucket=BROKERS)
         client.close()
         yield RoleServer(server, iam)
 

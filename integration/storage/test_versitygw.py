@@ -12,7 +12,8 @@ from offloader.errors import AccessDeniedError, PartRejectedError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.settings import StoreSettings
 from tests.storage.contract import StoreContract
-from tests.storage.contract_s3_faults import S3FaultContract
+from tests.storage.contract_copies import CopyContract, StrictCopyContract
+from tests.storage.contract_copy_faults import CopyFaultContract
 from tests.storage.servers import ACCESS_KEY, REGION, SECRET_KEY, S3Server, Stores
 from tests.storage.subject import Subject, upload_parts
 
@@ -21,11 +22,13 @@ pytestmark = pytest.mark.versitygw
 MIB = 1024 * 1024
 
 
-class TestVersitygw(StoreContract):
+class TestVersitygw(StoreContract, CopyContract, StrictCopyContract):
     @pytest.fixture
     def subject(self, versitygw: S3Server, stores: Stores) -> Subject:
         settings = versitygw.settings(versitygw.fresh_root())
-        return Subject(lambda: stores.open(settings), settings, 5 * MIB)
+        return Subject(
+            lambda: stores.open(settings), settings, 5 * MIB, beside=lambda: stores.open(versitygw.bucket_beside())
+        )
 
     def test_a_listing_of_several_pages_is_whole(self, store: ObjectStore) -> None:
         keys = [f"page/{i:05}" for i in range(1100)]
@@ -78,7 +81,7 @@ class TestVersitygw(StoreContract):
             list(store.list())
 
 
-class TestVersitygwWithFaults(S3FaultContract):
+class TestVersitygwWithFaults(CopyFaultContract):
     @pytest.fixture
     def server(self, versitygw: S3Server) -> S3Server:
         return versitygw

@@ -66,7 +66,7 @@ class Archive:
         self.url = root.store.url
         self._options = options
         live = pulsar if pulsar is None or isinstance(pulsar, Live) else Live.of(pulsar)
-        self._following = None if live is None else Following(live, root.catalogs.records)
+        self._following = None if live is None else Following(live, root.catalogs.records, root.records)
 
     def topics(self, pattern: str | None = None) -> list[TopicName]:
         """The topics' full names, sorted; each partition of a partitioned topic is one.

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from offloader.archive.records import LazyTopicRecords, TopicRecords
+from offloader.metadata.bridge_reader import BridgeReader
+from offloader.metadata.bridged import BridgedLedgers
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import MOST_KEPT, RecordCache
 from offloader.metadata.layout import slot_key, topic_folder
@@ -30,6 +32,7 @@ class CatalogCache:
     def __init__(self, store: ObjectStore, most_kept: int = MOST_KEPT, most_topics: int = MOST_TOPICS) -> None:
         self._store = store
         self._catalogs = Catalogs(store, "")  # nothing is appended
+        self._bridges = BridgeReader(store)
         self._kept = RecordCache(most_kept)
         self._most = most_topics
         self._heads: OrderedDict[TopicName, _Known] = OrderedDict()
@@ -58,6 +61,10 @@ class CatalogCache:
                 while len(self._heads) > self._most:
                     self._heads.popitem(last=False)
         return LazyTopicRecords(history)
+
+    def bridged(self, topic: TopicName) -> BridgedLedgers:
+        """What a topic's bridge log says now. Raises DamagedRecordError, and what the store raises."""
+        return self._bridges.of(topic)
 
     def _last(self, head: CatalogHead) -> str:
         """The last record's etag. Each record has a token of its own: the same etag proves the same records before."""

@@ -24,7 +24,7 @@ class FindingKind(StrEnum):
     MISSING_INDEX = "missing-index", "the catalog names a segment whose index object is not there"
     WRONG_SIZE = "wrong-size", "a data object is not as long as the catalog says"
     WRONG_METADATA = "wrong-metadata", "an object in S3 has no format version in its metadata: stock readers refuse it"
-    DAMAGED_PART = "damaged-part", "a part's bytes do not have the recorded CRC32C"
+    DAMAGED_PART = "damaged-part", "a part's or bridged ledger's bytes do not have the recorded CRC32C"
     DAMAGED_ENTRY = (
         "damaged-entry",
         "an entry is no message or does not have its own checksum, and no record says that it was copied so",
@@ -74,6 +74,20 @@ class FindingKind(StrEnum):
     SECOND_COPY = (
         "second-copy",
         "two pairs of objects of Pulsar's own offloader hold the same ledger: only one of them is read",
+    )
+    MISSING_CONTEXT = (
+        "missing-context",
+        "a ledger is bridged, and Pulsar's record does not say so: brokers read it from BookKeeper while that has it",
+    )
+    OTHER_CONTEXT = "other-context", "Pulsar's record names another copy of a bridged ledger than its bridge log"
+    STALE_BROKER = (
+        "stale-broker",
+        "the broker that has the topic loaded does not know what Pulsar's record says: unload the topic",
+    )
+    UNNAMED_COPY = "unnamed-copy", "the brokers' bucket has objects of a bridge that Pulsar's record does not name"
+    NOT_BRIDGED = (
+        "not-bridged",
+        "brokers cannot read a ledger that is archived: it blocks the bridge, or the bridge has passed it",
     )
 
 

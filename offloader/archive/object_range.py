@@ -42,7 +42,8 @@ class DataObject:
     """A data object and its index object: those of a segment, or of a ledger in Pulsar's own format (V1).
 
     `ledger`: the V1 ledger's id, which its index does not say; None: a segment. `size`: the data object's bytes as its
-    record says; None: only the index says it. `store`: the bucket's URL; "" is the archive's own root.
+    record says; None: only the index says it. `store`: the bucket's URL; "" is the archive's own root. `is_bridged`: it
+    has entries where its segments had gaps, too. `is_referenced`: a segment where brokers have written it.
     """
 
     data_key: str
@@ -50,6 +51,13 @@ class DataObject:
     size: int | None = None
     ledger: int | None = None
     store: str = ""
+    is_bridged: bool = False
+    is_referenced: bool = False
+
+    @property
+    def is_of_brokers(self) -> bool:
+        """Whether brokers own it, who may delete it at any time."""
+        return self.is_bridged or self.is_referenced
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +103,14 @@ PlanItem = ObjectRange | Missing
 
 def object_of(items: Iterable[PlanItem], position: Position) -> str:
     """The key of the data object that a position is read from; "" where it is in none of these."""
-    holding = (item for item in items if isinstance(item, ObjectRange) and item.start <= position <= item.end)
-    return next((item.object.data_key for item in holding), "")
+    found = holding(items, position)
+    return "" if found is None else found.data_key
+
+
+def holding(items: Iterable[PlanItem], position: Position) -> DataObject | None:
+    """The object that a position is read from; None: it is in none of these."""
+    ranges = (item for item in items if isinstance(item, ObjectRange) and item.start <= position <= item.end)
+    return next((item.object for item in ranges), None)
 
 
 def size_of(items: Iterable[PlanItem]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from offloader.archive.catalog_cache import CatalogCache
+from offloader.archive.ledgers.bridged import without_bridged
 from offloader.archive.ledgers.found import joined
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
@@ -41,7 +42,7 @@ class OpenArchive:
         records = self.catalogs.records(topic)
         if self.ledgers is None:
             return records
-        found = self.ledgers.find(topic, scanned)
+        found = without_bridged(self.ledgers.find(topic, scanned), self.catalogs.bridged(topic))
         for one in found.contradictions:
             log.warning(
                 "%s: the bucket has two complete copies of ledger %d with different entries: %s is taken, "

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from offloader.archive.object_range import PlanItem
+from offloader.archive.off_list import told_as_deleted
 from offloader.archive.reading import overlaps
 from offloader.archive.reading.deletions import matters
 from offloader.archive.reading.plan import plan
@@ -94,21 +95,26 @@ class LazyTopicRecords(TopicRecords):
     """Of a topic without such ledgers: each call reads only what it needs. Raises DamagedRecordError, as the store."""
 
     def __init__(self, history: History) -> None:
-        self._history = history
+        self._recorded = history
 
     @property
     def head(self) -> CatalogHead:
-        return self._history.head
+        return self._recorded.head
+
+    @cached_property
+    def _history(self) -> History:
+        return told_as_deleted(self._recorded)
 
     @cached_property
     def whole(self) -> TopicSnapshot:
-        return _snapshot(self._history, 0, self.head.next_slot)
+        return self._snapshot(0, self.head.next_slot)
 
     def plan(self, selection: Selection = EVERYTHING) -> Iterator[PlanItem]:
         """Reads some records at a time, never a whole topic's. With times it skips records of other times."""
         planned_to: Position | None = None
         for group in _groups(self._history, selection, STEP):
-            yield from plan(*_excerpt(self._history, group, selection, 0), planned_to)
+            snapshot, wanted = _excerpt(self._history, group, selection, 0)
+            yield from plan(snapshot, wanted, planned_to)
             planned_to = group[-1].row.end
 
     def located(self, position: Position) -> Position:
@@ -116,7 +122,7 @@ class LazyTopicRecords(TopicRecords):
         if head.claim is None or head.claim.incarnation == 0:
             return position._replace(incarnation=0)
         for slot in self._history.slots(lambda row: row.max_ledger >= position.ledger):
-            snapshot = _snapshot(self._history, slot.number, slot.number + 1)
+            snapshot = _read(self._history, slot.number, slot.number + 1)
             if any(overlaps.reaches(span, position) for span in overlaps.distinct_spans(snapshot)):
                 return overlaps.located(snapshot, position)
         return position if head.last is None else position._replace(incarnation=head.last.end.incarnation)
@@ -151,12 +157,12 @@ class LazyTopicRecords(TopicRecords):
             first -= 1
             row = history.row(first)
             back, reached = back - row.size, reached or row.start is not None
-        snapshot = _snapshot(history, first, self.head.next_slot)
+        snapshot = self._snapshot(first, self.head.next_slot)
         return replace(snapshot, also_aborted=self.aborted(position))
 
     def before(self, position: Position | None = None) -> Iterator[Excerpt]:
         for end in range(self._last_slot(position), -1, -STEP):
-            yield _snapshot(self._history, max(end - STEP + 1, 0), end + 1), Selection(end=position)
+            yield self._snapshot(max(end - STEP + 1, 0), end + 1), Selection(end=position)
 
     def _last_slot(self, position: Position | None) -> int:
         """Where looking back from a position begins. The search's threads end here, not with whoever looks back."""
@@ -169,22 +175,25 @@ class LazyTopicRecords(TopicRecords):
     def first(self) -> Iterator[Excerpt]:
         if self.head.removal is None:
             for first in range(0, self.head.next_slot, STEP):
-                yield _snapshot(self._history, first, min(first + STEP, self.head.next_slot)), EVERYTHING
+                yield self._snapshot(first, min(first + STEP, self.head.next_slot)), EVERYTHING
             return
         after = 0
         for group in _groups(self._history, EVERYTHING, STEP):
             first, after = max(group[0].number, after), group[-1].number + 1
             if first < after:
-                yield _snapshot(self._history, first, after), EVERYTHING
+                yield self._snapshot(first, after), EVERYTHING
 
     def aborted(self, since: Position | None) -> frozenset[Transaction]:
         behind = self._history.slots(lambda row: row.aborted > 0 and (since is None or row.ends_after(since)))
         found = (self._history.catalog(range(slot.number, slot.number + 1)).aborted for slot in behind)
         return frozenset(transaction for each in found for transaction in each)
 
+    def _snapshot(self, first: int, after: int) -> TopicSnapshot:
+        return _read(self._history, first, after)
 
-def _snapshot(history: History, first: int, after: int) -> TopicSnapshot:
-    return TopicSnapshot.of(history.catalog(range(first, after)))
+
+def _read(history: History, first: int, after: int) -> TopicSnapshot:
+    return TopicSnapshot.of(history.with_tombstones(history.catalog(range(first, after))))
 
 
 def _excerpt(history: History, group: list[Slot], selection: Selection, back: int) -> Excerpt:
@@ -192,11 +201,11 @@ def _excerpt(history: History, group: list[Slot], selection: Selection, back: in
     while first > 0 and before > 0:
         first -= 1
         before -= history.row(first).size
-    snapshot, start = _snapshot(history, first, group[-1].number + 1), group[0].row.start
+    snapshot, start = _read(history, first, group[-1].number + 1), group[0].row.start
     if not selection.is_timed or start is None or history.is_first(begin):
         return snapshot, selection
     # The records before the group lie at other times, or belong to another group.
-    deleted = _deleted(history.head.removed.told, group[0].row)
+    deleted = _deleted(history.head.removed.withheld, group[0].row)
     start = start if deleted is None else deleted.start
     return snapshot, replace(selection, start=start if selection.start is None else max(start, selection.start))
 
@@ -206,7 +215,7 @@ def _groups(history: History, selection: Selection, most: int | None = None) -> 
     one without has them all in one, but that a deleted range begins a group. A group of more than `most` slots is
     split, and each of the groups that this gives begins with the last record of the one before."""
     group: list[Slot] = []
-    told = history.head.removed.told
+    told = history.head.removed.withheld
     for slot in history.slots(_wanted(selection, told)):
         jumps = bool(group) and slot.number != group[-1].number + 1 and _deleted(told, slot.row) is not None
         if jumps or (group and selection.is_timed and slot.number - group[-1].number > BETWEEN):

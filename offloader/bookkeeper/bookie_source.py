@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
+from offloader.bookkeeper.managed_ledgers import offloaded_copies
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading import LedgerReader, Slowness
 from offloader.errors import (
@@ -47,9 +48,19 @@ class BookKeeperSource:
         def open_ledger(entries: EntryRange, metadata: LedgerMetadata) -> LedgerReader:
             return LedgerReader(self._bookies, entries, metadata, max_bytes=max_bytes, slowness=self._slowness)
 
-        extent = extent or _closed_ledgers(self._ledgers, topic)
+        extent = extent or self.closed_ledgers(topic)
         cache = {} if self._cache is None else self._cache
         return BookKeeperReader(self._ledgers, open_ledger, topic, (ledger, entry), extent, cache)
+
+    def closed_ledgers(self, topic: TopicName) -> Extent:
+        """How far may be read where no broker says how far an open ledger may be."""
+        listed = self._ledgers.managed_ledger(topic).ledgers
+        spans = tuple(LedgerSpan(x.ledger, x.entries - 1 if x.entries else None) for x in listed)
+        return Extent(LedgerList(spans), (max((x.ledger for x in listed), default=-1) + 1, -1))
+
+    def offloaded(self, topic: TopicName) -> Mapping[int, str]:
+        """The ledgers of which brokers have completed a copy, and its uuid. Raises as `managed_ledger`."""
+        return offloaded_copies(self._ledgers.managed_ledger(topic).raw)
 
     def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
         """Explains nothing, as nothing is missing."""
@@ -79,12 +90,18 @@ class BookKeeperReader:
         self._topic = topic
         self._walk = Walk(extent.ledgers, None, extent.last)
         self._cache = cache
-        self._following = deque(s.ledger for s in extent.ledgers.spans if start[0] <= s.ledger <= extent.last[0])
+        listed = (s for s in extent.ledgers.spans if s.last != -1)  # of an empty one nothing is read, nor is it missed
+        self._following = deque(s.ledger for s in listed if start[0] <= s.ledger <= extent.last[0])
         self._start = start
         self._ledger = -1
         self._metadata: LedgerMetadata | None = None
         self._reader: LedgerReader | None = None
         self._closed = threading.Event()
+
+    @property
+    def ledger(self) -> int:
+        """The one that is being read, or could not be begun; -1 before the first."""
+        return self._ledger
 
     def read(self, timeout: float) -> list[RawEntry]:
         """See `EntryReader.read`. Also raises DataLostError for a ledger that was deleted meanwhile."""
@@ -161,10 +178,3 @@ class BookKeeperReader:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
-
-
-def _closed_ledgers(ledgers: LedgerMetadataStore, topic: TopicName) -> Extent:
-    """Without a broker that says how far an open ledger may be read."""
-    listed = ledgers.managed_ledger(topic).ledgers
-    spans = tuple(LedgerSpan(x.ledger, x.entries - 1 if x.entries else None) for x in listed)
-    return Extent(LedgerList(spans), (max((x.ledger for x in listed), default=-1) + 1, -1))

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import TypeVar
 from urllib.parse import quote_plus, unquote_plus
+from uuid import UUID
 
 from google.protobuf.message import DecodeError, Message
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, ManagedLedgerInfoMetadata
 from offloader.bookkeeper.api import ListedLedger, ManagedCursor, ManagedLedger
 from offloader.errors import DamagedObjectError, DamagedRecordError
-from offloader.format.compression import decompress
+from offloader.format.compression import compress, decompress
 from offloader.model import MIB, TopicName
 
 Compression = ManagedLedgerInfoMetadata.CompressionType
@@ -74,6 +75,20 @@ def decode_record(data: bytes) -> ManagedLedgerInfo:
     return _decoded(data, ManagedLedgerInfo, "managed ledger")
 
 
+def offloaded_copies(record: bytes) -> dict[int, str]:
+    """The ledgers of which brokers have completed a copy, and its uuid. Raises DamagedRecordError."""
+    listed = decode_record(record).ledgerInfo
+    return {
+        one.ledgerId: str(UUID(int=_unsigned(one.offloadContext.uidMsb) << 64 | _unsigned(one.offloadContext.uidLsb)))
+        for one in listed
+        if one.offloadContext.complete and one.offloadContext.HasField("uidMsb")
+    }
+
+
+def _unsigned(half: int) -> int:
+    return half & (1 << 64) - 1
+
+
 def decode_managed_ledger(data: bytes, version: int) -> ManagedLedger:
     """The same as a ledger list, in the order of the ledgers. Raises DamagedRecordError."""
     info = decode_record(data)
@@ -108,7 +123,7 @@ def decode_cursor(data: bytes) -> ManagedCursor:
 
 def _decoded(data: bytes, kind: type[_Record], what: str) -> _Record:
     try:
-        record = kind.FromString(_unpacked(data, what) if data.startswith(MAGIC) else data)
+        record = kind.FromString(unwrapped(data, what)[1])
     except (DecodeError, DamagedObjectError) as error:
         raise DamagedRecordError(f"this is no record of a {what}: {error}") from error
     if not record.IsInitialized():
@@ -116,7 +131,11 @@ def _decoded(data: bytes, kind: type[_Record], what: str) -> _Record:
     return record
 
 
-def _unpacked(data: bytes, what: str) -> bytes:
+def unwrapped(data: bytes, what: str = "managed ledger") -> tuple[ManagedLedgerInfoMetadata | None, bytes]:
+    """The envelope's own message, None where there is no envelope, and the record in it, uncompressed. Raises
+    DamagedRecordError, DamagedObjectError, DecodeError."""
+    if not data.startswith(MAGIC):
+        return None, data
     length = HEADER.unpack_from(data)[1] if len(data) >= HEADER.size else 0
     begin = HEADER.size + length
     if length < 1 or begin > len(data):
@@ -129,4 +148,15 @@ def _unpacked(data: bytes, what: str) -> bytes:
     unpacked = decompress(metadata.compressionType, data[begin:], size, LARGEST)
     if len(unpacked) != size:
         raise DamagedRecordError(f"a {what}'s record has {len(unpacked)} bytes, not {size}")
-    return bytes(unpacked)
+    return metadata, bytes(unpacked)
+
+
+def wrapped(envelope: ManagedLedgerInfoMetadata | None, record: bytes) -> bytes:
+    """The node's value for a record: in an envelope like that one, with the same codec; None: without any."""
+    if envelope is None:
+        return record
+    metadata = ManagedLedgerInfoMetadata()
+    metadata.CopyFrom(envelope)
+    metadata.uncompressedSize = len(record)
+    head = metadata.SerializeToString()
+    return HEADER.pack(MAGIC, len(head)) + head + compress(metadata.compressionType, record)

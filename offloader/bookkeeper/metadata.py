@@ -73,6 +73,10 @@ class MetadataTree:
         created_ms = node.created_ms if metadata.created_ms is None else metadata.created_ms
         return Versioned(replace(metadata, created_ms=created_ms, listed_ms=node.created_ms), node.version)
 
+    def has(self, ledger: int) -> bool:
+        """Whether there is such a ledger."""
+        return self.nodes.get(self.path_of(ledger), latest=True) is not None
+
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
         written = self.nodes.set(self.path_of(ledger), encode_metadata(metadata), version)
         if written is None:

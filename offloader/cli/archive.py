@@ -25,9 +25,12 @@ from offloader.errors import (
     OffloadError,
     RetryableError,
 )
+from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver
 from offloader.lifecycle.retention.outlook import RetentionOutlook, foreseen_deletion, outlook
 from offloader.lifecycle.retention.policy import NOT_FOLLOWED, may_follow
+from offloader.lifecycle.retention.retention import with_brokers
 from offloader.metadata import listing
+from offloader.metadata.bridge_reader import BridgeReader
 from offloader.metadata.deletions import day
 from offloader.metadata.requests import RequestKind
 from offloader.model import TopicName
@@ -214,11 +217,13 @@ def _outlooks(session: CommandSession, topics: Iterable[TopicName]) -> tuple[lis
 def _outlook(session: CommandSession, topic: TopicName, following: _Following) -> RetentionOutlook:
     """By the policy as the application follows it."""
     head, config = session.catalogs.head(topic), session.config
-    policy = retention_of(config.policies.of(topic))
+    keep = config.bridge.keep_segments
+    policy = retention_of(config.policies.of(topic), keep_segments=keep)
     not_followed = following.why_not(topic) if policy.follow_pulsar else ""
     policy = replace(policy, follow_pulsar=policy.follow_pulsar and not not_followed)
     grace, now = config.lifecycle.archive_grace_ms, session.dependencies.clock_ms()
-    found = outlook(session.store, head, policy, config.application, now, grace)
+    handing_over = NOTHING_HANDED_OVER if keep else HandingOver(BridgeReader(session.store), session.buckets.open)
+    found = outlook(session.store, head, policy, config.application, now, grace, handing_over)
     return replace(found, note="; ".join(filter(None, (found.note, not_followed))))
 
 
@@ -238,7 +243,8 @@ def _show_deletion(session: CommandSession, topic: TopicName) -> bool:
     stays = session.catalogs.head(topic).kept[0] - segments
     kept = f"; {stays} stay: {STAYS}" if stays else ""
     message = (
-        f"{topic}: {segments} segments of {format_size(size)} bytes would go, not before {day(not_before)}{kept}; "
+        f"{topic}: {segments} segments of {format_size(size)} bytes would go, not before {day(not_before)}{kept}"
+        f"{with_brokers(session.catalogs.head(topic))}; "
         "nothing is done without --yes"
     )
     due = [range_fields(each, not_before) for each in found]

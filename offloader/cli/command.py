@@ -26,6 +26,7 @@ from offloader.metadata.catalog import Catalogs
 from offloader.offload.settings import store_of
 from offloader.ports.object_store import ObjectStore
 from offloader.ports.subscriptions import Subscriptions
+from offloader.storage.buckets import Buckets
 from offloader.storage.settings import StoreSettings
 
 OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
@@ -70,6 +71,13 @@ class CommandSession:
         store = self.dependencies.store(self.storage)
         self._stack.callback(store.close)
         return store
+
+    @cached_property
+    def buckets(self) -> Buckets:
+        """Buckets beside the archive's, for brokers."""
+        buckets = Buckets(self.storage, self.dependencies.store)
+        self._stack.callback(buckets.close)
+        return buckets
 
     @cached_property
     def admin(self) -> ClosableAdmin:

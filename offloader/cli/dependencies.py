@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -18,6 +19,9 @@ from offloader.errors import ConfigError
 from offloader.lifecycle.deletion.configured import cluster_scanner
 from offloader.lifecycle.ledgers.scanned import LedgerScanner
 from offloader.lifecycle.ledgers.stock_copies import stock_copies
+from offloader.migrate.proof import ShowingReader
+from offloader.migrate.stock_reader import stock_reader
+from offloader.model import TopicName
 from offloader.offload import settings
 from offloader.operations.doctor.probes import Probes, RealProbes
 from offloader.operations.restore.ports import Cluster
@@ -103,6 +107,9 @@ class Dependencies:
     new_token: Callable[[], str] = lambda: str(uuid.uuid4())
     target: Callable[[Config], Cluster] = _target
     live: Callable[[Config], Live] = lambda config: Live.of(settings.pulsar(config))
+    stock_reader: Callable[[Config, TopicName, int], AbstractContextManager[ShowingReader]] = (
+        lambda config, topic, entry_bytes: stock_reader(settings.pulsar(config), topic, entry_bytes)
+    )
     bookkeeper: Callable[[Config, float], tuple[MetadataTree, Bookies]] = _bookkeeper
     zookeeper: Callable[[tuple[str, ...]], Nodes] = _zookeeper
     scanner: Callable[[Config, MetadataTree, Bookies, Admin, Callable[[], int]], LedgerScanner] = _scanner

@@ -30,6 +30,7 @@ from offloader.lifecycle.deletion.configured import close_scanner
 from offloader.lifecycle.explaining.bookie_facts import PATHS, bookie_facts
 from offloader.lifecycle.explaining.bookies import explain_bookie
 from offloader.lifecycle.explaining.ledgers import LedgerFacts, explain_ledger
+from offloader.lifecycle.explaining.places import TopicPlaces, topic_places
 from offloader.lifecycle.explaining.topics import TopicFacts, explain_topic
 from offloader.lifecycle.explaining.words import Explanation
 from offloader.lifecycle.ledgers.scanned import LedgerScan
@@ -42,6 +43,7 @@ from offloader.lifecycle.topics.node_reader import TopicNodeReader
 from offloader.lifecycle.topics.passed_over import PassedOver
 from offloader.lifecycle.topics.unloaded import UnloadedTopic
 from offloader.lifecycle.topics.visit_plan import VisitPlanner
+from offloader.metadata.bridge_reader import BridgeReader
 from offloader.model import Place, TopicName
 from offloader.ports.subscriptions import SubscriptionUse
 
@@ -88,7 +90,8 @@ def explain_command(
 ) -> None:
     """Say why data is still there, and what to do: of a topic, of a ledger (its number), of a bookie (its id).
 
-    Changes nothing and loads no topic. A topic: which subscription holds how much, retention, our own pin, an open
+    Changes nothing and loads no topic. A topic: where each of its ledgers can be read from (BookKeeper, brokers'
+    copies, bridged or their own, the archive), which subscription holds how much, retention, our own pin, an open
     ledger, nobody has it loaded. A ledger: who refers to it. A bookie: its collection and compaction, thresholds,
     suspension, throttling, disks, by its HTTP server where that is on.
 
@@ -187,7 +190,10 @@ def _of_ledger(session: CommandSession, stored: StoredTopics, ledger: int) -> Ex
     if topic is not None and metadata.closed:
         end = _asked(unknown, "the archive", lambda: _archived(session, topic.topic))
         archived = end is not None and end >= (ledger, metadata.last_entry)
-    return explain_ledger(LedgerFacts(ledger, metadata, owner, topic, scan, archived, tuple(unknown)))
+    places = None
+    if topic is not None:
+        places = _asked(unknown, "where it can be read from", lambda: _places(session, topic))
+    return explain_ledger(LedgerFacts(ledger, metadata, owner, topic, scan, archived, places, tuple(unknown)))
 
 
 def _owner(stored: StoredTopics, owner: str) -> StoredTopic | None:
@@ -243,6 +249,7 @@ def _of_topic(
         found=None if offline else _asked(unknown, "what retention comes to", stays),
         archived=_asked(unknown, "the archive", lambda: _archived(session, topic)),
         deletion_lag_ms=int(lag) if lag.isdigit() else None,
+        places=_asked(unknown, "where it can be read from", lambda: _places(session, found)),
         unknown=tuple(unknown),
     )
     return explain_topic(facts)
@@ -261,6 +268,12 @@ def _stays(
     reader, clock_ms = TopicNodeReader(stored.tree), session.dependencies.clock_ms
     planner = VisitPlanner(reader, session.visits, names, clock_ms)
     return planner.about(found.topic, default, cursors)
+
+
+def _places(session: CommandSession, found: StoredTopic) -> TopicPlaces:
+    head = session.catalogs.head(found.topic)
+    bridged = BridgeReader(session.store).of(found.topic)
+    return topic_places(found.listed, head if head.next_slot else None, bridged)
 
 
 def _archived(session: CommandSession, topic: TopicName) -> Place | None:

@@ -15,6 +15,7 @@ from offloader.cli import (  # noqa: F401 (they add their commands to `topics` a
     trim_unloaded,
 )
 from offloader.cli.archive import archive_group
+from offloader.cli.bridge import bridge_group
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup
 from offloader.cli.cursors import listing, removing  # noqa: F401
@@ -22,6 +23,7 @@ from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
 from offloader.cli.explain_data import explain_command
 from offloader.cli.ledgers import ledgers
+from offloader.cli.migrate import migrate_group
 from offloader.cli.orphans import decide, explain, orphans, pending, purge, quarantine, read, rescue, rescued, scan  # noqa: F401 (they add their commands)
 from offloader.cli.run import run_command
 from offloader.cli.takeover import takeover_command
@@ -50,5 +52,7 @@ for _command in (
     orphans,
     explain_command,
     archive_group,
+    bridge_group,
+    migrate_group,
 ):
     main.add_command(_command)

@@ -103,6 +103,7 @@ def _object(found: Peeked) -> dict[str, Any]:
     stored, part = found.stored, found.part
     assert stored is not None
     facts: dict[str, Any] = {
+        **({"store": found.store} if found.store else {}),
         "key": found.object_key,
         "offset": stored.offset,
         "block": {

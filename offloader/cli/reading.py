@@ -50,10 +50,15 @@ class LedgersOption:
     cluster: str | None
     ask_pulsar: bool
 
+    @property
+    def says_anything(self) -> bool:
+        """Whether any of it was said."""
+        return self.url is not None or self.cluster is not None or self.ask_pulsar
+
     def bucket(self, session: CommandSession) -> LedgerBucket | None:
         """Raises ConfigError."""
         if self.url is None:
-            if self.cluster is not None or self.ask_pulsar:
+            if self.says_anything:
                 raise ConfigError(
                     "--cluster and --ask-pulsar are for --ledgers, the bucket that stock brokers have offloaded to"
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import click
 
@@ -111,7 +111,7 @@ def _ask_for(
     timeout: int | None,
 ) -> int:
     """`timeout` 0: do not wait."""
-    catalog = _claimed(session, topic)
+    catalog = claimed(session, topic)
     if catalog.claim is None:
         raise not_archived(topic)
     if position is not None:
@@ -130,7 +130,7 @@ def _existing(session: CommandSession, topic: TopicName) -> list[TopicName]:
     return found
 
 
-def _claimed(session: CommandSession, topic: TopicName) -> CatalogHead:
+def claimed(session: CommandSession, topic: TopicName) -> CatalogHead:
     """The head of the topic's catalog. Raises ClaimedByOtherError."""
     catalog = session.catalogs.head(topic)
     ours = session.config.application
@@ -142,7 +142,7 @@ def _claimed(session: CommandSession, topic: TopicName) -> CatalogHead:
 
 def _end_to_reach(session: CommandSession, topic: TopicName) -> Position | None:
     """The topic's end, None where it is offloaded already."""
-    catalog = _claimed(session, topic)
+    catalog = claimed(session, topic)
     last = session.admin.topic_info(topic).last_confirmed
     if last is None:
         return None
@@ -154,9 +154,27 @@ def _end_to_reach(session: CommandSession, topic: TopicName) -> Position | None:
 
 def ask(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
     """Submit a request, wait until the application has seen it, return its id. Raises FatalError where none does."""
-    config, dependencies = session.config, session.dependencies
+    request_id = _submitted(session, kind, topic, position)
+    _wait_until_seen(session, request_id)
+    return request_id
+
+
+def ask_all(session: CommandSession, kind: RequestKind, topics: Iterable[TopicName]) -> dict[str, TopicName]:
+    """The same of many topics at once: none waits for another, and an interruption leaves fewer of them half way."""
+    asked = {_submitted(session, kind, topic, None): topic for topic in topics}
+    for request_id in asked:
+        _wait_until_seen(session, request_id)
+    return asked
+
+
+def _submitted(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
+    dependencies = session.dependencies
     request = Request(kind, topic, dependencies.clock_ms(), user(), position)
-    request_id = requests.submit(session.store, config.application, request, dependencies.new_token)
+    return requests.submit(session.store, session.config.application, request, dependencies.new_token)
+
+
+def _wait_until_seen(session: CommandSession, request_id: str) -> None:
+    config, dependencies = session.config, session.dependencies
     timeout = POLLS_UNTIL_SEEN * config.spark.trigger_ms
     until = dependencies.clock_ms() + timeout
     while not requests.is_seen(session.store, config.application, request_id):
@@ -166,7 +184,6 @@ def ask(session: CommandSession, kind: RequestKind, topic: TopicName, position: 
                 f"is `offloader run` at work? It will serve the request ({request_id}) when it starts"
             )
         dependencies.sleep(POLL)
-    return request_id
 
 
 def outcomes(session: CommandSession, taken: Mapping[str, TopicName], timeout: int | None) -> int:

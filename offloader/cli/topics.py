@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from enum import Enum
 
@@ -15,11 +16,13 @@ from offloader.cli.output import say, text_or_none
 from offloader.cli.parsing import TIME, TOPIC
 from offloader.cli.reading import not_archived, opened
 from offloader.config.units import format_time
-from offloader.errors import FatalError, OffloadError
+from offloader.errors import ConfigError, FatalError, IntegrityError, OffloadError
 from offloader.metadata import layout, listing, requests
+from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.deletions import DeletedRange, range_of
 from offloader.metadata.journal_reading import applications, read_journals
 from offloader.metadata.journals import Journals
+from offloader.metadata.log import READERS
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import OpenSegment, Segment, SegmentStatus, TopicName
 from offloader.ports.object_store import ObjectStore
@@ -76,13 +79,18 @@ def list_topics(session: CommandSession) -> int:
     """All topics of the archive. Exit code 1 where a topic's catalog cannot be read: the others are shown.
 
     \b
-    JSON: an array of {topic, application, segments, entries, bytes, end, open, failure}.
+    JSON: an array of {topic, application, segments, entries, bytes, end, open, failure, bridged}; bridged: up to where
+    stock brokers can read it, null where they are not to.
     """
     journals = journals_of(session)
     names = archived_topics(session, journals)
     found, failed = session.catalogs.heads(names)
-    columns = ("topic", "application", "segments", "entries", "bytes", "end", "open", "failure")
-    rows = [_topic_row(catalog, state_of(journals, catalog.topic)) for catalog in found.values()]
+    columns = ("topic", "application", "segments", "entries", "bytes", "end", "open", "failure", "bridged")
+    bridged = _bridged(session, journals, found)
+    rows = [
+        (*_topic_row(catalog, state_of(journals, catalog.topic)), bridged.get(catalog.topic))
+        for catalog in found.values()
+    ]
     note = _no_root(session.store)
     empty = "No topic can be shown" if names else f"Nothing is offloaded yet{note and ': '}{note}"
     session.output.table(columns, rows, empty)
@@ -107,21 +115,44 @@ def _topic_row(catalog: CatalogHead, state: TopicState) -> tuple[object, ...]:
         catalog.claim.application if catalog.claim else "",
         *catalog.kept,
         text_or_none(catalog.end),
-        None if state.open is None else str(_open_status(state, state.open)),
+        next((str(_open_status(state, segment)) for segment in state.unfinished), None),
         None if state.failure is None else state.failure.reason,
     )
 
 
+def _bridged(session: CommandSession, journals: Journals, found: Iterable[TopicName]) -> dict[TopicName, str]:
+    """Up to where brokers can read those that they are to read. A configuration for reading says of none."""
+    try:
+        policies = session.config.policies
+    except ConfigError:
+        return {}
+    wanted = [topic for topic in found if policies.of(topic).broker_readable or state_of(journals, topic).handed_over]
+    log_of = BridgeLog(session.store, session.dependencies.new_token)
+
+    def told(topic: TopicName) -> str:
+        try:
+            state = log_of.load(topic).state
+        except IntegrityError as error:
+            return str(error)
+        if state is None:
+            return "nothing yet"
+        return f"{state.up_to or 'nothing'}{', blocked' if state.blocked else ''}"
+
+    with ThreadPoolExecutor(READERS, "bridge-log") as pool:
+        return dict(zip(wanted, pool.map(told, wanted), strict=True))
+
+
 def _open_status(state: TopicState, segment: OpenSegment) -> SegmentStatus:
     """PIP-76's word for an open segment: Failed while it waits to be resumed."""
-    return SegmentStatus.FAILED if state.failure is not None else segment.status
+    return SegmentStatus.FAILED if state.failure_of(segment.uuid) is not None else segment.status
 
 
 @topics.command()
 @click.argument("topic", callback=TOPIC)
 @command()
 def segments(session: CommandSession, topic: TopicName) -> None:
-    """The segments of a topic: what was deleted as one, the offloaded ones, then the one that is open.
+    """The segments of a topic: what was deleted as one, the offloaded ones, then the one that is open and those of its
+    history that are uploaded ahead. HandedOver: deleted because brokers have all of it; it is read from their copies.
 
     \b
     JSON: an array of {topic, uuid, status, start, end, entries, bytes, assigned, offloaded, reason}.
@@ -134,7 +165,7 @@ def segments(session: CommandSession, topic: TopicName) -> None:
 
 
 def _segment_rows(archive: OpenArchive, topic: TopicName, state: TopicState) -> Iterator[tuple[object, ...]]:
-    still_open = state.open
+    left = {segment.uuid: segment for segment in state.unfinished}
     told: set[DeletedRange] = set()
     for view, _ in archive.records(topic).first():
         for segment in view.catalog.segments:
@@ -143,22 +174,22 @@ def _segment_rows(archive: OpenArchive, topic: TopicName, state: TopicState) -> 
                 continue
             told |= {deleted} if deleted is not None else set()
             yield _offloaded_row(topic, segment, deleted)
-            if still_open is not None and still_open.uuid == segment.uuid:
-                still_open = None
-    if still_open is not None:
-        yield _open_row(state, still_open)
+            left.pop(segment.uuid, None)
+    yield from (_open_row(state, segment) for segment in left.values())
 
 
 def _offloaded_row(topic: TopicName, s: Segment, deleted: DeletedRange | None) -> tuple[object, ...]:
     times = time_text(s.assigned_at), time_text(s.offloaded_at)
     if deleted is not None:  # one row for all that went together
-        return (str(topic), "", "Deleted", str(deleted.start), str(deleted.end), 0, 0, *times, deleted.told)
+        status = "HandedOver" if deleted.is_bridged else "Deleted"  # brokers have it: readers get it
+        return (str(topic), "", status, str(deleted.start), str(deleted.end), 0, 0, *times, deleted.told)
     status = str(SegmentStatus.OFFLOADED)
     return (str(topic), s.uuid, status, str(s.start), str(s.end), s.entries, s.size, *times, str(s.roll_reason))
 
 
 def _open_row(state: TopicState, s: OpenSegment) -> tuple[object, ...]:
-    reason = state.failure.reason if state.failure else s.roll_reason
+    failure = state.failure_of(s.uuid)
+    reason = failure.reason if failure is not None else s.roll_reason
     return (
         str(state.topic), s.uuid, str(_open_status(state, s)), str(s.start), text_or_none(s.closing_end or s.covered),
         sum(p.entries for p in s.parts), s.size, time_text(s.assigned_at), None, text_or_none(reason),
@@ -223,7 +254,7 @@ def _status(session: CommandSession, topic: TopicName) -> tuple[Status, str]:
 def _status_of(catalog: CatalogHead, state: TopicState, *, requested: bool) -> tuple[Status, str]:
     if state.failure is not None:
         return Status.ERROR, state.failure.reason
-    sealing = state.open is not None and state.open.status is not SegmentStatus.ASSIGNED
+    sealing = any(segment.status is not SegmentStatus.ASSIGNED for segment in state.unfinished)
     if requested or state.requests or sealing:
         return Status.RUNNING, ""
     return (Status.SUCCESS if catalog.segments else Status.NOT_RUN), ""

@@ -10,11 +10,12 @@ import click
 
 from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+from offloader.archive.reading.stores import Stores
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
-from offloader.cli.output import text_or_none
 from offloader.cli.parsing import TOPIC
 from offloader.cli.reading import LedgersOption, ledger_options, opened
 from offloader.cli.topics import chosen, journals_of
+from offloader.cli.verify_bridged import finding_fields, verify_bridges
 from offloader.config.units import format_size
 from offloader.errors import ConfigError
 from offloader.model import TopicName
@@ -31,6 +32,11 @@ _WITHOUT_PARTNER = (FindingKind.MISSING_OBJECT, FindingKind.MISSING_INDEX)
 @click.option(
     "--abort-uploads", is_flag=True, help="End the uploads of segments that no journal names; never another product's."
 )
+@click.option(
+    "--bridged",
+    is_flag=True,
+    help="Check instead what brokers know of bridged ledgers: Pulsar's record, what brokers report, their objects.",
+)
 @ledger_options
 @command()
 def verify_command(
@@ -39,6 +45,7 @@ def verify_command(
     *,
     quick: bool,
     abort_uploads: bool,
+    bridged: bool,
     ledgers: LedgersOption,
 ) -> int:
     """Check what is offloaded: catalogs, journals and objects against each other, byte for byte.
@@ -47,10 +54,19 @@ def verify_command(
     that bucket, and then there need be no archive; of named topics also what names no topic there. Exit code 2 where
     something is found.
 
+    With --bridged it asks Pulsar, too, which loads the topics: whether its records name the copies that the bridge logs
+    do, whether brokers know it, whether the objects are there, and have byte for byte what segments have (unless
+    --quick), and what is left over on either side.
+
     \b
-    JSON: {message, topics, segments, ledgers, entries, unreadable, bytes, aborted, findings}; a finding is
+    JSON: {message, topics, segments, ledgers, entries, unreadable, bytes, deleted, handedOver, aborted, findings}; with
+    --bridged {message, topics, ledgers, bytes, offList, underWay, findings}; a finding is
     {kind, key, topic, offset, position, message}.
     """
+    if bridged:
+        if abort_uploads or ledgers.says_anything:
+            raise ConfigError("--bridged is a check of its own: it takes neither --abort-uploads nor --ledgers")
+        return verify_bridges(session, topics, quick=quick)
     bucket = ledgers.bucket(session)
     count, of_ledgers, only_there = None, list[Finding](), set[TopicName]()
     if bucket is not None:
@@ -60,7 +76,14 @@ def verify_command(
     if topics:
         journals = journals_of(session)
         names = [name for topic in topics if topic not in only_there for name in chosen(session, journals, topic)]
-    report = verify(session.store, names, quick=quick, abort_uploads=abort_uploads)
+    with closing(Stores(session.storage, borrowed=session.store, opener=session.dependencies.store)) as stores:
+        report = verify(
+            session.store,
+            names,
+            quick=quick,
+            abort_uploads=abort_uploads,
+            open_bucket=lambda url: stores.open(url).store,
+        )
     report = replace(report, findings=(*of_root, *report.findings, *of_ledgers))
     _show(session, report, count, no_root)
     return FINDINGS if report.findings else OK
@@ -107,6 +130,8 @@ def _show(session: CommandSession, report: Report, ledgers: int | None, note: st
     )
     if report.deleted:
         summary += f", {report.deleted} segments are deleted, as recorded"
+    if report.handed_over:
+        summary += f" ({report.handed_over} are read from brokers' copies, which `offloader verify --bridged` looks at)"
     if report.aborted:
         summary += f", {len(report.aborted)} uploads ended"
     if note:
@@ -121,17 +146,7 @@ def _show(session: CommandSession, report: Report, ledgers: int | None, note: st
         unreadable=report.unreadable,
         bytes=report.bytes,
         deleted=report.deleted,
+        handedOver=report.handed_over,
         aborted=report.aborted,
-        findings=[_fields(finding) for finding in report.findings],
+        findings=[finding_fields(finding) for finding in report.findings],
     )
-
-
-def _fields(finding: Finding) -> dict[str, object]:
-    return {
-        "kind": str(finding.kind),
-        "key": finding.key,
-        "topic": text_or_none(finding.topic),
-        "offset": finding.offset,
-        "position": text_or_none(finding.position),
-        "message": finding.message,
-    }

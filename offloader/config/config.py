@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 
 import offloader.config.document as document
 import offloader.config.limits as limits
+from offloader.config.bridging import Bridge, out_of_reach
 from offloader.config.connections import Pulsar, Storage
 from offloader.config.hints import problems_of
 from offloader.config.levels import NamespaceSection, PolicyLevel
@@ -46,6 +47,7 @@ class Config(Section):
     metrics: MetricsSettings = MetricsSettings()
     limits: Limits = Limits()
     lifecycle: Lifecycle = Lifecycle()
+    bridge: Bridge = Bridge()
 
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] = os.environ) -> Self:
@@ -60,7 +62,8 @@ class Config(Section):
         has_bookies = config.pulsar.metadata_service_uri is not None
         found = limits.check(config.policies, config.storage.root, has_bookies=has_bookies)
         of_lifecycle = (*unreachable(config.lifecycle, has_bookies=has_bookies), *too_short(config.lifecycle))
-        refuse((*found, *of_lifecycle), written.lines)
+        of_bridge = out_of_reach(config.policies, config.storage.scheme, has_bookies=has_bookies)
+        refuse((*found, *of_lifecycle, *of_bridge), written.lines)
         return config
 
     @property

@@ -89,6 +89,12 @@ class PolicyLevel(Section):
             "Begin after the ledgers that Pulsar's own offloader has already copied, instead of refusing the topic."
         ),
     )
+    broker_readable: bool | None = Field(
+        None,
+        description="Stock brokers, and so every Pulsar client, go on reading what is offloaded: each closed ledger is "
+        "bridged, a V1 object made of the archive's blocks, before the subscription lets go of it. Needs "
+        "`pulsar.metadataServiceUri`, and brokers with Pulsar's tiered-storage offloader; see docs/bridge.md.",
+    )
     source: ChosenSource | None = Field(
         None,
         description="`broker`: what consumers get, and what they do not get as gaps or, with "
@@ -146,6 +152,7 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "fail_on_data_loss": True,
         "pin_holds_last_entry": True,
         "start_after_offloaded": False,
+        "broker_readable": False,
         "source": Source.BROKER,
         "max_bytes_per_second": None,
         "archive_retention_minutes": -1,
@@ -205,6 +212,7 @@ class TopicPolicy:
     fail_on_data_loss: bool
     pin_holds_last_entry: bool
     start_after_offloaded: bool
+    broker_readable: bool
     source: Source
     archive_retention_minutes: int
     archive_retention_mb: int

@@ -164,5 +164,19 @@ class Limits(Section):
         le=64,
         description="Slices that one task works on at a time. What each holds in memory is told below.",
     )
+    history_segments: int = Field(
+        8,
+        ge=1,
+        le=64,
+        description="Segments of one topic's history that are read at the same time, at most; never more than "
+        "Spark has slots beside the slow lane's one. 1: one after the other, as the live end.",
+    )
+    history_span_ms: Time = Field(
+        24 * 3_600_000,
+        ge=0,
+        description="Where history fills several segments, the entries of one are no further apart than this, as long "
+        "as it keeps an eighth of its largest size; 0: whatever their age. So old segments can go, and whoever reads a "
+        "day reads little else.",
+    )
     upload_starters: int = Field(8, ge=1, le=64, description="Threads of the main process that begin uploads.")
     sealers: int = Field(4, ge=1, le=64, description="Threads of the main process that seal segments.")

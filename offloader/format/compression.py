@@ -1,4 +1,5 @@
-"""Payloads decompressed, as Pulsar's producers compress them: exactly as long as their metadata say, or damage.
+"""Payloads decompressed, as Pulsar's producers compress them: exactly as long as their metadata say, or damage. And
+compressed, for what Pulsar reads.
 
 No decoder is believed that does not say how much it wrote: what it has not written is memory of other messages.
 """
@@ -42,6 +43,23 @@ def decompress(compression: int, payload: bytes | memoryview, size: int, limit: 
         raise DamagedObjectError(f"the {name} payload of {size} bytes cannot be decompressed: {error}") from error
     if found is None or len(found) != size:
         raise DamagedObjectError(f"the {name} payload does not have the {size} bytes that its metadata say")
+    return found
+
+
+def compress(compression: int, data: bytes) -> bytes:
+    """As Pulsar's own codecs read it: raw blocks of LZ4 and Snappy, whole streams of the others.
+
+    Raises ValueError where the codec is unknown."""
+    if compression == CompressionType.NONE:
+        return data
+    if compression == CompressionType.ZLIB:
+        return zlib.compress(data)
+    if compression == CompressionType.LZ4:
+        packed: bytes = lz4.block.compress(data, store_size=False)
+        return packed
+    if compression not in _CODECS:
+        raise ValueError(f"the compression {compression} is unknown")
+    found: bytes = _codec(_CODECS[compression]).compress(data, asbytes=True)
     return found
 
 

@@ -14,7 +14,7 @@ def combine(parts: Iterable[tuple[int, int]]) -> int:
     """The CRC-32C of the concatenation of parts given as (crc32c, size)."""
     total = 0
     for crc, size in parts:
-        total = _times(_zeros(size), total) ^ crc
+        total = (_times(_zeros(size), total) if total else 0) ^ crc
     return total
 
 

@@ -1,4 +1,8 @@
-"""Accounts for every byte of a ledger's data object (V1): headers, entries, padding, and every entry of its index."""
+"""Accounts for every byte of a ledger's data object (V1): headers, entries, padding, and every entry of its index.
+
+Its blocks may be V2 blocks, the first one with a V1 header. Those of ours that ended a part still have the part's index
+behind their padding.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,22 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from offloader.errors import DamagedObjectError
-from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, decode_header
+from offloader.format.blocks import (
+    ENTRY_HEADER,
+    ENTRY_HEADER_SIZE,
+    HEADER_SIZE,
+    PADDING_SIZE,
+    BlockHeader,
+    decode_header,
+    padding,
+)
 from offloader.format.chunks import Chunks
 from offloader.format.entry import crc_ok
-from offloader.format.part_index import IndexEntry
+from offloader.format.part_index import IndexEntry, is_part_index
 from offloader.format.v1 import LedgerIndex
+from offloader.model import MIB
+
+_LONGEST_PART_INDEX = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +46,24 @@ def account_ledger(chunks: Iterable[bytes], ledger: int, index: LedgerIndex) -> 
     return _Walk(Chunks(chunks), ledger, index).run()
 
 
+def account_blocks(chunks: Iterable[bytes], ledger: int, index: LedgerIndex, first: int) -> tuple[int, int]:
+    """Of some blocks of an object, from entry `first` on, as if they were all of it: `index` has their entries, with
+    offsets from 0 and blocks from 1. Payloads are not looked at: whoever asks knows the bytes' sums. Returns the entry
+    behind them and the size of their payload; raises as `account_ledger`."""
+    found = _Outline(Chunks(chunks), ledger, index, first).run()
+    return found.entries, found.payload
+
+
 class _Walk:
-    def __init__(self, chunks: Chunks, ledger: int, index: LedgerIndex) -> None:
+    def __init__(self, chunks: Chunks, ledger: int, index: LedgerIndex, first: int = 0) -> None:
         self._chunks = chunks
         self._ledger = ledger
         self._length = index.data_length
         self._index = iter(index.entries)
         self._due = next(self._index, None)
         self._block = 0
-        self._entry = 0
+        self._entry = first
+        self._padded = True  # the block before ends with a byte of padding
         self._payload = 0
         self._digest = sha256()
         self._damaged: list[tuple[int, int]] = []
@@ -73,17 +97,23 @@ class _Walk:
             )
         if self._due is None or self._due.offset != begin:
             raise DamagedObjectError(f"offset {begin}: the index does not name this block's first entry")
+        self._check_apart(header, begin)
         self._block += 1
         self._entries(begin + header.length)
         if self._entry == header.first_entry:
             raise DamagedObjectError(f"offset {begin}: the block holds no entry")
+
+    def _check_apart(self, header: BlockHeader, begin: int) -> None:
+        """Readers take the magic of a V2 block for the length of another entry, unless padding stands before it."""
+        if header.version == 2 and not self._padded:
+            raise DamagedObjectError(f"offset {begin}: no padding stands before a block of a streaming object")
 
     def _entries(self, end: int) -> None:
         while True:
             at = self._chunks.position
             head = self._chunks.take(min(ENTRY_HEADER_SIZE, end - at))
             if len(head) < ENTRY_HEADER_SIZE or head[0] > 127:  # a negative length
-                self._chunks.take_padding(at, end, head)
+                self._end(at, end, head)
                 return
             length, entry = ENTRY_HEADER.unpack(head)
             if entry != self._entry:
@@ -92,6 +122,16 @@ class _Walk:
                 raise DamagedObjectError(f"offset {at}: entry {entry} of {length} bytes is longer than its block")
             self._check_index(at)
             self._take(at, length)
+
+    def _end(self, at: int, end: int, head: bytes | memoryview) -> None:
+        """What is behind a block's entries."""
+        self._padded = end > at
+        if bytes(head) == padding(len(head)) or end - at > _LONGEST_PART_INDEX:
+            self._chunks.take_padding(at, end, head)
+            return
+        tail = bytes(head) + bytes(self._chunks.take(end - at - len(head)))
+        if tail[:PADDING_SIZE] != padding(PADDING_SIZE) or not is_part_index(tail[PADDING_SIZE:]):
+            raise DamagedObjectError(f"offset {at}: neither padding nor a part's index ends the block")
 
     def _take(self, at: int, length: int) -> None:
         data = bytes(self._chunks.take(length))
@@ -112,3 +152,11 @@ class _Walk:
                 f"offset {due.offset + HEADER_SIZE}: the index has {due} near entry {self._entry} at {at}"
             )
         self._due = next(self._index, None)
+
+
+class _Outline(_Walk):
+    def _take(self, at: int, length: int) -> None:
+        missing = self._chunks.skip(length)
+        if missing:
+            raise DamagedObjectError(f"offset {at}: {missing} bytes of entry {self._entry} are missing")
+        self._entry, self._payload = self._entry + 1, self._payload + length

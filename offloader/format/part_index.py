@@ -45,6 +45,12 @@ def encode_part_index(entries: Collection[IndexEntry]) -> bytes:
     return packed + _CRC.pack(crc32c(packed)) if packed else b""
 
 
+def is_part_index(data: bytes) -> bool:
+    """Whether these are the bytes of an index, of whatever part."""
+    whole = len(data) > _CRC.size and (len(data) - _CRC.size) % _ENTRY.size == 0
+    return whole and data[-_CRC.size :] == _CRC.pack(crc32c(data[: -_CRC.size]))
+
+
 def decode_part_index(data: bytes, part: Part) -> Iterable[IndexEntry]:
     """The entries of a part, from its last `part_index_size(part.indexed)` bytes. Raises DamagedObjectError."""
     end = part.offset + part.size

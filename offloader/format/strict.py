@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offloader.errors import DamagedObjectError
-from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, PADDING_SIZE, decode_header, padding
+from offloader.format.blocks import (
+    ENTRY_HEADER,
+    ENTRY_HEADER_SIZE,
+    HEADER_SIZE,
+    PADDING_SIZE,
+    BlockHeader,
+    decode_header,
+    padding,
+)
 from offloader.format.chunks import Chunks
 from offloader.format.index import Index, ledger_info
 from offloader.format.part_index import IndexEntry, encode_part_index
@@ -26,14 +34,19 @@ class Accounting:
     ledgers: tuple[LedgerRange, ...]
 
 
-def account(data: bytes | Iterable[bytes], index: Index, *, own: bool = False) -> Accounting:
+def account(
+    data: bytes | Iterable[bytes], index: Index, *, own: bool = False, v1_ledger: int | None = None
+) -> Accounting:
     """Account for each byte of an object, given whole or as chunks of any sizes, of which one at a time is held.
 
     `own` says that we wrote it: exactly 4 bytes of padding, and behind those of a part's last block the part's index.
-    Pulsar's V2 blocks may have any number of bytes but none. Payloads are not looked at: their check is the parts'
-    CRC32C. Raises DamagedObjectError naming the first offset that is wrong.
+    Pulsar's V2 blocks may have any number of bytes but none. `v1_ledger`: the object is a copy of what a broker has
+    offloaded of this ledger, V1 blocks, which do not name it and may end without padding. Payloads are not looked at:
+    their check is the parts' CRC32C. Raises DamagedObjectError naming the first offset that is wrong.
     """
-    walk = _Walk(Chunks((data,) if isinstance(data, bytes) else data), index, own=own)
+    walk = _Walk(
+        Chunks((data,) if isinstance(data, bytes) else data), index, own=own and v1_ledger is None, v1_ledger=v1_ledger
+    )
     return walk.run()
 
 
@@ -52,10 +65,11 @@ def check_ledger_infos(index: Index, ledgers: Iterable[LedgerRange], timestamp: 
 class _Walk:
     """One pass over an object."""
 
-    def __init__(self, chunks: Chunks, index: Index, *, own: bool) -> None:
+    def __init__(self, chunks: Chunks, index: Index, *, own: bool, v1_ledger: int | None) -> None:
         self._chunks = chunks
         self._data_length = index.data_length
         self._own = own
+        self._v1_ledger = v1_ledger
         self._index = iter(sorted(index.entries(), key=lambda e: e.offset))
         self._due = next(self._index, None)
         self._ranges: list[LedgerRange] = []  # one per block
@@ -80,12 +94,20 @@ class _Walk:
     def _block(self) -> None:
         begin = self._chunks.position
         header = decode_header(self._chunks.take(HEADER_SIZE), begin)
-        if header.ledger is None:
-            raise DamagedObjectError(f"offset {begin}: a ledger-based block in a streaming object")
+        ledger = self._ledger_of(header, begin)
         if self._due is None or self._due.offset != begin:
             raise DamagedObjectError(f"offset {begin}: the index does not name this block's first entry")
-        self._check_order(header.ledger, header.first_entry, begin)
-        self._entries(header.ledger, header.first_entry, begin + header.length)
+        self._check_order(ledger, header.first_entry, begin)
+        self._entries(ledger, header.first_entry, begin + header.length)
+
+    def _ledger_of(self, header: BlockHeader, begin: int) -> int:
+        if header.ledger is None and self._v1_ledger is not None:
+            return self._v1_ledger
+        if header.ledger is None:
+            raise DamagedObjectError(f"offset {begin}: a ledger-based block in a streaming object")
+        if self._v1_ledger is not None:
+            raise DamagedObjectError(f"offset {begin}: a streaming block in a copy of ledger {self._v1_ledger}")
+        return header.ledger
 
     def _check_order(self, ledger: int, first_entry: int, begin: int) -> None:
         if self._ranges and (ledger, first_entry) <= (self._ranges[-1].ledger, self._ranges[-1].last):
@@ -139,7 +161,7 @@ class _Walk:
         size = end - begin
         if self._own and size > PADDING_SIZE:
             self._check_part_index(begin, size, head)
-        elif size < 1 or (self._own and size != PADDING_SIZE):
+        elif (size < 1 and self._v1_ledger is None) or (self._own and size != PADDING_SIZE):
             raise DamagedObjectError(f"offset {begin}: {size} bytes of padding")
         else:
             self._chunks.take_padding(begin, end, head)

@@ -9,13 +9,14 @@ headers unread, so the data object's blocks may be V2 blocks of that ledger.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 
 from google.protobuf.message import DecodeError
 
 from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
-from offloader.errors import DamagedObjectError
+from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.blocks import HEADER_SIZE
 from offloader.format.index import INDEX_ENTRY, decode_entries
 from offloader.format.part_index import IndexEntry
@@ -36,6 +37,20 @@ class LedgerIndex:
     def ledger_metadata(self) -> LedgerMetadataFormat:
         """BookKeeper's record of the ledger."""
         return LedgerMetadataFormat.FromString(self.metadata)
+
+
+def encode_ledger_index(data_length: int, metadata: bytes, entries: Iterable[IndexEntry]) -> bytes:
+    """A V1 index object's bytes. Raises IntegrityError for what no reader takes: it must begin with entry 0."""
+    packed = [INDEX_ENTRY.pack(entry.entry, entry.block, entry.offset) for entry in entries]
+    length = _HEADER.size + len(metadata) + len(packed) * INDEX_ENTRY.size
+    encoded = b"".join(
+        [_HEADER.pack(MAGIC, length, data_length, HEADER_SIZE, len(packed), len(metadata)), metadata, *packed]
+    )
+    try:
+        decode_ledger_index(encoded, 0)
+    except DamagedObjectError as error:
+        raise IntegrityError(f"this is no ledger's index: {error}") from error
+    return encoded
 
 
 def decode_ledger_index(data: bytes, ledger: int) -> LedgerIndex:

@@ -11,6 +11,7 @@ A deletion has a number and goes through these records, each of which anybody ma
 
 What goes is the beginning of an incarnation, in whole segments. So all that ever went is one range for each incarnation
 of which something is left, and one for all others that lie side by side: `Removal` is of one size however much went.
+Segments that went because brokers have their ledgers (`BRIDGED`) are ranges of their own: these can still be read.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ class DeletionReason(StrEnum):
     TOPIC_GONE = "topic-gone"
     FOLLOWS_PULSAR = "follows-pulsar"
     REQUEST = "request"
+    BRIDGED = "bridged"
+
+
+FOR_GOOD = frozenset({DeletionReason.TIME, DeletionReason.REQUEST})
+"""What is older than what went for these is told as deleted, too, also where brokers have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +121,31 @@ class PulsarTrimmed:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokersCopy:
+    """A whole ledger, entries 0 to `last`, as brokers have it: two objects under `uuid` at the root of a bucket, whose
+    URL is said. `length`: the sum of its entries' lengths."""
+
+    ledger: int
+    last: int
+    length: int
+    uuid: str
+    bucket: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tombstone(Segment):
-    """What stays of a deleted segment, in place of its record: positions, ledgers, sums, predecessor; no parts."""
+    """What stays of a deleted segment, in place of its record: positions, ledgers, sums, predecessor; no parts, unless
+    brokers have its ledgers: then `copies` says where these are read, by parts and gaps."""
 
     reason: DeletionReason = DeletionReason.REQUEST
     policy: str = ""
     deleted_at: int = 0
+    copies: tuple[BrokersCopy, ...] = ()
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether brokers have it."""
+        return self.reason is DeletionReason.BRIDGED
 
 
 DeletionRecord = Deleting | DeletionUndone | DeletionBegun | Deleted | TopicGone | PulsarTrimmed
@@ -145,6 +170,11 @@ class DeletedRange:
     def holds(self, position: Position) -> bool:
         """Whether a position is in it."""
         return self.start <= position <= self.end
+
+    @property
+    def is_bridged(self) -> bool:
+        """Whether brokers have all of it, so that it is read from their objects."""
+        return self.reasons == (DeletionReason.BRIDGED,)
 
     @property
     def told(self) -> str:
@@ -172,19 +202,47 @@ class Removal:
     @property
     def told(self) -> tuple[DeletedRange, ...]:
         """All that readers are told to be deleted: also what is going to be. In order, without overlaps."""
+        return self._without_older(self._deleted)
+
+    @property
+    def _deleted(self) -> tuple[DeletedRange, ...]:
         if self.pending is None:
             return self.ranges
         return _joined((*self.ranges, *_as_deleted(self.pending)))
 
+    def _without_older(self, ranges: tuple[DeletedRange, ...]) -> tuple[DeletedRange, ...]:
+        """Where something went for its age or on request, nobody is to read what is older and was handed over before:
+        it is told as deleted with that, though brokers may still have it."""
+        last = next((each for each in reversed(self._deleted) if not FOR_GOOD.isdisjoint(each.reasons)), None)
+        if last is None:
+            return ranges
+        return tuple(
+            replace(each, reasons=tuple(sorted({*each.reasons, *last.reasons})), policy=last.policy, at=last.at)
+            if each.is_bridged and each.end < last.end
+            else each
+            for each in ranges
+        )
+
+    @property
+    def withheld(self) -> tuple[DeletedRange, ...]:
+        """What readers have to be told in place of data: `told` without what brokers have instead."""
+        return tuple(each for each in self.told if not each.is_bridged)
+
+    @property
+    def handed_over(self) -> tuple[DeletedRange, ...]:
+        """What is read from brokers' objects, because their segments went for that reason. Until that has begun they
+        are there, and the second look may still take it back."""
+        return tuple(each for each in self.absent if each.is_bridged)
+
     @property
     def absent(self) -> tuple[DeletedRange, ...]:
         """Where objects may be absent."""
-        return self.told if self.begun else self.ranges
+        return self._without_older(self._deleted if self.begun else self.ranges)
 
     def up_to(self, incarnation: int) -> Position | None:
         """The last position that is deleted of an incarnation."""
         ends = (each.end for each in self.ranges if each.start.incarnation <= incarnation <= each.end.incarnation)
-        end = next(ends, None)
+        end = max(ends, default=None)
         if end is None or end.incarnation == incarnation:
             return end
         return Position(incarnation, 2**63 - 1, 2**63 - 1)
@@ -269,12 +327,16 @@ def range_of(ranges: Iterable[DeletedRange], position: Position) -> DeletedRange
     return next((each for each in ranges if each.holds(position)), None)
 
 
-def buried(segment: Segment, reason: DeletionReason, policy: str, at: int) -> Tombstone:
-    """What stays of a segment."""
+def buried(
+    segment: Segment, reason: DeletionReason, policy: str, at: int, copies: tuple[BrokersCopy, ...] = ()
+) -> Tombstone:
+    """What stays of a segment. `copies`: its ledgers, where brokers have them."""
     if isinstance(segment, Tombstone):
         return segment
     kept = {name: getattr(segment, name) for name in Segment.__dataclass_fields__}
-    return Tombstone(**kept | {"parts": (), "gaps": ()}, reason=reason, policy=policy, deleted_at=at)
+    if reason is not DeletionReason.BRIDGED:
+        kept |= {"parts": (), "gaps": ()}
+    return Tombstone(**kept, reason=reason, policy=policy, deleted_at=at, copies=copies)
 
 
 def _as_deleted(record: Deleting | Deleted) -> Iterator[DeletedRange]:
@@ -311,7 +373,10 @@ def _joined(ranges: Iterable[DeletedRange]) -> tuple[DeletedRange, ...]:
 
 
 def _adjoin(before: DeletedRange, after: DeletedRange) -> bool:
-    """Whether nothing that is kept lies between: what goes is an incarnation's beginning, up to an end."""
+    """Whether nothing that is kept lies between: what goes is an incarnation's beginning, up to an end. What brokers
+    have and what nobody has stay apart."""
+    if before.is_bridged != after.is_bridged:
+        return False
     one, other = before.end.incarnation, after.start.incarnation
     return one == other or (before.whole and one + 1 == other)
 

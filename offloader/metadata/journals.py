@@ -34,17 +34,21 @@ class Journals:
         return not self.damaged
 
     def open_segments(self, topic: TopicName) -> list[tuple[str, OpenSegment]]:
-        """The topic's segments that are not Offloaded yet, with the application that works on each."""
+        """The topic's open segments, with the application that works on each."""
         held = [(name, state.open) for name, state in self.of(topic) if name not in self.ended]
         return [(name, segment) for name, segment in held if segment is not None]
+
+    def unfinished(self, topic: TopicName) -> list[tuple[str, OpenSegment]]:
+        """All of the topic's segments that are not Offloaded yet, also those that are assigned ahead."""
+        return [(name, each) for name, state in self.of(topic) if name not in self.ended for each in state.unfinished]
 
     def of(self, topic: TopicName) -> Iterator[tuple[str, TopicState]]:
         """What each application's journal holds of a topic."""
         return ((name, topics[topic]) for name, topics in self.states.items() if topic in topics)
 
     def opener(self, topic: TopicName, uuid: str) -> str | None:
-        """The application whose journal has the segment open."""
-        return next((n for n, s in self.of(topic) if s.open is not None and s.open.uuid == uuid), None)
+        """The application whose journal has the segment, which is not Offloaded yet."""
+        return next((n for n, s in self.of(topic) if any(each.uuid == uuid for each in s.unfinished)), None)
 
     def abandoned(self, topic: TopicName, uuid: str) -> str | None:
         """Why a journal says that the uuid must never be completed; None: no journal says so."""
@@ -53,7 +57,7 @@ class Journals:
     def names_upload(self, topic: TopicName, uuid: str, upload: str) -> bool:
         """Whether any of them knows the upload, or that one of this uuid has just begun."""
         for _, state in self.of(topic):
-            if state.open is not None and state.open.uuid == uuid and state.open.upload in (None, upload):
+            if any(each.uuid == uuid and each.upload in (None, upload) for each in state.unfinished):
                 return True
             if any(a.upload == upload or (a.uuid == uuid and a.upload is None) for a in state.abandoned):
                 return True

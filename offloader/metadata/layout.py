@@ -11,6 +11,7 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py; what is below `_rescue
     _rescued/<cluster>/<ledger>/records/<slot>, <slot>/<uuid>, <slot>/<uuid>-index
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
+    <tenant>/<namespace>/<topic>/_bridge/<slot>
 
 Tenants, namespaces, topics, applications and clusters are URL-encoded; a leading `_` or `.` is encoded too, so that no
 name is taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations, slots and
@@ -31,11 +32,13 @@ ROOT = "_root"
 PROOF = "_proof"
 CATALOG = "_catalog"
 MANIFESTS = "_manifests"
+BRIDGE = "_bridge"
 JOURNAL = "_journal"
 REQUESTS = "_requests"
 CLAIMS = "_claims"
 DELETION = "_deletion"
 RESCUED = "_rescued"
+MIGRATION = "_migration"
 
 INDEX = "-index"
 RECORD = "-record"
@@ -57,6 +60,7 @@ class KeyKind(Enum):
     RECORD = "record"
     CATALOG = "catalog"
     MANIFEST = "manifest"
+    BRIDGE = "bridge"
 
 
 KINDS = {"": KeyKind.DATA, INDEX: KeyKind.INDEX, RECORD: KeyKind.RECORD}
@@ -65,7 +69,8 @@ KINDS = {"": KeyKind.DATA, INDEX: KeyKind.INDEX, RECORD: KeyKind.RECORD}
 
 @dataclass(frozen=True, slots=True)
 class TopicKey:
-    """A key of a topic: `uuid` of data, index and record objects, `generation` and `slot` of the catalog's."""
+    """A key of a topic: `uuid` of data, index and record objects, `generation` and `slot` of the catalog's, `slot`
+    of the bridge log's."""
 
     topic: TopicName
     kind: KeyKind
@@ -127,6 +132,11 @@ def records_key(topic: TopicName, generation: int, number: int) -> str:
 def newest_key(topic: TopicName, generation: int) -> str:
     """How many manifests of level 0 there were when somebody last wrote one: a hint."""
     return f"{manifests_folder(topic, generation)}newest"
+
+
+def bridge_folder(topic: TopicName) -> str:
+    """What is recorded of a topic's bridge, with the closing slash."""
+    return f"{topic_folder(topic)}{BRIDGE}/"
 
 
 def journal_folder(application: str) -> str:
@@ -283,6 +293,9 @@ def parse_topic_key(key: str) -> TopicKey | None:
     folder, _, name = rest.partition("/")
     if folder == MANIFESTS and MANIFEST.fullmatch(name):
         return TopicKey(topic, KeyKind.MANIFEST, generation=int(name.partition("/")[0]))
+    slot = parse_slot(name) if folder == BRIDGE else None
+    if slot is not None:
+        return TopicKey(topic, KeyKind.BRIDGE, slot=slot)
     numbers = parse_catalog_key(topic, key)
     return None if numbers is None else TopicKey(topic, KeyKind.CATALOG, generation=numbers[0], slot=numbers[1])
 

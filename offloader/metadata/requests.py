@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from offloader.errors import DamagedRecordError, FormatVersionError, ObjectNotFoundError
 from offloader.json_text import parse_json
 from offloader.metadata.layout import requests_folder
-from offloader.model import MIB, Position, TopicName
+from offloader.model import MIB, Position, Taking, TopicName
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.bounded_reads import read_whole
 
@@ -38,10 +38,24 @@ class RequestKind(StrEnum):
     ARCHIVE_RETENTION = "archive-retention"
     ARCHIVE_DELETE = "archive-delete"
     ARCHIVE_UNDELETE = "archive-undelete"
+    # take the topic in, and with it the ledgers that brokers have offloaded
+    MIGRATE_COPY = "migrate-copy"
+    MIGRATE_REFERENCE = "migrate-reference"
+    MIGRATE_REWRITE = "migrate-rewrite"
+    # offload up to the end, and have brokers read all closed ledgers; or go on as before
+    HAND_OVER = "hand-over"
+    HAND_OVER_UNDO = "hand-over-undo"
+    BRIDGE_LET_GO = "bridge-let-go"  # the ledger of `position` cannot be bridged: it stays in the archive alone
 
 
 OF_THE_ARCHIVE = frozenset({RequestKind.ARCHIVE_RETENTION, RequestKind.ARCHIVE_DELETE, RequestKind.ARCHIVE_UNDELETE})
 """Also of topics that are not offloaded (any more)."""
+MIGRATIONS = {
+    RequestKind.MIGRATE_COPY: Taking.COPY,
+    RequestKind.MIGRATE_REFERENCE: Taking.REFERENCE,
+    RequestKind.MIGRATE_REWRITE: Taking.REWRITE,
+}
+"""Also of topics that are not offloaded yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +87,23 @@ def submit(store: ObjectStore, application: str, request: Request, new_token: Ca
 
 def pending(store: ObjectStore, application: str, now: int) -> list[tuple[str, Request]]:
     """Requests that have no outcome yet, oldest first, seen or not; one that cannot be read is answered with that."""
+    return list(unanswered(store, application, now))
+
+
+def unanswered(
+    store: ObjectStore, application: str, now: int, but: Container[str] = ()
+) -> Iterator[tuple[str, Request]]:
+    """The same, one after the other; not those of the ids `but`, which are not read."""
     names = _names(store, application)
-    ids = [name for name in sorted(names) if "." not in name and name + DONE not in names]
-    found = []
-    for request_id in ids:
+    for request_id in sorted(names):
+        if "." in request_id or request_id + DONE in names or request_id in but:
+            continue
         try:
             data = _read(store, _key(application, request_id))
             if data is not None:
-                found.append((request_id, _read_request(request_id, data)))
+                yield request_id, _read_request(request_id, data)
         except (DamagedRecordError, FormatVersionError) as error:
             mark_done(store, application, request_id, RequestOutcome(False, str(error), now))
-    return found
 
 
 def mark_seen(store: ObjectStore, application: str, request_id: str) -> None:

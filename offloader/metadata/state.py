@@ -21,7 +21,18 @@ from offloader.metadata.deletions import (
     Tombstone,
     TopicGone,
 )
-from offloader.model import Ending, Failure, LedgerList, Loss, OpenSegment, Position, Segment, TopicName, Transaction
+from offloader.model import (
+    Ending,
+    Failure,
+    LedgerList,
+    Loss,
+    OpenSegment,
+    Position,
+    Segment,
+    Taking,
+    TopicName,
+    Transaction,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +53,15 @@ class CloseRequest:
     end: Position
 
 
+@dataclass(frozen=True, slots=True)
+class AssignedAhead:
+    """A segment of a topic's history behind the open one. Its end is fixed: it is uploaded at the same time, and opened
+    and committed in its turn. `failure`: its own last one."""
+
+    segment: OpenSegment
+    failure: Failure | None = None
+
+
 class Releasing(StrEnum):
     """Who asked for a topic's release."""
 
@@ -55,7 +75,8 @@ class TopicState:
 
     `releasing`: who asked to delete the subscription once everything up to its end is offloaded. `lost_after`: the
     subscription had gone, what follows this position up to the first ledger left is lost. `let_go`: a release may have
-    deleted the subscription, nobody has to accept what is lost since."""
+    deleted the subscription, nobody has to accept what is lost since. `ahead`: its history behind the open segment.
+    `handed_over`: brokers are to read all of it, whatever its policy says, and its release waits for that."""
 
     topic: TopicName
     failure: Failure | None = None
@@ -64,6 +85,8 @@ class TopicState:
     releasing: Releasing | None = None
     lost_after: Position | None = None
     let_go: bool = False
+    ahead: tuple[AssignedAhead, ...] = ()
+    handed_over: bool = False
     unknown_fields: bytes = b""
 
     @property
@@ -80,6 +103,16 @@ class TopicState:
     def open(self) -> OpenSegment | None:
         """The open segment; None: there is none, or no more."""
         return None
+
+    @property
+    def unfinished(self) -> tuple[OpenSegment, ...]:
+        """All that is assigned and not Offloaded, the oldest first."""
+        ahead = tuple(each.segment for each in self.ahead)
+        return ahead if self.open is None else (self.open, *ahead)
+
+    def failure_of(self, uuid: str) -> Failure | None:
+        """Why this segment waits: its own failure, or else the topic's."""
+        return next((each.failure for each in self.ahead if each.segment.uuid == uuid), self.failure)
 
     def opened(self, segment: OpenSegment) -> OpenTopic:
         """The topic with this segment begun."""
@@ -102,7 +135,8 @@ class Claim:
     """Which application owns the topic, and of which incarnation (`created` then by Pulsar; None: unknown) the records
     after it are. `begin`: the first position that we keep. `former`: the uuid of the claim that this one replaces.
     `token`: also on the subscription that keeps the topic (empty: not known). `released_by`: where it is nobody's, who
-    had it last, and alone decides what goes of it (empty: see `beside.last_owner`)."""
+    had it last, and alone decides what goes of it (empty: see `beside.last_owner`). `taking`: how ledgers that brokers
+    have offloaded are taken over; None: like all others."""
 
     application: str
     incarnation: int
@@ -113,6 +147,7 @@ class Claim:
     former: str = ""
     token: str = ""
     released_by: str = ""
+    taking: Taking | None = None
 
 
 @dataclass(frozen=True, slots=True)

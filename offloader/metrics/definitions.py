@@ -142,5 +142,25 @@ CURSOR_REMOVALS_IN_FLIGHT = _gauge(
     "offloader_cursor_removals_in_flight",
     "Removals of subscriptions whose second phase is still to come, or under way.",
 )
+BRIDGE_ROUNDS = _counter(
+    "offloader_bridge_rounds",
+    "Rounds that made ledgers readable for brokers, by what came of them: proven, withdrawn, dropped.",
+    "namespace",
+    "outcome",
+)
+BRIDGE_LEDGERS = _counter("offloader_bridge_ledgers", "Ledgers that brokers were proven to read.", "namespace")
+BRIDGE_BYTES = _counter("offloader_bridge_bytes", "Bytes of objects that brokers were proven to read.", "namespace")
+BRIDGE_PAUSE = _histogram(
+    "offloader_bridge_swap_seconds", "From the first unload of a topic for a round to its proof, failed ones too."
+)
+BRIDGE_FAILURES = _counter("offloader_bridge_failures", "Steps of bridges that failed; they are repeated.", "step")
+BRIDGE_LAG = _gauge("offloader_bridge_lag_ledgers", "Closed ledgers that are not bridged yet.", "namespace")
+BRIDGE_LAG_BYTES = _gauge("offloader_bridge_lag_bytes", "Bytes of those ledgers in BookKeeper.", "namespace")
+BRIDGE_TOPICS = _gauge("offloader_bridge_topics", "Topics that brokers are to read, by state of their bridge.", "state")
+BRIDGE_REPAIRS = _counter(
+    "offloader_bridge_repairs",
+    "Looks at bridged ledgers that were not offloaded, by what came of them.",
+    "outcome",
+)
 
 ALL = tuple(value for value in list(globals().values()) if isinstance(value, Definition))

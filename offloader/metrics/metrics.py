@@ -22,14 +22,17 @@ from offloader.model import FailureKind, GapKind, Lane, RollReason, TopicName
 
 DropReason = Literal["unknown-run", "unknown-topic", "stale"]
 Outcome = Literal["ok", "error", "unknown"]
-Verb = Literal["put", "begin", "put_part", "commit", "abort", "list_uploads", "read", "stat", "list", "delete"]
-WRITES: frozenset[Verb] = frozenset(("put", "begin", "put_part", "commit", "abort", "delete"))
+Verb = Literal[
+    "put", "begin", "put_part", "copy_part", "commit", "abort", "list_uploads", "read", "stat", "list", "delete"
+]
+WRITES: frozenset[Verb] = frozenset(("put", "begin", "put_part", "copy_part", "commit", "abort", "delete"))
 RATE_SECONDS = 60
 # The other gauges are those of the collectors.
 GAUGES = (
     *(d.STATES, d.TICKED, d.BATCH_AGE, d.LONGEST_ROUND, d.WORK_QUEUED, d.WORK_RUNNING, d.WORK_AGE, d.LANE_TOPICS),
     *(d.DELETION_PENDING, d.DELETION_IN_FLIGHT, d.DELETION_DAMAGED, d.DELETION_REFUSALS),
     *(d.VISITS_DUE, d.VISITS_NOT_FREED, d.VISITS_PASSED_OVER, d.CURSOR_REMOVALS_PENDING, d.CURSOR_REMOVALS_IN_FLIGHT),
+    *(d.BRIDGE_LAG, d.BRIDGE_LAG_BYTES, d.BRIDGE_TOPICS),
 )
 
 
@@ -245,6 +248,32 @@ class Metrics:
         """What a round has found."""
         self._set_all(d.CURSOR_REMOVALS_PENDING, states)
         self._gauges[d.CURSOR_REMOVALS_IN_FLIGHT].set(in_flight)
+
+    # The bridge
+
+    def bridge_round(self, topic: TopicName, outcome: str, ledgers: int = 0, size: int = 0) -> None:
+        """A round of a topic's bridge ended. `ledgers`, `size`: what brokers can read by it."""
+        self._count(d.BRIDGE_ROUNDS, topic.namespace, outcome)
+        self._count(d.BRIDGE_LEDGERS, topic.namespace, by=ledgers)
+        self._count(d.BRIDGE_BYTES, topic.namespace, by=size)
+
+    def bridge_swapped(self, seconds: float) -> None:
+        """A topic was unloaded for its bridge, until it was proven or given up."""
+        self._histograms[d.BRIDGE_PAUSE].observe(seconds)
+
+    def bridge_failed(self, step: str) -> None:
+        """A step of a bridge failed."""
+        self._count(d.BRIDGE_FAILURES, step)
+
+    def bridge_repaired(self, outcome: str) -> None:
+        """Ledgers that should be offloaded, and were not, were looked at."""
+        self._count(d.BRIDGE_REPAIRS, outcome)
+
+    def bridges(self, ledgers: Mapping[str, int], size: Mapping[str, int], states: Mapping[str, int]) -> None:
+        """How far brokers' reading is behind: ledgers and bytes by namespace, topics by state."""
+        self._set_all(d.BRIDGE_LAG, ledgers)
+        self._set_all(d.BRIDGE_LAG_BYTES, size)
+        self._set_all(d.BRIDGE_TOPICS, states)
 
     def _set_all(self, definition: d.Definition, values: Mapping[str, int]) -> None:
         """What is not named any more has no series any more."""

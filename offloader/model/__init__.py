@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from offloader.model.acknowledged import AcknowledgedRange, PartlyAcknowledged, Place, by_ledger, joined
 from offloader.model.ledger import Gap, GapKind, LedgerList, LedgerRange, LedgerSpan, merge_ranges
+from offloader.model.ledger_sums import ENTRY_OVERHEAD, LedgerSums
 from offloader.model.position import EntryRange, Position
 from offloader.model.segment import (
+    V1,
+    V2,
+    BrokersObject,
     Ending,
     EntryStats,
     Failure,
@@ -23,6 +27,7 @@ from offloader.model.segment import (
     SegmentLayout,
     SegmentStatus,
     Source,
+    Taking,
     Transaction,
 )
 from offloader.model.slice import Lane, Receipt, Slice, SliceId, SliceStop
@@ -31,12 +36,16 @@ from offloader.model.units import GIB, KIB, MAX_OBJECT_SIZE, MAX_TIME, MIB
 from offloader.model.walk import Silence, Turn, Walk, unbroken
 
 __all__ = [
+    "ENTRY_OVERHEAD",
     "GIB",
     "KIB",
     "MAX_OBJECT_SIZE",
     "MAX_TIME",
     "MIB",
+    "V1",
+    "V2",
     "AcknowledgedRange",
+    "BrokersObject",
     "Ending",
     "EntryRange",
     "EntryStats",
@@ -48,6 +57,7 @@ __all__ = [
     "LedgerList",
     "LedgerRange",
     "LedgerSpan",
+    "LedgerSums",
     "Loss",
     "OpenSegment",
     "Part",
@@ -65,6 +75,7 @@ __all__ = [
     "SliceId",
     "SliceStop",
     "Source",
+    "Taking",
     "TopicName",
     "Transaction",
     "Turn",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -46,6 +46,25 @@ class LedgerList:
         """The ledger that is listed right after this one, whatever it holds."""
         i = self._by_id.get(ledger)
         return None if i is None or i + 1 == len(self.spans) else self.spans[i + 1].ledger
+
+    def predecessor(self, position: Position) -> Position | None:
+        """The position right before; None where no listed ledger has it. In a ledger that is the entry id before."""
+        if position.entry > 0:
+            return position.previous_entry
+        at = bisect_left(self.spans, position.ledger, key=lambda s: s.ledger)
+        former = next((self.spans[i] for i in range(at - 1, -1, -1) if self.spans[i].last != -1), None)
+        if former is None or former.last is None:
+            return None
+        return Position(position.incarnation, former.ledger, former.last)
+
+    def newest_closed(self) -> tuple[int, int] | None:
+        """The last entry of the last ledger that is closed and holds one."""
+        return next(((s.ledger, s.last) for s in reversed(self.spans) if s.last is not None and s.last >= 0), None)
+
+    def between(self, first: int, last: int) -> tuple[LedgerSpan, ...]:
+        """What is listed from the ledger `first` to the ledger `last`."""
+        begin = bisect_left(self.spans, first, key=lambda s: s.ledger)
+        return self.spans[begin : bisect_right(self.spans, last, key=lambda s: s.ledger)]
 
     def successor(self, position: Position) -> Position | None:
         """The position right after; None when it cannot be known (yet): its ledger is not listed (any more), or it is

@@ -26,21 +26,50 @@ class Source(StrEnum):
     BROKER = "broker"
     BROKER_WITH_BOOKIES = "broker-filled"  # from brokers, and from bookies what brokers do not deliver
     BOOKKEEPER = "bookkeeper"
+    OFFLOADED = "offloaded"  # a whole ledger, as a byte copy of the object that a broker's own offloader wrote
+    REFERENCED = "referenced"  # a whole ledger, in the very object that a broker's own offloader wrote
 
     @property
     def complete(self) -> bool:
         """Whether it copies every stored entry, also markers and aborted or open transactions: consumers see none."""
         return self is not Source.BROKER
 
+    @property
+    def is_of_brokers(self) -> bool:
+        """Whether a segment of it is a ledger as a broker's own offloader wrote it."""
+        return self in (Source.OFFLOADED, Source.REFERENCED)
+
+
+class Taking(StrEnum):
+    """How a topic's ledgers that brokers have offloaded become part of the archive."""
+
+    COPY = "copy"  # each as one segment, a byte copy of the brokers' object
+    REFERENCE = "reference"  # each as one segment, the brokers' object where it is; they may delete it
+    REWRITE = "rewrite"  # their entries are read like all others
+
+
+V1, V2 = 1, 2  # whose blocks: ledger-based ones (PIP-17), or those of segments (PIP-76)
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentLayout:
-    """What is fixed when a segment is Assigned: the same start then gives the same blocks and parts, for ever."""
+    """What is fixed when a segment is Assigned: the same start then gives the same blocks and parts, for ever.
+
+    `version` 1: the blocks are those that a broker's own offloader wrote (`Source.OFFLOADED`), whole ones in each part,
+    and no index stands at a part's end."""
 
     part_size: int = 8 * MIB
     block_size: int = 1 * MIB
     index_step: int = 256 * KIB
-    version: int = 2
+    version: int = V2
+
+
+class BrokersObject(NamedTuple):
+    """An object that brokers have written and own, who may delete it: the copy `uuid` of a ledger, in the flat root of
+    `bucket` (a URL)."""
+
+    uuid: str
+    bucket: str
 
 
 Transaction = tuple[int, int]
@@ -118,6 +147,7 @@ class RollReason(StrEnum):
     RELEASED = "released"
     CAUGHT_UP = "caught-up"
     DATA_LOST = "data-lost"
+    OFFLOADED = "offloaded"  # it is a ledger that brokers had offloaded, or ends before one
 
 
 class SegmentStatus(StrEnum):
@@ -200,6 +230,7 @@ class OpenSegment:
     roll_reason: RollReason | None = None
     sealed: SealedFacts | None = None  # set when sealing begins
     former_ledger_last: int | None = None  # as in `Segment`
+    brokers: BrokersObject | None = None  # as in `Segment`
 
     @property
     def size(self) -> int:
@@ -231,7 +262,9 @@ class Segment:
     An object-less segment (`size` 0) accounts only for gaps.
 
     `former_ledger_last` proves that it follows where it begins another ledger: the entry that the ledger of the
-    position before was closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers."""
+    position before was closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers.
+
+    `brokers`: its data and index are these, under no key of ours (`Source.REFERENCED`)."""
 
     uuid: str
     start: Position
@@ -252,10 +285,16 @@ class Segment:
     driver_properties: tuple[tuple[str, str], ...] = ()
     deleted_ledgers: tuple[int, ...] = field(default=())
     former_ledger_last: int | None = None
+    brokers: BrokersObject | None = None
 
     @property
     def entries(self) -> int:
         return sum(r.count for r in self.ledgers)
+
+    @property
+    def v1_ledger(self) -> int | None:
+        """The ledger whose V1 blocks, which do not name it, are its object; None: the blocks are ours."""
+        return self.start.ledger if self.cuts.version == V1 else None
 
 
 class Ending(NamedTuple):

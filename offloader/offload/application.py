@@ -23,14 +23,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from offloader.bookkeeper.connect import check_installed
 from offloader.config import Config
 from offloader.errors import AuthorizationFailedError, ConfigError
+from offloader.lifecycle.ledgers.stock_copies import stock_store
+from offloader.lifecycle.retention.handing_over import HandingOver
+from offloader.metadata.bridge_reader import BridgeReader
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
 from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
 from offloader.model import Lane
 from offloader.offload import settings as derived
+from offloader.offload.bridge_parts import BridgeReach
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
 from offloader.offload.core.rates import RateLimits
+from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context, SteadyClock
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
@@ -42,6 +47,7 @@ from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.offload.lifecycle_thread import LifecycleThread
 from offloader.offload.spark import session as spark_side
 from offloader.offload.spark.executor import worker_function
+from offloader.offload.spark.piece_jobs import PieceJobs
 from offloader.offload.spark.plan_server import PlanServer
 from offloader.offload.spark.supervised import SupervisedQuery
 from offloader.offload.worker.entry_sources import UNWRAPPED, Wrapper
@@ -52,6 +58,7 @@ from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.exactness import EXPOSING, check_exactness
 from offloader.pulsar.pin import BrokerPins
+from offloader.storage.buckets import Buckets
 from offloader.storage.metered import MeteredStore
 from offloader.storage.open import open_store
 
@@ -103,7 +110,8 @@ class Application:
             checkpoint = stack.enter_context(_checkpoint(self.config.spark.checkpoint))
             # Only now, when nothing of ours can be missing any more: this ends the process that has the journal.
             slots = spark_side.Slots(session)
-            driver = self._build_driver(stack, slots.number, *edges)
+            workers = PieceJobs(session, public, slots.number)
+            driver = self._build_driver(stack, workers, slots.number, *edges)
             self.driver = driver
             thread = threading.Thread(target=self._drive, args=(driver,), name="driver")
             thread.start()
@@ -130,7 +138,14 @@ class Application:
         return admin, metrics, store, root.cluster
 
     def _build_driver(
-        self, stack: ExitStack, slots: int, admin: AdminClient, metrics: Metrics, store: ObjectStore, cluster: str
+        self,
+        stack: ExitStack,
+        workers: PieceJobs,
+        slots: int,
+        admin: AdminClient,
+        metrics: Metrics,
+        store: ObjectStore,
+        cluster: str,
     ) -> Driver:
         config = self.config
         waiting = partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
@@ -157,6 +172,7 @@ class Application:
             clock_ms=self._clock_ms,
             new_uuid=_new_uuid,
             jitter=random.random,
+            stock=self._stock(stack),
         )
         rates = RateLimits()
         registry = TopicRegistry(
@@ -165,9 +181,22 @@ class Application:
         server = stack.enter_context(closing(PlanServer(run=_new_uuid())))
         plans = LanePlans(context, registry, server, derived.lanes(config, slots), rates)
         lifecycle = config.lifecycle
-        retaining = Retaining(context, lifecycle.archive_grace_ms, lifecycle.deletion_interval_ms)
-        requests = RequestHandler(context, config.spark.trigger_ms, retaining)
-        return Driver(context, registry, plans, requests, retaining, config.spark.trigger_ms)
+        handing_over = None
+        if not config.bridge.keep_segments:
+            buckets = stack.enter_context(closing(Buckets(derived.store(config))))
+            handing_over = HandingOver(BridgeReader(store), buckets.open, lambda topic: admin.topic_info(topic).ledgers)
+        retaining = Retaining(context, lifecycle.archive_grace_ms, lifecycle.deletion_interval_ms, handing_over)
+        reach = BridgeReach(config, admin, store, source, workers, cluster, stack)
+        bridging = Bridging(context, config.bridge, reach.parts(_new_uuid), urgent=self._until_caught_up)
+        requests = RequestHandler(context, config.spark.trigger_ms, retaining, bridging)
+        return Driver(context, registry, plans, requests, retaining, bridging, config.spark.trigger_ms)
+
+    def _stock(self, stack: ExitStack) -> ObjectStore | None:
+        """The bucket of Pulsar's own offloader, where the configuration names it."""
+        bucket = self.config.lifecycle.stock_bucket
+        if not bucket:
+            return None
+        return stack.enter_context(closing(open_store(stock_store(bucket, derived.store(self.config)), read_only=True)))
 
     def _build_lifecycle(self, stack: ExitStack, parts: LifecycleParts) -> LifecycleThread | None:
         """None where nothing of it is switched on."""
@@ -202,7 +231,8 @@ class Application:
         def start(lane: Lane) -> StreamingQuery:
             folder = f"{checkpoint}/{_new_uuid()}"
             threads = driver.plans.limits[lane].threads
-            workers = WorkerSettings(public, derived.bookkeeper(config), threads, self._workers)
+            stock = config.lifecycle.stock_bucket
+            workers = WorkerSettings(public, derived.bookkeeper(config), threads, self._workers, stock)
             work, commit = worker_function(workers), partial(driver.journal_receipts, lane)
             return spark_side.start_query(session, driver.plans.server, lane, work, commit, folder, wait)
 

@@ -7,6 +7,7 @@ from enum import Enum
 from offloader.model import Failure, FailureKind, TopicName
 from offloader.offload.core.evidence import CONFIRM_MS
 from offloader.offload.driver.acknowledging import acknowledged
+from offloader.offload.driver.bridge_told import hopeless
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.topic import Topic
 
@@ -58,14 +59,18 @@ class CaughtUp:
             return False
         nothing_to_do = goal.ledger < 0 or (begin is not None and goal < begin)
         reached = nothing_to_do or (end is not None and end >= goal)
-        return reached and not topic.tail.undecided and self._driver.state(name).open is None and acknowledged(topic)
+        if not reached or topic.tail.undecided or self._driver.state(name).unfinished:
+            return False
+        return acknowledged(topic) and self._driver.bridging.done(topic, goal)
 
     def _hopeless(self, name: TopicName, now: int) -> bool:
         state, topic = self._driver.state(name), self._driver.registry.topics.get(name)
-        if topic is not None and topic.tail.undecided and state.open is None:
+        if topic is not None and topic.tail.undecided and not state.unfinished:
             return True
         if topic is not None and topic.in_question:
             return now - self._lost.setdefault(name, now) >= FOUND_OUT_WITHIN_MS
+        if topic is not None and state.failure is None and hopeless(topic):
+            return True
         found, failure = self._found.setdefault(name, state.failure), state.failure
         if failure is None or failure.kind is not FailureKind.DATA_LOST:
             self._lost.pop(name, None)
@@ -87,4 +92,6 @@ class CaughtUp:
         topic = self._driver.registry.topics.get(name)
         if topic is not None and topic.in_question:
             return topic.poll.error
+        if topic is not None and hopeless(topic):
+            return hopeless(topic)
         return "an open transaction is in the way" if topic is not None and topic.tail.undecided else "not there yet"

@@ -14,6 +14,7 @@ from offloader.bookkeeper.connect import BookKeeperSettings, clients
 from offloader.config import Config
 from offloader.errors import OffloadError
 from offloader.lifecycle.bucket.holds import holds
+from offloader.lifecycle.bucket.read_copies import ReadCopies
 from offloader.lifecycle.bucket.reading import store_time
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.side import BucketSide
@@ -39,6 +40,7 @@ from offloader.lifecycle.ledgers.stock_copies import bucket_name, stock_copies, 
 from offloader.lifecycle.rescue.evidence import RescueEvidence
 from offloader.lifecycle.tasks import LifecycleTask
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals
+from offloader.metadata.bridge_reader import BridgeReader
 from offloader.metadata.journal import Journal
 from offloader.metadata.rescue_log import Rescues
 from offloader.metrics import Metrics
@@ -117,7 +119,9 @@ def _copies(parts: LifecycleParts, queue: DeletionQueue, reached: BookKeeperSett
 
     def opened(stack: ExitStack) -> StockScanner:
         store = stack.enter_context(closing(open_store(settings, read_only=True)))
-        return StockScanner(store, lists, parts.cluster, _now_ms, section.quarantine_floor_ms)
+        bridged = BridgeReader(parts.store).of
+        read_copies = ReadCopies(parts.store).of
+        return StockScanner(store, lists, parts.cluster, _now_ms, section.quarantine_floor_ms, bridged, read_copies)
 
     name = bucket_name(section.stock_bucket) or section.stock_bucket
     by_the_store = partial(store_time, parts.store, _now_ms, _new_uuid)

@@ -61,14 +61,15 @@ def bookkeeper(config: Config) -> BookKeeperSettings | None:
     return BookKeeperSettings(config.pulsar.metadata_service_uri, bookies, bookies.request_timeout)
 
 
-def retention(policy: TopicPolicy) -> RetentionPolicy:
-    """How long a topic's archive is kept."""
+def retention(policy: TopicPolicy, *, keep_segments: bool = True) -> RetentionPolicy:
+    """How long a topic's archive is kept. `keep_segments`: also where brokers have it."""
     return RetentionPolicy(
         policy.archive_retention_minutes,
         policy.archive_retention_mb,
         policy.deleted_topic_retention_minutes,
         policy.follow_pulsar_retention,
         policy.hold,
+        hands_over=policy.broker_readable and not keep_segments,
     )
 
 
@@ -106,6 +107,9 @@ def lanes(config: Config, slots: int) -> Mapping[Lane, LaneLimits]:
         hard_limit_ms=section.slice.hard_limit_ms,
         silent_ms=section.slice.hard_limit_ms,
         max_gap_lookups=section.slice.max_gap_lookups,
+        history=section.history_segments,
+        cores=max(slots - 1, 1),
+        history_span_ms=section.history_span_ms,
     )
     slow = replace(fast, tasks=1, threads=section.slow_lane.threads, queue_factor=1, read_ahead=SLOW_READ_AHEAD)
     if slots > 1:
@@ -120,4 +124,11 @@ def lanes(config: Config, slots: int) -> Mapping[Lane, LaneLimits]:
 
 def threads(config: Config) -> Mapping[WorkKind, int]:
     """How many threads of the main process each kind of work has."""
-    return {**THREADS, WorkKind.BEGIN: config.limits.upload_starters, WorkKind.SEAL: config.limits.sealers}
+    bridged = config.bridge.topics_at_once
+    return {
+        **THREADS,
+        WorkKind.BEGIN: config.limits.upload_starters,
+        WorkKind.SEAL: config.limits.sealers,
+        WorkKind.BRIDGE_BUILD: bridged,
+        WorkKind.BRIDGE_SWAP: bridged,
+    }

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from offloader.model import LedgerList, TopicName
+from offloader.model import LedgerList, LedgerSums, TopicName
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TopicInfo:
     """A topic's managed ledger. `sizes` maps ledger id to (entries, bytes), the open ledger's current ones included.
 
     `created`, in milliseconds, is another one when the topic is deleted and created again, and at no other time.
     `subscriptions`: names of the durable ones. `token`: of the pin that there was before and after the list was read;
-    empty: one that is not ours; None: not asked for, or nobody can tell.
+    empty: one that is not ours; None: not asked for, or nobody can tell. `written`: of closed ledgers, when they were
+    opened and closed by brokers' clocks, where the list says both.
     """
 
     created: int
@@ -26,6 +28,12 @@ class TopicInfo:
     offloaded: frozenset[int]
     subscriptions: frozenset[str] = frozenset()
     token: str | None = None
+    written: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    @cached_property
+    def sums(self) -> LedgerSums:
+        """All ledgers, to search in."""
+        return LedgerSums(self.sizes, self.written)
 
 
 class Identity(NamedTuple):
@@ -83,6 +91,10 @@ class Admin(Protocol):
 
     def topic_info(self, topic: TopicName) -> TopicInfo: ...
 
+    def offloaded_copies(self, topic: TopicName) -> Mapping[int, str]:
+        """The uuids under which brokers have offloaded ledgers of a topic completely."""
+        ...
+
     def pin_token(self, topic: TopicName, subscription: str) -> str | None:
         """The token that a durable subscription was made with and keeps. Empty: it has none, so we did not make it.
         None: these brokers do not keep it. Raises BrokerUnavailableError where there is no such subscription now."""
@@ -106,4 +118,19 @@ class Admin(Protocol):
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
         """The namespace's policies as Pulsar names them (`retention_policies`, `message_ttl_in_seconds`, …)."""
+        ...
+
+    def unload(self, topic: TopicName) -> None:
+        """Have the topic unloaded; its clients reconnect. May be repeated. A topic that nobody has loaded may be loaded
+        first. An error other than a refusal says nothing of what happened, or still will."""
+        ...
+
+    def set_offload_threshold(self, namespace: str, size: int, seconds: int | None = None) -> None:
+        """From how many bytes, and after how long, brokers offload a namespace's topics by themselves; negative: never.
+        `seconds` None: as it is."""
+        ...
+
+    def offload_policies(self, topic: TopicName) -> Mapping[str, object]:
+        """How the topic's brokers offload by themselves, as it applies to it: its own policies over its namespace's
+        over the brokers', by Pulsar's names, without secrets. Empty: they say nothing."""
         ...

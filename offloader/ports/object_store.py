@@ -42,9 +42,13 @@ class Stat:
     modified_at: int = field(default=0, compare=False)
 
 
+NO_CRC = -1
+
+
 @dataclass(frozen=True, slots=True)
 class UploadedPart:
-    """What `commit` needs of one part. `number` counts from 1."""
+    """What `commit` needs of one part. `number` counts from 1. `crc32c` is `NO_CRC` of a part that the store has copied
+    by itself and of which it does not tell."""
 
     number: int
     size: int
@@ -83,11 +87,13 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
+    def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:
         """Begin a multipart upload of `key`; nothing is visible under it. Returns a handle, made by
         `storage/rules.make_handle`, that any process may use until commit or abort. An upload lasts twice as long as a
         segment may be open (the doctor looks at S3's rules). Where an answer is lost, one may stay open that nobody
         knows: S3 does not repeat the request.
+
+        `copies`: parts will be copied into it, too. No store needs checksums of its parts then, and none keeps them.
         """
         ...
 
@@ -99,6 +105,21 @@ class ObjectStore(Protocol):
         `offset` is where the part begins in the object, so that a file can be written in place. Raises IntegrityError
         if `data` does not have this CRC32C; UploadGoneError when the upload was aborted or committed. Then nothing
         stays: to look again after the write, and remove it, is enough.
+        """
+        ...
+
+    def copy_part(
+        self, upload: str, number: int, offset: int, source: ObjectStore, key: str, at: int, size: int, etag: str = ""
+    ) -> UploadedPart | None:
+        """Upload one part as `put_part` does: `size` bytes (one or more) from `at` on of the object `key` of
+        `source`, copied inside the store by one request, so that they do not pass through us. For uploads that were
+        begun with `copies`. At most 5 GiB.
+
+        None: this store cannot copy these bytes by itself (another server has them, this one does not know how, or
+        refuses a range of so small an object), and nothing of it counts: read them and send them.
+
+        `etag`: of the source as the caller knows it. Raises IntegrityError where it has another one, or ends before the
+        range does; ObjectNotFoundError where it is gone. What was copied nobody has checked: read it back.
         """
         ...
 

@@ -12,7 +12,7 @@ from offloader.errors import AuthorizationFailedError, FatalError, ProtocolError
 from offloader.model import TopicName
 from offloader.ports.admin import BrokerStores, Identity, TopicInfo
 from offloader.pulsar.loaded import topics_loaded_at
-from offloader.pulsar.managed_ledger import LAZY_CURSORS, keeps_properties, pin_token, topic_info
+from offloader.pulsar.managed_ledger import LAZY_CURSORS, keeps_properties, offloaded_copies, pin_token, topic_info
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
 
@@ -94,7 +94,7 @@ class AdminClient:
 
     def retention(self, topic: TopicName) -> tuple[int, int]:
         """See `Admin.retention`. Raises ProtocolError where the answer says none."""
-        said = _mapping(self.rest.get(f"{topic.rest_path}/retention?applied=true"), f"the retention of {topic}")
+        said = _mapping(self._in_force(topic, "retention"), f"the retention of {topic}")
         minutes, megabytes = said.get("retentionTimeInMinutes"), said.get("retentionSizeInMB")
         if not isinstance(minutes, int) or not isinstance(megabytes, int):
             raise ProtocolError(f"{topic}: the brokers do not say what its retention is")
@@ -111,6 +111,11 @@ class AdminClient:
         path = topic.rest_path
         stats = self.rest.get(f"{path}/internalStats")  # first: only this one says 404 of a missing topic
         return topic_info(self.rest.get(f"{path}/internal-info"), stats)
+
+    def offloaded_copies(self, topic: TopicName) -> Mapping[int, str]:
+        path = topic.rest_path
+        stats = self.rest.get(f"{path}/internalStats")
+        return offloaded_copies(self.rest.get(f"{path}/internal-info"), stats)
 
     def pin_token(self, topic: TopicName, subscription: str) -> str | None:
         """See `Admin.pin_token`. The owner's version counts: while brokers are upgraded there are several."""
@@ -130,6 +135,31 @@ class AdminClient:
 
     def loaded_topics(self) -> Mapping[str, str]:
         return {topic: broker for broker in self._brokers() for topic in self._topics_of(broker)}
+
+    def unload(self, topic: TopicName) -> None:
+        """See `Admin.unload`."""
+        self._put(f"{topic.rest_path}/unload")
+
+    def set_offload_threshold(self, namespace: str, size: int, seconds: int | None = None) -> None:
+        """See `Admin.set_offload_threshold`. For super users."""
+        self._put(f"namespaces/{namespace}/offloadThreshold", size)
+        if seconds is not None:
+            self._put(f"namespaces/{namespace}/offloadThresholdInSeconds", seconds)
+
+    def _put(self, path: str, body: object = None) -> None:
+        response = self.rest.request("PUT", path, body=body)
+        if response.is_error:
+            raise self.rest.error(path, response)
+
+    def offload_policies(self, topic: TopicName) -> Mapping[str, object]:
+        """See `Admin.offload_policies`."""
+        said = self._in_force(topic, "offloadPolicies")
+        found = _mapping(said, f"the offload policies of {topic}", or_none=True)
+        return {name: value for name, value in found.items() if not _is_secret(name)}
+
+    def _in_force(self, topic: TopicName, policy: str) -> object:
+        """A partition has no policies of its own: Pulsar 4.0.7 answers 412."""
+        return self.rest.get(f"{TopicName.parse(topic.partitioned_name).rest_path}/{policy}", applied="true")
 
     def _topics_of(self, broker: str) -> Iterator[str]:
         return topics_loaded_at(self._of_broker(broker), self._transport)
@@ -196,6 +226,10 @@ def _stores_of(broker: str, settings: PulsarSettings) -> BrokerStores:
     if not metadata or not all(isinstance(one, str) for one in (metadata, configuration, bookkeeper)):
         raise ProtocolError(f"{what} does not say where it keeps its metadata")
     return BrokerStores(broker, metadata, configuration, bookkeeper)
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name.lower() for word in ("secret", "credential", "password", "keyfile"))
 
 
 # A peer's JSON is checked where it comes in.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from offloader.errors import BrokerUnavailableError, NotShownError
 from offloader.model import EntryRange, Gap, GapKind, TopicName
+from offloader.ports.admin import TopicInfo
 from offloader.pulsar.managed_ledger import topic_info
 from offloader.pulsar.rest import RestClient
 
@@ -50,21 +52,21 @@ def _look(rest: RestClient, topic: TopicName, ledger: int, entry: int) -> GapKin
     response = rest.request("HEAD", path)  # the headers say it; the payload may be large
     if response.is_success:
         return kind_of(response.headers)
-    if not _is_listed(rest, topic, ledger, entry):
+    listed = _listed(rest, topic)
+    if entry >= listed.sizes.get(ledger, (0, 0))[0]:
         return None
     response = rest.request("GET", path)  # only with a body does an error say why
     if response.is_success:
         return kind_of(response.headers)
     error = rest.error(path, response)
-    raise type(error)(f"{error}; {REMEDY}")
+    by_bookies = isinstance(error, BrokerUnavailableError) and ledger not in listed.offloaded
+    raise (NotShownError if by_bookies else type(error))(f"{error}; {REMEDY}")
 
 
-def _is_listed(rest: RestClient, topic: TopicName, ledger: int, entry: int) -> bool:
-    """Whether the topic's ledger list has the entry: what a broker answers for one that is not there differs, 404 or
-    500."""
+def _listed(rest: RestClient, topic: TopicName) -> TopicInfo:
+    """The topic's ledger list: what a broker answers for an entry that is not there differs, 404 or 500."""
     stats = rest.get(f"{topic.rest_path}/internalStats")
-    entries, _ = topic_info(rest.get(f"{topic.rest_path}/internal-info"), stats).sizes.get(ledger, (0, 0))
-    return entry < entries
+    return topic_info(rest.get(f"{topic.rest_path}/internal-info"), stats)
 
 
 def _append(gaps: list[Gap], kind: GapKind, ledger: int, entry: int) -> None:

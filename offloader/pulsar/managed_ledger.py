@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -55,7 +56,33 @@ def _topic_info(info: Mapping[str, Any], stats: Mapping[str, Any]) -> TopicInfo:
         terminated=terminated,
         offloaded=frozenset(x["ledgerId"] for x in ledgers if x.get("offloaded")),
         subscriptions=frozenset(unquote_plus(name) for name in stats["cursors"]),
+        written=_written(info.get("ledgers", ())),
     )
+
+
+def _written(ledgers: Sequence[Mapping[str, Any]]) -> Mapping[int, tuple[int, int]]:
+    """When each was opened and closed: it was opened when the one before was closed. An open one has no count, and its
+    time is made up; the clocks of several brokers may contradict each other."""
+    dated = {_count(x["ledgerId"]): x.get("timestamp") if x.get("entries") else None for x in ledgers}
+    found = {}
+    for before, after in pairwise(sorted(dated)):
+        opened, closed = dated[before], dated[after]
+        if isinstance(opened, int) and isinstance(closed, int) and 0 < opened <= closed:
+            found[after] = (opened, closed)
+    return found
+
+
+def offloaded_copies(info: Mapping[str, Any], stats: Mapping[str, Any]) -> Mapping[int, str]:
+    """See `Admin.offloaded_copies`; from `internal-info`, which has the uuids, but says of copies that failed as well
+    that they are offloaded, and `internalStats`, which tells these apart. Raises ProtocolError."""
+    complete = topic_info(info, stats).offloaded
+    try:
+        uuids = {int(one["ledgerId"]): str(one.get("offloadedContextUuid") or "") for one in info["ledgers"]}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ProtocolError(
+            f"the broker describes a managed ledger in a way that we do not know ({error!r})"
+        ) from error
+    return {ledger: uuid for ledger, uuid in uuids.items() if ledger in complete and uuid}
 
 
 def pin_token(stats: Any, subscription: str) -> str | None:

@@ -9,7 +9,9 @@ from offloader.ports.object_store import ObjectStore, OpenUpload, Stat, Uploaded
 from offloader.storage.rules import split_handle
 
 T = TypeVar("T")
-Verb = Literal["put", "begin", "put_part", "commit", "abort", "list_uploads", "read", "stat", "list", "delete"]
+Verb = Literal[
+    "put", "begin", "put_part", "copy_part", "commit", "abort", "list_uploads", "read", "stat", "list", "delete"
+]
 
 
 class ForwardingStore:
@@ -30,12 +32,20 @@ class ForwardingStore:
     ) -> Stat | None:
         return self._call("put", key, lambda: self.store.put(key, data, meta=meta, if_absent=if_absent))
 
-    def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
-        return self._call("begin", key, lambda: self.store.begin(key, meta=meta))
+    def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:
+        return self._call("begin", key, lambda: self.store.begin(key, meta=meta, copies=copies))
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
         key, _ = split_handle(upload)
         return self._call("put_part", key, lambda: self.store.put_part(upload, number, offset, data, crc32c))
+
+    def copy_part(
+        self, upload: str, number: int, offset: int, source: ObjectStore, key: str, at: int, size: int, etag: str = ""
+    ) -> UploadedPart | None:
+        def copy() -> UploadedPart | None:
+            return self.store.copy_part(upload, number, offset, innermost(source), key, at, size, etag)
+
+        return self._call("copy_part", split_handle(upload)[0], copy)
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         listed = list(parts)
@@ -71,3 +81,10 @@ class ForwardingStore:
 
     def close(self) -> None:
         self.store.close()
+
+
+def innermost(store: ObjectStore) -> ObjectStore:
+    """The store that all forwarding ones around it end at."""
+    while isinstance(store, ForwardingStore):
+        store = store.store
+    return store

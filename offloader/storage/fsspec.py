@@ -81,8 +81,7 @@ class FsspecStore:
                 return rules.stat_if_equal(self, key, data)
             return rules.existing(self, key)
 
-    def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:  # noqa: ARG002
-        """Metadata is not kept."""
+    def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:  # noqa: ARG002
         self._path(key)
         upload = rules.make_handle(key, uuid4().hex)
         info = {"key": key, "began_at": time.time_ns() // 1_000_000}
@@ -103,6 +102,9 @@ class FsspecStore:
                 self._remove([path])
                 raise
         return part
+
+    def copy_part(self, *_: object, **__: object) -> None:
+        """Not by itself."""
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         key, _ = rules.split_handle(upload)

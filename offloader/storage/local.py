@@ -17,12 +17,16 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+from crc32c import crc32c as checksum
+
 from offloader.errors import BucketNotFoundError, FatalError, ObjectNotFoundError, UnprovenStoreError
-from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
+from offloader.ports.object_store import ObjectStore, OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
+from offloader.storage.forwarding import innermost
 from offloader.storage.local_files import (
     complete,
     keep_name,
+    mapped,
     opened,
     os_errors,
     publish,
@@ -32,6 +36,7 @@ from offloader.storage.local_files import (
     temporary,
     write_at,
 )
+from offloader.storage.local_listing import entries, walk
 from offloader.storage.local_uploads import UploadFolder, UploadInfo, gone
 
 LEFT_OVER_AFTER_SECONDS = 86_400
@@ -64,7 +69,7 @@ class LocalStore:
                 keep_name(target)
             return found
 
-    def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
+    def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:  # noqa: ARG002
         self._path(key)
         upload = rules.make_handle(key, uuid4().hex)
         with os_errors(f"{self.url}: beginning {key}"):
@@ -73,12 +78,23 @@ class LocalStore:
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
         rules.check_crc(number, data, crc32c)
-        with os_errors(f"{self.url}: part {number} of {upload}"):
+        return self._write_part(upload, number, offset, data, crc32c)
+
+    def copy_part(
+        self, upload: str, number: int, offset: int, source: ObjectStore, key: str, at: int, size: int, etag: str = ""
+    ) -> UploadedPart | None:
+        """Through the page cache: the part's claim needs its checksum before the first byte is written."""
+        origin = innermost(source)
+        if not isinstance(origin, LocalStore):
+            return None
+        with os_errors(f"{origin.url}: reading {key}"):
             try:
-                etag = self._folder(upload).write(number, offset, data, crc32c)
+                with origin.opened_object(key) as fd:
+                    rules.check_source(f"{origin.url}: {key}", stat_of(fd), etag, at + size)
+                    with mapped(fd, at, size) as data:
+                        return self._write_part(upload, number, offset, data, checksum(data))
             except FileNotFoundError:
-                raise gone(upload) from None
-        return UploadedPart(number, len(data), etag, crc32c)
+                raise ObjectNotFoundError(f"{origin.url}: there is no object {key}") from None
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         key, _ = rules.split_handle(upload)
@@ -112,7 +128,7 @@ class LocalStore:
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         with os_errors(f"{self.url}: reading {key}"):
             try:
-                with self._opened(key) as fd:
+                with self.opened_object(key) as fd:
                     found = stat_of(fd)
                     rest = max(found.size - offset, 0)
                     return read_at(fd, offset, rest if length is None else min(length, rest)), found
@@ -122,7 +138,7 @@ class LocalStore:
     def stat(self, key: str) -> Stat | None:
         with os_errors(f"{self.url}: looking at {key}"):
             try:
-                with self._opened(key) as fd:
+                with self.opened_object(key) as fd:
                     return stat_of(fd)
             except FileNotFoundError:
                 return None
@@ -131,18 +147,18 @@ class LocalStore:
         folder = prefix.rpartition("/")[0]
         start = self._path(folder) if folder else self.root
         with os_errors(f"{self.url}: listing {prefix}"):
-            yield from _walk(start, f"{folder}/" if folder else "", prefix, start_after)
+            yield from walk(start, f"{folder}/" if folder else "", prefix, start_after)
 
     def folders(self, prefix: str = "") -> Iterator[str]:
         """Without those that hold no object."""
         base = prefix[: prefix.rfind("/") + 1]
         with os_errors(f"{self.url}: listing {prefix}"):
-            for name, entry in _entries(self._path(base[:-1]) if base else self.root, base):
+            for name, entry in entries(self._path(base[:-1]) if base else self.root, base):
                 key = base + name
                 if (
                     name.endswith("/")
                     and key.startswith(prefix)
-                    and any(True for _ in _walk(Path(entry.path), key, "", ""))
+                    and any(True for _ in walk(Path(entry.path), key, "", ""))
                 ):
                     yield key
 
@@ -165,6 +181,14 @@ class LocalStore:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def _write_part(self, upload: str, number: int, offset: int, data: bytes | memoryview, crc32c: int) -> UploadedPart:
+        with os_errors(f"{self.url}: part {number} of {upload}"):
+            try:
+                etag = self._folder(upload).write(number, offset, data, crc32c)
+            except FileNotFoundError:
+                raise gone(upload) from None
+        return UploadedPart(number, len(data), etag, crc32c)
 
     def _prepare(self) -> None:
         if not self.root.parent.is_dir():
@@ -203,7 +227,8 @@ class LocalStore:
         return UploadFolder(self._uploads / upload_id, self._spare())
 
     @contextmanager
-    def _opened(self, key: str) -> Iterator[int]:
+    def opened_object(self, key: str) -> Iterator[int]:
+        """Its file. Raises FileNotFoundError."""
         try:
             with opened(self._path(key), os.O_RDONLY) as fd:
                 if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -234,33 +259,10 @@ class LocalStore:
 
     def _is_made_of(self, key: str, parts: Sequence[UploadedPart]) -> bool:
         try:
-            with self._opened(key) as fd:
+            with self.opened_object(key) as fd:
                 return rules.holds_parts(partial(read_at, fd), os.fstat(fd).st_size, parts)
         except FileNotFoundError:
             return False
-
-
-def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[tuple[str, int]]:
-    for name, entry in _entries(folder, base, prefix, start_after):
-        key = base + name
-        if name.endswith("/"):
-            yield from _walk(Path(entry.path), key, prefix, start_after)
-        else:
-            with suppress(FileNotFoundError):  # deleted since the folder was read
-                yield key, entry.stat().st_size
-
-
-def _entries(folder: Path, base: str, prefix: str = "", start_after: str = "") -> list[tuple[str, os.DirEntry[str]]]:
-    """What may be wanted of a folder: nothing else is kept, however much there is."""
-    # Sorted with the slash that folders have in keys: "a-b" comes before "a/b".
-    try:
-        with os.scandir(folder) as found:
-            all_named = ((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in found)
-            named = [item for item in all_named if rules.may_be_listed(base + item[0], prefix, start_after)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    helpers = () if base else tuple(f"{name}/" for name in rules.HELPER_FOLDERS)
-    return sorted((item for item in named if item[0] not in helpers), key=lambda item: item[0])
 
 
 def _sweep(folder: Path, *, before: float) -> None:

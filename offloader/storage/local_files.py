@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -56,7 +57,7 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def write_at(fd: int, data: bytes, offset: int = 0) -> None:
+def write_at(fd: int, data: bytes | memoryview, offset: int = 0) -> None:
     """Write all of it; on disk only after an fsync."""
     view = memoryview(data)
     while view:
@@ -78,6 +79,17 @@ def read_at(fd: int, offset: int, length: int) -> bytes:
         pieces.append(piece)
         offset, length = offset + len(piece), length - len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+@contextmanager
+def mapped(fd: int, offset: int, length: int) -> Iterator[memoryview]:
+    """So many bytes of a file that has them, without reading them into this process's memory."""
+    with (
+        mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as whole,
+        memoryview(whole) as view,
+        view[offset : offset + length] as wanted,
+    ):
+        yield wanted
 
 
 @contextmanager

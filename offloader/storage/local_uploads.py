@@ -89,7 +89,7 @@ class UploadFolder:
         except (ValueError, TypeError) as error:
             raise FileNotFoundError(errno.ENOENT, "no description of an upload", str(self.folder)) from error
 
-    def write(self, number: int, offset: int, data: bytes, crc: int) -> str:
+    def write(self, number: int, offset: int, data: bytes | memoryview, crc: int) -> str:
         """Write a part to its place or to a side file, durably; its etag."""
         if self._claim(number, _Claim(offset, len(data), crc)):
             with opened(self.folder / "data", os.O_WRONLY) as fd:
@@ -145,7 +145,7 @@ class UploadFolder:
             return self._claimed(number)
         return text
 
-    def _write_aside(self, number: int, data: bytes, crc: int) -> None:
+    def _write_aside(self, number: int, data: bytes | memoryview, crc: int) -> None:
         with temporary(self.spare) as fd:
             write_at(fd, data)
             os.fsync(fd)

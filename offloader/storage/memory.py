@@ -8,9 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from crc32c import crc32c as checksum
+
 from offloader.errors import ObjectNotFoundError, PartRejectedError, UploadGoneError
-from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
-from offloader.storage.rules import check_crc, check_key, check_parts, holds_parts, make_handle, part_etag, split_handle
+from offloader.ports.object_store import ObjectStore, OpenUpload, Stat, UploadedPart
+from offloader.storage.forwarding import innermost
+from offloader.storage.rules import (
+    check_crc,
+    check_key,
+    check_parts,
+    check_source,
+    holds_parts,
+    make_handle,
+    part_etag,
+    split_handle,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +59,21 @@ class MemoryBacking:
 
 
 class MemoryStore:
-    """`ObjectStore` in memory. `min_part_size` can be set to refuse what S3 refuses."""
+    """`ObjectStore` in memory. `min_part_size` can be set to refuse what S3 refuses; without `copies` it is a store
+    that copies no part by itself."""
 
-    def __init__(self, backing: MemoryBacking | None = None, *, url: str = "memory://", min_part_size: int = 1) -> None:
+    def __init__(
+        self,
+        backing: MemoryBacking | None = None,
+        *,
+        url: str = "memory://",
+        min_part_size: int = 1,
+        copies: bool = True,
+    ) -> None:
         self.backing = backing or MemoryBacking()
         self.url = url
         self.min_part_size = min_part_size
+        self.copies = copies
         self.retry_deadline = self.longest_call = 0.0
 
     def put(
@@ -65,7 +86,7 @@ class MemoryStore:
                 return found.stat if found.data == data else None
             return self.backing.write(key, bytes(data), meta)
 
-    def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
+    def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:  # noqa: ARG002
         check_key(key)
         upload_id = uuid4().hex
         with self.backing.lock:
@@ -78,6 +99,16 @@ class MemoryStore:
         with self.backing.lock:
             self._upload(upload).parts[number] = (part, bytes(data))
         return part
+
+    def copy_part(
+        self, upload: str, number: int, offset: int, source: ObjectStore, key: str, at: int, size: int, etag: str = ""
+    ) -> UploadedPart | None:
+        origin = innermost(source)
+        if not (self.copies and isinstance(origin, MemoryStore)):
+            return None
+        data, found = origin.read(key, at, size)
+        check_source(f"{origin.url}: {key}", found, etag, at + size)
+        return self.put_part(upload, number, offset, data, checksum(data))
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         key, upload_id = split_handle(upload)

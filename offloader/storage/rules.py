@@ -83,6 +83,14 @@ def holds_parts(read: Callable[[int, int], bytes], size: int, parts: Sequence[Up
     return True
 
 
+def check_source(what: str, found: Stat, etag: str, end: int) -> None:
+    """Whether a range up to `end` can be copied of the object that was looked at. Raises IntegrityError."""
+    if etag and found.etag != etag:
+        raise IntegrityError(f"{what} is another object than the one that was looked at")
+    if found.size < end:
+        raise IntegrityError(f"{what} has {found.size} bytes, and not {end} or more")
+
+
 def existing(store: ObjectStore, key: str) -> Stat:
     """What the store says of an object. Raises ObjectNotFoundError."""
     found = store.stat(key)

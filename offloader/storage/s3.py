@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,15 +18,16 @@ from offloader.errors import (
     AccessDeniedError,
     FatalError,
     ObjectNotFoundError,
-    OutcomeUnknownError,
-    RetryableError,
     UploadGoneError,
 )
 from offloader.model import MIB
-from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
+from offloader.ports.object_store import NO_CRC, ObjectStore, OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
+from offloader.storage.forwarding import innermost
+from offloader.storage.s3_answers import etag_of, looked_back, lower, stat_of, told
 from offloader.storage.s3_calls import DAMAGED_ON_THE_WAY, S3Calls, code_of, status_of
-from offloader.storage.s3_checks import crc_text, is_made_of
+from offloader.storage.s3_checks import crc_text, is_made_of, named_part
+from offloader.storage.s3_copies import S3Copies, handle_for_copies, md5_text, split_upload
 
 T = TypeVar("T")
 
@@ -53,47 +53,49 @@ class S3Store:
         self._bucket = bucket
         self._base = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._calls = S3Calls(self.url, retry_deadline)
+        self._copies = S3Copies(client, self._calls)
+        self.endpoint: str = client.meta.endpoint_url
 
     def put(
         self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
     ) -> Stat | None:
         request: dict[str, Any] = {
-            **self._at(key),
+            **self.place_of(key),
             "Body": data,
             "ContentType": INDEX_TYPE,
-            "Metadata": _lower(meta),
+            "Metadata": lower(meta),
             "ChecksumCRC32C": crc_text(checksum(data)),
         }
         if if_absent:
             request["IfNoneMatch"] = "*"
         etag = self._calls.write(f"writing {key}", lambda: self._put_or_none(request))
         if etag is None:
-            return _looked_back(f"writing {key}", partial(rules.stat_if_equal, self, key, data))
-        return Stat(len(data), etag, _lower(meta))
+            return looked_back(f"writing {key}", partial(rules.stat_if_equal, self, key, data))
+        return Stat(len(data), etag, lower(meta))
 
-    def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
+    def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:
         """A lost answer may leave an upload whose id nobody knows: it can never become an object."""
-        request = {**self._at(key), "ContentType": DATA_TYPE, "Metadata": _lower(meta), "ChecksumAlgorithm": "CRC32C"}
+        request = {**self.place_of(key), "ContentType": DATA_TYPE, "Metadata": lower(meta)}
+        if not copies:
+            request["ChecksumAlgorithm"] = "CRC32C"
 
         def send() -> str:
             return str(self._client.create_multipart_upload(**request)["UploadId"])
 
-        return rules.make_handle(key, self._calls.write_once(f"beginning {key}", send))
+        handle = handle_for_copies if copies else rules.make_handle
+        return handle(key, self._calls.write_once(f"beginning {key}", send))
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
         """S3 keeps the last one of several under the same number."""
-        key, upload_id = rules.split_handle(upload)
-        request = {
-            **self._at(key),
-            "UploadId": upload_id,
-            "PartNumber": number,
-            "Body": data,
-            "ChecksumCRC32C": crc_text(crc32c),
-        }
+        key, upload_id, checked = split_upload(upload)
+        request = {**self.place_of(key), "UploadId": upload_id, "PartNumber": number, "Body": data}
+        request |= {"ChecksumCRC32C": crc_text(crc32c)} if checked else {"ContentMD5": md5_text(data)}
+        if not checked:  # the MD5 would be that of damaged bytes
+            rules.check_crc(number, data, crc32c)
 
         def send() -> str:
             try:
-                return _etag(self._client.upload_part(**request))
+                return etag_of(self._client.upload_part(**request))
             except ClientError as e:
                 if code_of(e) in DAMAGED_ON_THE_WAY:
                     rules.check_crc(number, data, crc32c)
@@ -102,18 +104,47 @@ class S3Store:
         etag = self._calls.write(f"uploading part {number} of {key}", send)
         return UploadedPart(number, len(data), etag, crc32c)
 
+    def copy_part(
+        self,
+        upload: str,
+        number: int,
+        offset: int,  # noqa: ARG002
+        source: ObjectStore,
+        key: str,
+        at: int,
+        size: int,
+        etag: str = "",
+    ) -> UploadedPart | None:
+        """With our credentials, which must be able to read the source."""
+        origin = innermost(source)
+        if not isinstance(origin, S3Store) or origin.endpoint != self.endpoint:
+            return None
+        target, upload_id, _ = split_upload(upload)
+        what = f"copying part {number} of {target} from {origin.url}/{key}"
+        request = {
+            **self.place_of(target),
+            "UploadId": upload_id,
+            "PartNumber": number,
+            "CopySource": origin.place_of(key),
+        }
+        request["CopySourceRange"] = f"bytes={at}-{at + size - 1}"
+        if etag:
+            request["CopySourceIfMatch"] = f'"{etag}"'
+        copied = self._copies.copy(what, request)
+        return None if copied is None else UploadedPart(number, size, copied, NO_CRC)
+
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         """Not every server completes twice: where the upload is gone, the object decides."""
-        key, upload_id = rules.split_handle(upload)
+        key, upload_id, checked = split_upload(upload)
         listed = rules.check_parts(key, parts, MIN_PART)
-        named = [{"PartNumber": p.number, "ETag": f'"{p.etag}"', "ChecksumCRC32C": crc_text(p.crc32c)} for p in listed]
-        request = {**self._at(key), "UploadId": upload_id, "MultipartUpload": {"Parts": named}}
+        named = [named_part(part, checked=checked) for part in listed]
+        request = {**self.place_of(key), "UploadId": upload_id, "MultipartUpload": {"Parts": named}}
         gone: UploadGoneError | None = None
         try:
-            self._calls.write(f"completing {key}", partial(_told, self._client.complete_multipart_upload, request))
+            self._calls.write(f"completing {key}", partial(told, self._client.complete_multipart_upload, request))
         except UploadGoneError as e:
             gone = e
-        found = _looked_back(f"completing {key}", partial(self._head, key))
+        found = looked_back(f"completing {key}", partial(self._head, key))
         if found is None or not is_made_of(found[0], listed):
             raise UploadGoneError(
                 f"{self.url}: the upload of {key} is gone, and no object of these parts is there"
@@ -121,8 +152,8 @@ class S3Store:
         return found[1]
 
     def abort(self, upload: str) -> None:
-        key, upload_id = rules.split_handle(upload)
-        request = {**self._at(key), "UploadId": upload_id}
+        key, upload_id, _ = split_upload(upload)
+        request = {**self.place_of(key), "UploadId": upload_id}
         try:
             self._calls.write(f"aborting {key}", lambda: self._client.abort_multipart_upload(**request))
         except (UploadGoneError, ObjectNotFoundError):
@@ -140,7 +171,7 @@ class S3Store:
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         if length == 0:
             return b"", rules.existing(self, key)
-        request = self._at(key)
+        request = self.place_of(key)
         if offset or length is not None:
             request["Range"] = f"bytes={offset}-" if length is None else f"bytes={offset}-{offset + length - 1}"
         found = self._calls.read(f"reading {key}", lambda: self._get_or_none(request))
@@ -169,7 +200,7 @@ class S3Store:
 
     def delete_if(self, key: str, etag: str) -> bool:
         """An answer that was lost looks like another one's deletion, which is the same: it is gone."""
-        request = {**self._at(key), "IfMatch": f'"{etag}"'}
+        request = {**self.place_of(key), "IfMatch": f'"{etag}"'}
         found = self.stat(key)  # MinIO deletes whatever the etag
         if found is None or found.etag != etag:
             return found is None
@@ -201,18 +232,19 @@ class S3Store:
         """The pages of a listing. `markers` say where the next one begins: an answer has them with `Next` before."""
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + prefix, **more}
         while True:
-            page = self._calls.read(what, partial(_told, ask, request))
+            page = self._calls.read(what, partial(told, ask, request))
             yield page
             if not page.get("IsTruncated", False):
                 return
             request |= {marker: page.get(f"Next{marker}", "") for marker in markers}
 
-    def _at(self, key: str) -> dict[str, Any]:
+    def place_of(self, key: str) -> dict[str, Any]:
+        """Bucket and key, as requests name them."""
         return {"Bucket": self._bucket, "Key": self._base + rules.check_key(key)}
 
     def _put_or_none(self, request: Mapping[str, Any]) -> str | None:
         try:
-            return _etag(self._client.put_object(**request))
+            return etag_of(self._client.put_object(**request))
         except ClientError as e:
             if status_of(e) == 412:
                 return None
@@ -235,12 +267,12 @@ class S3Store:
                 return None
             raise
         with closing(answer["Body"]) as body:
-            return body.read(), _stat(answer)
+            return body.read(), stat_of(answer)
 
     def _head(self, key: str) -> tuple[Mapping[str, Any], Stat] | None:
         def send() -> tuple[Mapping[str, Any], Stat]:
-            head = self._client.head_object(**self._at(key), ChecksumMode="ENABLED")
-            return head, _stat(head)
+            head = self._client.head_object(**self.place_of(key), ChecksumMode="ENABLED")
+            return head, stat_of(head)
 
         try:
             return self._calls.read(f"looking at {key}", send)
@@ -252,35 +284,3 @@ class S3Store:
         failed = [error for error in answer.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
         if failed:
             raise ClientError({"Error": failed[0], "ResponseMetadata": answer["ResponseMetadata"]}, "DeleteObjects")
-
-
-def _looked_back(write: str, look: Callable[[], T]) -> T:
-    """What became of a write that may have happened. Raises OutcomeUnknownError if that cannot be seen."""
-    try:
-        return look()
-    except (RetryableError, FatalError) as e:
-        raise OutcomeUnknownError(f"{write}: {e}") from e
-
-
-def _lower(meta: Mapping[str, str] | None) -> dict[str, str]:
-    return {key.lower(): value for key, value in (meta or {}).items()}
-
-
-def _told(ask: Callable[..., Mapping[str, Any]], request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An answer that must have content: a listing that does not even say whether there is more is no empty bucket's."""
-    answer = ask(**request)
-    if not answer.keys() - {"ResponseMetadata"}:
-        raise ValueError("it has no content")
-    return answer
-
-
-def _etag(answer: Mapping[str, Any]) -> str:
-    return str(answer["ETag"]).strip('"')
-
-
-def _stat(answer: Mapping[str, Any]) -> Stat:
-    whole = str(answer.get("ContentRange", "")).rpartition("/")[2]
-    size = int(whole) if whole.isdecimal() else int(answer["ContentLength"])
-    modified = answer.get("LastModified")
-    modified_at = int(modified.timestamp() * 1000) if isinstance(modified, datetime) else 0
-    return Stat(size, _etag(answer), _lower(answer.get("Metadata")), modified_at)

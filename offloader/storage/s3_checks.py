@@ -9,13 +9,19 @@ from collections.abc import Mapping, Sequence
 
 from crc32c import crc32c
 
-from offloader.ports.object_store import UploadedPart
+from offloader.ports.object_store import NO_CRC, UploadedPart
 from offloader.storage.rules import total_size
 
 
 def crc_text(crc: int) -> str:
     """A CRC32C as S3 writes it: base64 of four bytes, most significant first."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode()
+
+
+def named_part(part: UploadedPart, *, checked: bool) -> dict[str, object]:
+    """A part as a completion names it; `checked`: with its checksum."""
+    named: dict[str, object] = {"PartNumber": part.number, "ETag": f'"{part.etag}"'}
+    return {**named, "ChecksumCRC32C": crc_text(part.crc32c)} if checked else named
 
 
 def composite_crc(parts: Sequence[UploadedPart]) -> str:
@@ -37,13 +43,15 @@ def is_made_of(head: Mapping[str, object], parts: Sequence[UploadedPart]) -> boo
 
     By size, and by what the store offers: the composite CRC32C, else an ETag of AWS' form. Where encryption or another
     server makes ETags of another form and there is no checksum, by size alone: the key is a fresh uuid, and nobody else
-    writes there.
+    writes there. (Encrypted objects have ETags that look like AWS' form and are made of nothing that we know.)
     """
     if head.get("ContentLength") != total_size(parts):
         return False
     checksum = str(head.get("ChecksumCRC32C") or "")
-    if re.fullmatch(r".+-[0-9]+", checksum):
+    if re.fullmatch(r".+-[0-9]+", checksum) and all(part.crc32c != NO_CRC for part in parts):
         return checksum == composite_crc(parts)
+    if head.get("ServerSideEncryption", "AES256") != "AES256" or "SSECustomerAlgorithm" in head:
+        return True
     etag, expected = str(head.get("ETag") or "").strip('"'), composite_etag(parts)
     if expected is None or not re.fullmatch(r"[0-9a-f]{32}-[0-9]+", etag):
         return True

@@ -6,6 +6,7 @@ For hermetic tests of everything above `offloader.pulsar`. It does what Pulsar 4
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY
 from offloader.testing.cluster_clients import MemoryAdmin, MemoryPins, MemorySource
 from offloader.testing.cluster_ledgers import MemoryBookies, MemoryLedgers
-from offloader.testing.cluster_state import ClusterCore, Ledger, MemoryEntry, MemoryTopic, Namespace, Place
+from offloader.testing.cluster_state import ClusterCore, Ledger, MemoryEntry, MemoryTopic, Namespace, Place, State
 
 PIN = "__offloader"
 
@@ -37,8 +38,15 @@ class MemoryCluster(ClusterCore):
     No read waits: a reader at the end returns an empty list at once.
     """
 
-    def __init__(self, *, seed: int = 0, name: str = "memory", entries_per_ledger: int | None = None) -> None:
-        super().__init__(seed=seed, name=name, entries_per_ledger=entries_per_ledger)
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        name: str = "memory",
+        entries_per_ledger: int | None = None,
+        state: Callable[[random.Random, int | None], State] = State,
+    ) -> None:
+        super().__init__(seed=seed, name=name, entries_per_ledger=entries_per_ledger, state=state)
         self.admin = MemoryAdmin(self)
         self.source = MemorySource(self)
         self.stored = BookKeeperSource(MemoryLedgers(self), MemoryBookies(self))
@@ -98,7 +106,7 @@ class MemoryCluster(ClusterCore):
     def terminate(self, topic: TopicName) -> None:
         """Seal the topic: nothing can be produced any more."""
         with self.lock:
-            self.state.topic(topic).terminate()
+            self.state.terminate(self.state.topic(topic))
 
     def delete(self, topic: TopicName) -> None:
         """Remove the topic with its subscriptions and data."""
@@ -115,10 +123,11 @@ class MemoryCluster(ClusterCore):
         with self.lock:
             self._ledger(topic, ledger).vanished = True
 
-    def offload_stock(self, topic: TopicName, ledger: int) -> None:
+    def offload_stock(self, topic: TopicName, ledger: int, uuid: str = "") -> None:
         """Mark a ledger as offloaded by Pulsar's own offloader."""
         with self.lock:
-            self._ledger(topic, ledger).offloaded = True
+            found = self._ledger(topic, ledger)
+            found.offloaded, found.offloaded_as = True, uuid
 
     def move_pin(self, topic: TopicName, ledger: int, entry: int, subscription: str = PIN) -> None:
         """Move the subscription's mark-delete, and check retention."""

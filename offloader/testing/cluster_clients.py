@@ -23,12 +23,14 @@ T = TypeVar("T")
 
 class MemoryAdmin:
     """`Admin` of the in-memory cluster, with its `configuration`. `loaded`: the broker of each topic that is loaded.
-    `stores`: what its brokers say of their metadata stores."""
+    `stores`: what its brokers say of their metadata stores. `offload_of_topics`: offload policies of topics
+    themselves."""
 
     def __init__(self, cluster: ClusterCore) -> None:
         self._cluster = cluster
         self.broker_version = "4.0.7"
         self.loaded: dict[TopicName, str] = {}
+        self.offload_of_topics: dict[TopicName, dict[str, object]] = {}
         self.stores: tuple[BrokerStores, ...] = (BrokerStores("broker:8080", "zk:memory:1"),)
 
     def version(self) -> str:
@@ -109,6 +111,11 @@ class MemoryAdmin:
                 subscriptions=frozenset(found.cursors),
             )
 
+    def offloaded_copies(self, topic: TopicName) -> Mapping[int, str]:
+        self._cluster.faults.before("admin.offloaded_copies", topic)
+        with self._cluster.lock:
+            return {x.id: x.offloaded_as for x in self._cluster.state.topic(topic).ledgers if x.offloaded}
+
     def pin_token(self, topic: TopicName, subscription: str) -> str | None:
         """From the properties that the subscription was made with."""
         self._cluster.faults.before("admin.pin_token", topic)
@@ -119,6 +126,29 @@ class MemoryAdmin:
 
     def shows_pin_tokens(self) -> bool:
         return self.runtime_configuration().get(LAZY_CURSORS) != "true"
+
+    def unload(self, topic: TopicName) -> None:
+        lost = self._cluster.faults.before("admin.unload", topic)
+        with self._cluster.lock:
+            self._cluster.state.unload(self._cluster.state.topic(topic))
+        _answer(None, lost)
+
+    def set_offload_threshold(self, namespace: str, size: int, seconds: int | None = None) -> None:
+        self._cluster.faults.before("admin.set_offload_threshold")
+        policies = self._namespace(namespace).policies
+        own = policies.setdefault("offload_policies", {})
+        assert isinstance(own, dict)
+        own["managedLedgerOffloadThresholdInBytes"] = size
+        if seconds is not None:
+            own["managedLedgerOffloadThresholdInSeconds"] = seconds
+
+    def offload_policies(self, topic: TopicName) -> Mapping[str, object]:
+        """The topic's own over the namespace's over the brokers'."""
+        self._cluster.faults.before("admin.offload_policies", topic)
+        own = self._namespace(topic.namespace).policies.get("offload_policies")
+        brokers = {name: value for name, value in self._cluster.configuration.items() if "Offload" in name}
+        of_topic = self.offload_of_topics.get(TopicName.parse(topic.partitioned_name), {})
+        return {**brokers, **(own if isinstance(own, dict) else {}), **of_topic}
 
     def loaded_by(self, topic: TopicName) -> str | None:
         self._cluster.faults.before("admin.loaded_by", topic)
@@ -264,13 +294,17 @@ class MemoryReader:
     def _available(self) -> list[RawEntry]:
         found: list[RawEntry] = []
         room, count = self._max_bytes, self._cluster.state.batch()
-        for (ledger, entry), stored in self._living().placed(self._next):
+        living = self._living()
+        for (ledger, entry), stored in living.placed(self._next):
             if stored.pending or len(found) == count or (found and len(stored.data) > room):
                 break
+            data = self._cluster.state.data_of(living, (ledger, entry), stored)
+            if data is None and not self._cluster.state.skips_unreadable():
+                break
             self._next = (ledger, entry + 1)
-            if stored.readable:
-                found.append(RawEntry(ledger, entry, stored.data))
-                room -= len(stored.data)
+            if stored.readable and data is not None:
+                found.append(RawEntry(ledger, entry, data))
+                room -= len(data)
         return found
 
     def _living(self) -> MemoryTopic:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from offloader._proto.managed_ledger_pb2 import OffloadContext
 from offloader.errors import FatalError, TopicNotFoundError
 from offloader.model import GapKind, TopicName
 from offloader.testing.faults import Faults
@@ -31,13 +32,16 @@ class MemoryEntry:
 
 @dataclass
 class Ledger:
-    """A ledger. `vanished`: BookKeeper has lost it, and the topic still lists it."""
+    """A ledger. `offloaded_as`: the uuid of the stock offloader's copy. `vanished`: BookKeeper has lost it, and the
+    topic still lists it. `context`: as its topic's broker knows it, in a cluster that keeps records."""
 
     id: int
     entries: list[MemoryEntry] = field(default_factory=list)
     closed: bool = False
     offloaded: bool = False
+    offloaded_as: str = ""
     vanished: bool = False
+    context: OffloadContext | None = None
 
     @property
     def last(self) -> int | None:
@@ -65,6 +69,11 @@ class MemoryTopic:
         self.cursors: dict[str, MemoryCursor] = {}
         self.terminated = False
         self.load = 0  # changes with each unload: readers of an earlier load are broken off
+        # In a cluster that keeps records: whether a broker has it, which version of the record that one knows, and
+        # whether it was refused because somebody else had changed the record.
+        self.loaded = True
+        self.version = -1
+        self.fenced = False
 
     def open_ledger(self, ledger_id: int) -> None:
         """Close the current ledger, go on with another."""
@@ -137,7 +146,7 @@ class State:
         self.namespaces: dict[str, Namespace] = {}
         self._deleted: dict[TopicName, list[MemoryTopic]] = {}
         self._rng = rng
-        self._entries_per_ledger = entries_per_ledger
+        self.entries_per_ledger = entries_per_ledger
         self._last_ledger = rng.randrange(100)
         self._tokens = 0
         self._created = 0
@@ -155,7 +164,7 @@ class State:
             raise FatalError(f"{name} exists already")
         self.namespaces.setdefault(name.namespace, Namespace())
         self._created += 1
-        self.topics[name] = MemoryTopic(name, 1_767_225_600_000 + self._created, Ledger(self._new_ledger_id()))
+        self.topics[name] = MemoryTopic(name, 1_767_225_600_000 + self._created, Ledger(self.new_ledger_id()))
 
     def append(self, topic: MemoryTopic, entry: MemoryEntry) -> Place:
         """Write one entry to the open ledger; a full one rolls."""
@@ -164,7 +173,7 @@ class State:
         ledger = topic.ledgers[-1]
         ledger.entries.append(entry)
         place = (ledger.id, len(ledger.entries) - 1)
-        if self._entries_per_ledger is not None and len(ledger.entries) >= self._entries_per_ledger:
+        if self.entries_per_ledger is not None and len(ledger.entries) >= self.entries_per_ledger:
             self.roll(topic)
         return place
 
@@ -172,7 +181,7 @@ class State:
         """Close the open ledger, open another, trim what nobody keeps."""
         if topic.terminated:
             return
-        topic.open_ledger(self._new_ledger_id())
+        topic.open_ledger(self.new_ledger_id())
         self.trim(topic)
 
     def unload(self, topic: MemoryTopic) -> None:
@@ -185,9 +194,10 @@ class State:
         empty = topic.ledgers[-1] if not topic.ledgers[-1].entries else None
         self.roll(topic)
         if empty is not None:
-            self._forget_empty(topic, empty)
+            self.forget_empty(topic, empty)
 
-    def _forget_empty(self, topic: MemoryTopic, empty: Ledger) -> None:
+    def forget_empty(self, topic: MemoryTopic, empty: Ledger) -> None:
+        """A load drops the last ledger where it has no entries."""
         topic.drop_ledger(empty.id)
         topic.history.remove(empty)
         for cursor in topic.cursors.values():
@@ -213,6 +223,18 @@ class State:
         before, cursor.mark = cursor.mark, place
         if before[0] != place[0]:
             self.trim(topic)
+
+    def terminate(self, topic: MemoryTopic) -> None:
+        """Nothing can be produced any more."""
+        topic.terminate()
+
+    def data_of(self, topic: MemoryTopic, place: Place, stored: MemoryEntry) -> bytes | None:  # noqa: ARG002
+        """An entry as the topic's broker reads it; None: it cannot."""
+        return stored.data
+
+    def skips_unreadable(self) -> bool:
+        """Whether brokers go on behind what they cannot read."""
+        return False
 
     def unsubscribe(self, topic: MemoryTopic, subscription: str) -> None:
         """Delete a durable subscription."""
@@ -242,7 +264,8 @@ class State:
         self._tokens += 1
         return f"pin-{self._tokens}"
 
-    def _new_ledger_id(self) -> int:
+    def new_ledger_id(self) -> int:
+        """A higher one than any before."""
         self._last_ledger += self._rng.randint(1, 4)
         return self._last_ledger
 
@@ -250,10 +273,17 @@ class State:
 class ClusterCore:
     """The state, the lock that guards it, and what fails on purpose."""
 
-    def __init__(self, *, seed: int, name: str, entries_per_ledger: int | None) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int,
+        name: str,
+        entries_per_ledger: int | None,
+        state: Callable[[random.Random, int | None], State] = State,
+    ) -> None:
         rng = random.Random(seed)  # noqa: S311 (test data)
         self.name = name
-        self.state = State(rng, entries_per_ledger)
+        self.state = state(rng, entries_per_ledger)
         self.lock = threading.RLock()
         self.faults = Faults(rng)
         self.configuration: dict[str, str] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from offloader.archive.continuity import spans
 from offloader.archive.findings import FindingKind
@@ -11,12 +12,14 @@ from offloader.archive.items import ArchivedEntry, Item
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import OffloadError
 from offloader.lifecycle.bucket.scan import BucketScanner
+from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.catalog_codec import decode_catalog
 from offloader.metadata.deletions import Deleting, DeletionBegun
 from offloader.metadata.journal_reading import applications, read_journals
+from offloader.metadata.journals import Journals
 from offloader.metadata.layout import ROOT, parse_topic_key
 from offloader.metadata.log import read_record
-from offloader.model import GapKind, Position, TopicName
+from offloader.model import GapKind, OpenSegment, Position, TopicName
 from offloader.offload.core.evidence import pin_target
 from offloader.operations.verify.catalog_records import ReadCatalog, read_catalog
 from offloader.operations.verify.verify import verify
@@ -88,15 +91,44 @@ def check_invariants(
     journals = read_journals(store, applications(store))
     for topic, truth in truths.items():
         read = read_catalog(store, topic)
-        opened = {segment.uuid for _, segment in journals.open_segments(topic)}
-        if len(opened) > 1:
-            violations.append(f"4: {topic}: {len(opened)} segments are open: {sorted(opened)}")
-        if at_rest and opened:
-            violations.append(f"at rest: {topic}: segment {min(opened)} is open")
+        violations += (f"4: {topic}: {text}" for text in _unfinished(read, journals))
+        left = {segment.uuid for _, segment in journals.unfinished(topic)}
+        if at_rest and left:
+            violations.append(f"at rest: {topic}: segment {min(left)} is not offloaded")
         violations += (f"{text} ({topic})" for text in _of_topic(store, read, truth, at_rest=at_rest))
         violations += (f"{text} ({topic})" for text in _deletions(store, read))
     if violations:
         raise AssertionError(f"{len(violations)} violations of what must always hold:\n" + "\n".join(violations))
+
+
+def _unfinished(read: ReadCatalog, journals: Journals) -> Iterator[str]:
+    """At most one segment is open. Those assigned ahead of it are history: each has a fixed end, and so has what is
+    before them; they stand in their order, and none is committed before its turn."""
+    topic = read.catalog.topic
+    opened = {segment.uuid for _, segment in journals.open_segments(topic)}
+    if len(opened) > 1:
+        yield f"{len(opened)} segments are open: {sorted(opened)}"
+    committed = {segment.uuid for segment in read.catalog.segments}
+    for application in sorted({name for name, _ in journals.unfinished(topic)}):
+        state = journals.states[application][topic]
+        for before, after in pairwise(state.unfinished):
+            if before.closing_end is None or after.closing_end is None:
+                yield f"segment {after.uuid} is assigned while the end of {before.uuid} is open, or its own"
+            elif not before.closing_end < after.start <= after.closing_end:
+                yield f"segment {after.uuid} begins at {after.start}, the one before ends at {before.closing_end}"
+            elif state.failure is None and not _follows(before.closing_end, after):
+                yield f"segment {after.uuid} begins at {after.start}, behind a hole after {before.closing_end}"
+        for ahead in state.ahead:
+            if ahead.segment.uuid in committed:
+                yield f"segment {ahead.segment.uuid} is committed before its turn"
+
+
+def _follows(end: Position, segment: OpenSegment) -> bool:
+    """Whether a segment starts right behind this end: in its ledger, or in the next one where that ends the ledger.
+    (Where one ended early that is mended once the open one goes on: while it fails, there may be a hole.)"""
+    start = segment.start
+    next_ledger = start.ledger > end.ledger and start.entry == 0 and segment.former_ledger_last == end.entry
+    return start == end.next_entry or next_ledger
 
 
 def _unreported(store: ObjectStore, unnamed: Collection[str]) -> Iterator[str]:
@@ -128,7 +160,8 @@ def _of_topic(store: ObjectStore, read: ReadCatalog, truth: Truth, *, at_rest: b
         return
     yield from archived.twice
     yield from _contents(archived, truth, _windows(read))
-    yield from _pin(truth, read, at_rest=at_rest)
+    bridged = _bridged(store, read) if truth.readable else None
+    yield from _pin(truth, read, bridged, at_rest=at_rest)
 
 
 def _deletions(store: ObjectStore, read: ReadCatalog) -> Iterator[str]:
@@ -190,10 +223,24 @@ def _contents(archived: _Archived, truth: Truth, windows: list[tuple[Place, Plac
             yield f"1: {_text(place)} is archived, but was never written"
 
 
-def _pin(truth: Truth, read: ReadCatalog, *, at_rest: bool) -> Iterator[str]:
+def _bridged(store: ObjectStore, read: ReadCatalog) -> Position | None:
+    """Up to where stock brokers read what the topic's pin has let go of."""
+    head, claim = read.catalog.head, read.catalog.claim
+    if claim is None:
+        return None
+    state = BridgeLog(store, lambda: "invariants").load(head.topic).state
+    of_this = state is not None and state.incarnation == claim.incarnation
+    return state.up_to if state is not None and of_this and state.up_to is not None else claim.begin.previous_entry
+
+
+def _pin(truth: Truth, read: ReadCatalog, bridged: Position | None, *, at_rest: bool) -> Iterator[str]:
     begin, end, mark = _begin(read), read.catalog.end, truth.mark_delete
     if begin is None:
         return
+    if bridged is not None and mark is not None and mark > bridged.place:
+        let_go = [place for place in sorted(truth.entries) if bridged.place < place <= mark]
+        if let_go:
+            yield f"3: the pin is acknowledged up to {_text(mark)}, past {_text(let_go[0])}, which is not bridged"
     before = begin.previous_entry.place
     last = before if end is None else end.place
     following = sorted(place for place in truth.entries if place > last)
@@ -205,7 +252,7 @@ def _pin(truth: Truth, read: ReadCatalog, *, at_rest: bool) -> Iterator[str]:
     if left:
         yield f"at rest: {len(left)} entries from {_text(left[0])} on are not offloaded"
     if mark is not None and end is not None:
-        wanted = (pin_target(read.catalog.head) or end).place
+        wanted = (pin_target(read.catalog.head, bridged) or end).place
         behind = [place for place in sorted(truth.entries) if max(mark, before) < place <= wanted]
         if behind:
             yield f"3: at rest the pin stands at {_text(mark)}, {len(behind)} entries before {_text(wanted)}"

@@ -26,12 +26,13 @@ class TrueEntry:
 class Truth:
     """A topic's entries of all incarnations by (ledger, entry), and where its pin stands (None: there is no pin).
 
-    `complete`: there were no other entries.
+    `complete`: there were no other entries. `readable`: stock brokers are to read what the pin lets go of.
     """
 
     entries: Mapping[tuple[int, int], TrueEntry]
     mark_delete: tuple[int, int] | None = None
     complete: bool = True
+    readable: bool = False
 
 
 def sha256(data: bytes) -> str:

@@ -70,8 +70,8 @@ def opaque(ledger: int, first: int, last: int, seed: int) -> list[Stored]:
 
 @cache  # its uuids are always the same, and so is the store that holds it
 def bucket() -> Bucket:
-    """Two topics of several ledgers, with gaps, a loss, an end on its own record, two incarnations; one has a segment
-    open."""
+    """Two topics of several ledgers, one of them a copy of what a stock broker wrote, with gaps, a loss, an end on its
+    own record, two incarnations; one has a segment open."""
     store = MemoryStore(_BACKING)
     truths = {TOPIC: _orders(Archive(store)), OTHER: _invoices(Archive(store, OTHER))}
     upload = store.begin(layout.data_key(TOPIC, uuid_of(90)))
@@ -102,8 +102,10 @@ def _orders(archive: Archive) -> Read:
     archive.add(kept[1], [gap(5, 4, 5)], closed={3: 30})
     archive.lose(Position(0, 5, 13), Position(0, 7, -1))
     archive.closed(7, -1)
+    copied = stream(8, 0, 7) + opaque(8, 8, 21, 4)
+    archive.add_copy(copied)
     archive.add(kept[2])
-    return [(Position(0, s.ledger, s.entry), s.data) for part in kept for s in part]
+    return [(Position(0, s.ledger, s.entry), s.data) for part in (*kept[:2], copied, kept[2]) for s in part]
 
 
 def _invoices(archive: Archive) -> Read:

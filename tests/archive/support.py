@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import crc32c
 
@@ -15,6 +15,7 @@ from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
 from offloader.format.index import index_of_segment
 from offloader.format.part_index import IndexEntry
+from offloader.format.v1_parts import examine
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs, linked
 from offloader.metadata.catalog_codec import encode_catalog, standing
@@ -23,6 +24,7 @@ from offloader.metadata.layout import catalog_folder, slot_name
 from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Said, TopicCatalog, record_uuid
 from offloader.model import (
     GIB,
+    V1,
     Gap,
     GapKind,
     LedgerRange,
@@ -36,6 +38,7 @@ from offloader.model import (
     TopicName,
 )
 from offloader.storage.memory import MemoryStore
+from tests.format.stock import write_blocks
 from tests.format.support import Stored, checksummed
 
 TOPIC = TopicName.parse("persistent://public/default/orders")
@@ -119,6 +122,38 @@ class Archive:
         if segment.parts:
             self.store.put(layout.data_key(self.topic, segment.uuid), data, meta=META)
             self.store.put(layout.index_key(self.topic, segment.uuid), index, meta=META)
+        self._append(segment)
+        return segment
+
+    def add_copy(self, entries: list[Stored], *, block_size: int = 700, cuts: SegmentLayout = SMALL) -> Segment:
+        """A whole ledger, as a copy of the object that a stock broker wrote."""
+        ledger, last = entries[0].ledger, entries[-1].entry
+        data = b"".join(write_blocks([e.data for e in entries], block_size))
+        return self.add_object(ledger, last, data, cuts)
+
+    def add_object(self, ledger: int, last: int, data: bytes, cuts: SegmentLayout = SMALL) -> Segment:
+        """The same of such an object's bytes."""
+        cuts = replace(cuts, version=V1)
+        found, before = examine([data], len(data), ledger, cuts), self._known().last
+        segment = Segment(
+            uuid=uuid_of(next(self._uuids)),
+            start=Position(self.incarnation, ledger, 0),
+            end=Position(self.incarnation, ledger, last),
+            assigned_at=10,
+            offloaded_at=self.sealed_at,
+            size=len(data),
+            crc32c=combine((p.crc32c, p.size) for p in found.parts),
+            cuts=cuts,
+            source=Source.OFFLOADED,
+            roll_reason=RollReason.SIZE,
+            ledgers=(LedgerRange(ledger, 0, last + 1, count=found.last + 1, size=found.payload, closed_with=last),),
+            parts=found.parts,
+            predecessor_uuid=before.uuid if before else "",
+            predecessor_end=before.end if before else None,
+        )
+        index = index_of_segment(found.index, segment.ledgers, len(data), self.sealed_at)
+        self.store.put(layout.data_key(self.topic, segment.uuid), data, meta=META)
+        self.store.put(layout.index_key(self.topic, segment.uuid), index, meta=META)
         self._append(segment)
         return segment
 

@@ -133,7 +133,7 @@ def test_the_last_record_of_a_catalog_that_is_gone_is_missed_by_whoever_came_aft
     folder = layout.catalog_folder(TOPIC)
     assert last.startswith(folder)
     store = BUCKET.store(**{last: None})
-    check_found(findings(store), layout.data_key(TOPIC, uuid_of(3)), {FindingKind.STRAY_OBJECT})
+    check_found(findings(store), layout.data_key(TOPIC, uuid_of(4)), {FindingKind.STRAY_OBJECT})
     check_found(findings(store), folder, {FindingKind.WRONG_PREDECESSOR})
     truth = BUCKET.truths[TOPIC]
     found = list(read(store, TOPIC))

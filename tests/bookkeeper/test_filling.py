@@ -16,10 +16,28 @@ from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.filling import FilledSource
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, StoredEntry, Versioned
-from offloader.errors import BrokerUnavailableError
-from offloader.model import LedgerList, LedgerSpan, TopicName
+from offloader.errors import BrokerUnavailableError, DataLostError, NotShownError
+from offloader.model import (
+    EntryRange,
+    FailureKind,
+    Gap,
+    GapKind,
+    Lane,
+    LedgerList,
+    LedgerSpan,
+    Position,
+    Receipt,
+    SegmentLayout,
+    Slice,
+    SliceId,
+    Source,
+    TopicName,
+)
+from offloader.offload.worker.slice_worker import run_slice
 from offloader.ports.entry_source import Extent, RawEntry
+from offloader.storage.memory import MemoryStore
 from offloader.testing.bookkeeper import SimulatedCluster, SimulatedStore
+from tests.offload.simulation import Ticking
 
 TOPIC = TopicName.parse("public/default/t")
 Place = tuple[int, int]
@@ -240,6 +258,122 @@ def test_a_gap_on_other_bookies_than_the_one_before_is_filled(gone: str) -> None
     for _ in range(20):
         found += reader.read(0.2)
     assert found == raw(7, *range(10))
+
+
+class Tiered(Stored):
+    """BookKeeper, which has some of the ledgers no more: brokers have offloaded them."""
+
+    def __init__(self, entries: list[RawEntry], rng: random.Random, moved: frozenset[int]) -> None:
+        super().__init__(entries, rng)
+        self.moved = moved
+        self.asked = 0
+
+    def open(
+        self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
+    ) -> TieredReader:
+        assert extent is not None
+        self.open_now += 1
+        return TieredReader(self, [e for e in self.entries if (ledger, entry) <= (e.ledger, e.entry) <= extent.last])
+
+
+class TieredReader(StoredReader):
+    def __init__(self, source: Tiered, entries: list[RawEntry]) -> None:
+        self._tiered = source
+        held = next((n for n, e in enumerate(entries) if e.ledger in source.moved), None)
+        self._lost = held is not None
+        super().__init__(source, entries if held is None else entries[:held])
+
+    def read(self, timeout: float) -> list[RawEntry]:
+        if self._lost and not self._left:
+            self._tiered.asked += 1
+            raise DataLostError("the ledger is gone from BookKeeper before it was offloaded")
+        return super().read(timeout)
+
+
+class Broker(Scripted):
+    """Says why it keeps back what it keeps back."""
+
+    def __init__(self, pieces: list[list[RawEntry]], hidden: set[Place]) -> None:
+        super().__init__(pieces)
+        self.hidden = hidden
+        self.explained: list[EntryRange] = []
+
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        self.explained.append(missing)
+        known = next((e for e in missing.ids if (missing.ledger, e) not in self.hidden), missing.after)
+        gap = Gap(missing.ledger, missing.first, known, kind=GapKind.MARKER)
+        return (gap,) if gap.span else (), None if known == missing.after else known
+
+
+def test_a_broker_that_takes_its_time_over_what_it_has_offloaded_is_waited_for() -> None:
+    """BookKeeper has its ledger no more; that is no loss."""
+    counts = {3: 6}
+    late = [*([[]] * 12), raw(3, 0, 1, 2), raw(3, 3, 4, 5)]
+    bookies = Tiered(everything(counts), random.Random(1), frozenset({3}))
+    assert drain(FilledSource(Scripted(late), bookies, Clock(0.5)), (3, 0), extent_of(counts)) == everything(counts)
+    assert (bookies.asked, bookies.open_now) == (1, 0)
+
+
+def read_by_a_worker(broker: Broker, bookies: Tiered, counts: dict[int, int]) -> Receipt:
+    extent = extent_of(counts)
+    store = MemoryStore()
+    upload = store.begin("data")
+    work = Slice(
+        SliceId(TOPIC, "run", Lane.FAST, 1, "u", upload, 1, Position(0, min(counts), 0)),
+        bound=Position(0, *extent.last),
+        seal=True,
+        offset=0,
+        first_block=0,
+        room=10**9,
+        byte_budget=10**9,
+        time_budget_ms=10**5,
+        hard_limit_ms=10**5,
+        silent_ms=10**9,
+        goal=1,
+        read_ahead=10**6,
+        source=Source.BROKER_WITH_BOOKIES,
+        cuts=SegmentLayout(1 << 20, 1 << 10),
+        ledgers=extent.ledgers.spans,
+    )
+    return run_slice(work, FilledSource(broker, bookies, Clock(0.2)), store, Ticking(100))
+
+
+class Lost(Broker):
+    """Its own reads of the ledger fail, too."""
+
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        raise NotShownError(f"the broker answered 500 for {missing.ledger}:{missing.first}")
+
+
+def test_a_ledger_that_nobody_has_is_lost_and_not_tried_for_ever_as_if_it_might_come() -> None:
+    counts = {5: 3, 6: 4}
+    stored = everything(counts)
+    broker = Lost([stored[:3], *([[]] * 50)], set())
+    got = read_by_a_worker(broker, Tiered(stored, random.Random(1), frozenset({6})), counts)
+    assert got.failure_kind is FailureKind.DATA_LOST
+    assert "ledger 6 is gone from BookKeeper, and nobody has a copy" in got.failure_reason
+
+
+@given(st.integers(0, 10**9))
+def test_entries_of_offloaded_ledgers_that_a_broker_keeps_back_are_explained_and_all_others_are_there(
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    counts = {ledger: rng.choice([1, 2, 7, 20]) for ledger in range(5, 5 + rng.randint(1, 5))}
+    stored, moved = everything(counts), frozenset(ledger for ledger in counts if rng.random() < 0.5)
+    share = rng.choice([0.0, 0.1, 0.9, 1.0])
+    hidden = {(e.ledger, e.entry) for e in stored if rng.random() < share}
+    delivered = [e for e in stored if (e.ledger, e.entry) not in hidden]
+    broker = Broker(list(pieces(delivered, rng)), hidden)
+    bookies = Tiered(stored, rng, moved)
+    got = read_by_a_worker(broker, bookies, counts)
+    assert (got.finished, got.failure_reason) == (True, "")
+    gaps = [gap for part in got.parts for gap in part.gaps] + list(got.gaps)
+    missing = {(gap.ledger, entry) for gap in gaps for entry in gap.ids}
+    assert missing == {place for place in hidden if place[0] in moved}
+    assert sum(part.entries for part in got.parts) == len(stored) - len(missing)
+    assert {each.ledger for each in broker.explained} <= moved
+    assert bookies.open_now == 0
 
 
 def test_a_brokers_error_is_ours() -> None:

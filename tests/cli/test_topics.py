@@ -88,7 +88,7 @@ def test_list_has_topics_of_catalogs_and_journals(offloaded) -> None:
     size = offloaded.archive.catalog.segments[0].size
     assert old == {
         "topic": str(TOPIC), "application": "app", "segments": 1, "entries": 10, "bytes": size, "end": "1:9",
-        "open": None, "failure": None
+        "open": None, "failure": None, "bridged": None
     }  # fmt: skip
 
 

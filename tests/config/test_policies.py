@@ -181,6 +181,7 @@ VALUES = {
     "fail_on_data_loss": st.booleans(),
     "pin_holds_last_entry": st.booleans(),
     "start_after_offloaded": st.booleans(),
+    "broker_readable": st.booleans(),
     "source": st.sampled_from([Source.BROKER, Source.BOOKKEEPER]),
     "max_bytes_per_second": st.integers(1, 2**40),
     "archive_retention_minutes": st.integers(-1, 2**31),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from offloader.errors import DamagedObjectError, FatalError
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
+from offloader.errors import DamagedObjectError, FatalError, IntegrityError
+from offloader.format import v1
 from offloader.format.part_index import IndexEntry
 from offloader.format.reader import entries, read_blocks, read_entries
-from offloader.format.v1 import decode_ledger_index
+from offloader.format.v1 import LedgerIndex, decode_ledger_index
 from offloader.model import MIB
 
 from .stock import encode_ledger_index, write_blocks
@@ -92,3 +98,55 @@ def test_an_index_that_does_not_begin_with_entry_0_is_refused():
     later = type(index)(index.data_length, index.metadata, index.entries[1:])
     with pytest.raises(DamagedObjectError, match="begins with entry 12"):
         decode_ledger_index(encode_ledger_index(later), 9)
+
+
+# What we write.
+
+METADATA = LedgerMetadataFormat(
+    quorumSize=1, ensembleSize=1, length=5, lastEntryId=9, state=LedgerMetadataFormat.CLOSED
+)
+
+
+@st.composite
+def ledger_indexes(draw: st.DrawFn) -> LedgerIndex:
+    """Of ledgers of any size: entries, blocks and offsets ascend from the ledger's first entry on."""
+    steps = st.tuples(st.integers(1, 2**40), st.integers(0, 3), st.integers(1, 2**40))
+    found = [IndexEntry(5, 0, 1, draw(st.sampled_from([0, 0, 17])))]
+    for entry, block, offset in draw(st.lists(steps, max_size=50)):
+        last = found[-1]
+        found.append(IndexEntry(5, last.entry + entry, last.block + block, last.offset + offset))
+    length = found[-1].offset + 140 + draw(st.integers(0, 2**50))
+    return LedgerIndex(length, METADATA.SerializeToString(), tuple(found))
+
+
+@given(ledger_indexes())
+def test_an_index_is_read_as_it_was_written(index: LedgerIndex):
+    encoded = v1.encode_ledger_index(index.data_length, index.metadata, index.entries)
+    assert decode_ledger_index(encoded, 5) == index
+    assert encoded == encode_ledger_index(index)  # as Pulsar writes it
+
+
+@given(ledger_indexes(), st.data())
+def test_an_index_that_readers_would_misread_is_not_written(index: LedgerIndex, data):
+    at = data.draw(st.integers(0, len(index.entries) - 1))
+    place = index.entries[at]
+    wrong = data.draw(
+        st.sampled_from(
+            [
+                replace(place, offset=index.data_length),
+                replace(place, offset=-1),
+                replace(place, entry=-1),
+                replace(place, block=0),
+                *([replace(place, entry=1)] if at == 0 else [replace(place, entry=0), index.entries[at - 1]]),
+            ]
+        )
+    )
+    broken = (*index.entries[:at], wrong, *index.entries[at + 1 :])
+    with pytest.raises(IntegrityError, match="no ledger's index"):
+        v1.encode_ledger_index(index.data_length, index.metadata, broken)
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\xff", METADATA.SerializeToString()[:4]])
+def test_an_index_without_whole_metadata_is_not_written(metadata):
+    with pytest.raises(IntegrityError, match="metadata"):
+        v1.encode_ledger_index(1_000, metadata, [IndexEntry(5, 0, 1, 0)])

@@ -15,7 +15,16 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from offloader.format.part_index import part_index_size
-from offloader.metadata.state import Abandoned, Claim, CloseRequest, LedgerClosed, OpenTopic, Releasing, TopicState
+from offloader.metadata.state import (
+    Abandoned,
+    AssignedAhead,
+    Claim,
+    CloseRequest,
+    LedgerClosed,
+    OpenTopic,
+    Releasing,
+    TopicState,
+)
 from offloader.model import (
     GIB,
     KIB,
@@ -96,6 +105,7 @@ idle_states = st.builds(
     tuples(requests),
     st.none() | st.sampled_from(Releasing),
     st.none() | positions,
+    ahead=tuples(st.builds(AssignedAhead, open_segments, st.none() | failures)),
 )
 topic_states = idle_states | st.builds(TopicState.opened, idle_states, open_segments)
 segments = st.builds(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from offloader.errors import IntegrityError
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog
 from offloader.metadata.deletions import (
+    FOR_GOOD,
     NOTHING_REMOVED,
     Deleted,
     DeletedRange,
@@ -72,7 +74,8 @@ def test_what_they_add_up_to_survives(removal: Removal):
 def test_a_tombstone_survives_and_is_the_segment_without_its_bytes(segment: Segment, reason, policy, at):
     stone = buried(segment, reason, policy, at)
     assert decode_catalog("key", encode_catalog("t", stone)) == stone
-    kept = replace(segment, parts=(), gaps=())
+    still_read = reason is DeletionReason.BRIDGED
+    kept = segment if still_read else replace(segment, parts=(), gaps=())
     assert all(getattr(stone, name) == getattr(kept, name) for name in Segment.__dataclass_fields__)
     assert buried(stone, DeletionReason.REQUEST, "another", 0) == stone
 
@@ -84,6 +87,7 @@ class Oracle:
         self.places = [Position(i, 10 * i + ledger, e) for i in range(3) for ledger in range(3) for e in range(2)]
         self.gone: set[Position] = set()
         self.going: set[Position] = set()
+        self.reasons: dict[Position, DeletionReason] = {}
         self.rng = rng
 
     def left(self, incarnation: int) -> list[Position]:
@@ -113,6 +117,7 @@ def test_the_fold_tells_of_each_position_what_was_recorded_last(seed):
                 break
             step = Deleting(removal.following, chosen, rng.choice(list(DeletionReason)), f"policy {at}", "app", at, at)
             oracle.going = {p for each in chosen for p in oracle.places if each.start <= p <= each.end}
+            oracle.reasons |= dict.fromkeys(oracle.going, step.reason)
         elif removal.begun:
             pending = removal.pending
             step = Deleted(number, pending.ranges, pending.reason, pending.policy, "app", at)
@@ -129,8 +134,15 @@ def test_the_fold_tells_of_each_position_what_was_recorded_last(seed):
         assert told == oracle.gone | oracle.going
         assert absent == oracle.gone | (oracle.going if removal.begun else set())
         assert sum(each.segments for each in removal.ranges) == len(oracle.gone)
-        # However much went: at most one range for each incarnation of which something is left, and one between.
-        assert len(removal.ranges) <= 2 * sum(bool(oracle.left(i)) for i in range(3)) + 1
+        # However much went: at most one range for each incarnation of which something is left, and one between; what
+        # brokers have stays apart from what nobody has.
+        turns = sum(one.is_bridged != other.is_bridged for one, other in pairwise(removal.ranges))
+        assert len(removal.ranges) <= 2 * sum(bool(oracle.left(i)) for i in range(3)) + 1 + turns
+        handed_over = {p for p in oracle.places if range_of(removal.handed_over, p) is not None}
+        for_good = max((p for p in told if oracle.reasons[p] in FOR_GOOD), default=Position(-1, 0, 0))
+        to_brokers = {p for p in told if oracle.reasons[p] is DeletionReason.BRIDGED and p > for_good}
+        assert handed_over == to_brokers & absent
+        assert {p for p in oracle.places if range_of(removal.withheld, p) is not None} == told - to_brokers
         assert [*removal.ranges] == sorted(removal.ranges, key=lambda each: each.start)
         for incarnation in range(3):
             gone = [p for p in oracle.gone if p.incarnation == incarnation]

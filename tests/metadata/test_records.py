@@ -90,7 +90,6 @@ def test_every_field_of_a_value_is_written():
         "CatalogHead": {"last", "continued_in"},
         "TopicState": topic,
         "OpenTopic": topic,
-        "Tombstone": {"parts", "gaps"},
         "PendingDeleteLedgerInfo": {"unknown_fields"},
         "CursorRemoval": {"unknown_fields"},
         "DeletionSwitch": {"number"},

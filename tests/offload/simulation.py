@@ -15,15 +15,18 @@ from typing import Any
 
 from offloader.bookkeeper.filling import FilledSource
 from offloader.config import Config
+from offloader.config.bridging import Bridge
 from offloader.errors import ConfigError, RetryableError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice, Source, TopicName
 from offloader.offload.core.lanes import LaneLimits
-from offloader.offload.core.planner import Plan
+from offloader.offload.core.plans import Plan
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.acknowledging import acknowledged
+from offloader.offload.driver.bridge_steps import BridgeParts
+from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
@@ -137,6 +140,7 @@ class Simulation:
     source: Source = Source.BROKER  # what the configuration comes to
     entries_per_ledger: int | None = 20
     store: ObjectStore | None = None
+    stock: ObjectStore | None = None
     application: str = "sim"
     limits: LaneLimits = field(default_factory=lambda: LaneLimits(tasks=2, threads=2, byte_budget=40 * 1024))
     slow: LaneLimits = field(
@@ -146,11 +150,11 @@ class Simulation:
     )
     requests: Any = field(default_factory=NoRequests)
     cluster_of: Simulation | None = None
+    urgent: bool = False
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        made = MemoryCluster(seed=self.seed, entries_per_ledger=self.entries_per_ledger)
-        self.cluster = self.cluster_of.cluster if self.cluster_of else made
+        self.cluster = self.cluster_of.cluster if self.cluster_of else self.made_cluster()
         self.clock = self.cluster_of.clock if self.cluster_of else Clock()
         self.store = self.store or MemoryStore(MemoryBacking(clock_ms=lambda: self.clock.now))
         self.zombies: list[Slice] = []
@@ -158,6 +162,9 @@ class Simulation:
         self.dropped = 0
         self.pace = PaceLog(self.limits.time_budget_ms + self.limits.hard_limit_ms)
         self.start()
+
+    def made_cluster(self) -> MemoryCluster:
+        return MemoryCluster(seed=self.seed, entries_per_ledger=self.entries_per_ledger)
 
     def uuid(self) -> str:
         h = f"{self.rng.getrandbits(128):032x}"
@@ -196,6 +203,7 @@ class Simulation:
             clock_ms=self.clock,
             new_uuid=self.uuid,
             jitter=self.rng.random,
+            stock=self.stock,
         )
         rates = RateLimits()
         self.registry = TopicRegistry(self.context, rates, 1_000, [])
@@ -204,7 +212,15 @@ class Simulation:
             self.context, self.registry, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, rates
         )
         self.retaining = Retaining(self.context, self.grace_ms, RETENTION_MS)
-        self.driver = Driver(self.context, self.registry, plans, self.requests, self.retaining, 1)
+        self.bridging = Bridging(self.context, self.bridge_settings(), self.bridge_parts(), urgent=self.urgent)
+        self.driver = Driver(self.context, self.registry, plans, self.requests, self.retaining, self.bridging, 1)
+
+    def bridge_settings(self) -> Bridge:
+        return self.config.bridge
+
+    def bridge_parts(self) -> BridgeParts | None:
+        """What makes ledgers readable for brokers."""
+        return None
 
     def kill(self) -> None:
         """The driver is gone in mid-air; another one starts."""
@@ -247,7 +263,7 @@ class Simulation:
 
     def planned(self, plan: Plan) -> None:
         for work in plan.slices:
-            failure = self.journal.topics[work.id.topic].failure
+            failure = self.journal.topics[work.id.topic].failure_of(work.id.uuid)
             if failure is not None:
                 self.pace.failed(work.id.topic, failure.retry_at)
             self.pace.planned(work.id.topic, self.clock.now)
@@ -317,7 +333,7 @@ class Simulation:
         )
 
     def at_rest(self) -> bool:
-        if any(s.open is not None for s in self.journal.topics.values()):
+        if any(s.unfinished for s in self.journal.topics.values()):
             return False
         for topic in self.registry.topics.values():
             end = topic.catalog.end

@@ -265,7 +265,7 @@ def test_somebody_may_say_that_everything_was_deleted() -> None:
     sim.until_believed()
     assert "--deleted" in sim.registry.topics[T].poll.error
     request = Request(RequestKind.ACCEPT_LOSS, T, sim.clock.now, "test")
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining)
+    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
     asked = requests.submit(sim.store, "sim", request, sim.uuid)
     sim.until_believed()
     assert T not in sim.registry.topics

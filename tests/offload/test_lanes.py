@@ -35,8 +35,10 @@ from offloader.model import (
 )
 from offloader.offload import settings as derived
 from offloader.offload.core import lanes, planner, segments
+from offloader.offload.core.decisions import Begin, Decision, Seal, TopicRules, TopicView
 from offloader.offload.core.lanes import LaneLimits, Speed, after
-from offloader.offload.core.planner import Begin, Decision, Plan, Seal, TopicRules, TopicView, decide, plan
+from offloader.offload.core.planner import decide
+from offloader.offload.core.plans import Plan, plan
 from offloader.offload.spark import session as spark_side
 from offloader.offload.worker.slice_worker import run_slice
 from offloader.ports.entry_source import Extent, RawEntry
@@ -173,7 +175,7 @@ class Highway:
             topic.state = segments.complete(topic.state, receipt.gaps, topic.ledgers, self.now)
         topic.speed = after(topic.speed, receipt, self.lanes[Lane.FAST], best)
         short = receipt.stop is SliceStop.BOUND and not receipt.finished
-        enough = planner.enough(topic.state, topic.rules)
+        enough = planner.enough(topic.state.open, topic.rules)
         topic.wanted = planner.after_slice(topic.view().pending_bytes, receipt.seen_bytes, enough) if short else 0
 
     def _plan(self) -> None:
@@ -356,6 +358,7 @@ limits: {tasksPerCore: 2, slice: {timeBudget: 3s, hardLimit: 9s}, slowLane: {thr
 def test_the_slow_lane_never_holds_all_slots(slots: int) -> None:
     limits = derived.lanes(Config.parse(CONFIG, {}), slots)
     assert limits[Lane.FAST].tasks == 2 * (slots - 1)
+    assert limits[Lane.FAST].at_once == min(slots - 1, 8), "history is read by tasks that have a core"
     slow = limits[Lane.SLOW]
     assert (slow.tasks, slow.threads, slow.time_budget_ms, slow.hard_limit_ms) == (1, 5, 120_000, 240_000)
 

@@ -15,7 +15,7 @@ from multiprocessing import AuthenticationError
 import pytest
 
 from offloader.model import Lane
-from offloader.offload.core.planner import Plan
+from offloader.offload.core.plans import Plan
 from offloader.offload.spark import plan_server
 from offloader.offload.spark.plan_server import PlanClient, PlanServer
 

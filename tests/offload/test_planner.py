@@ -26,9 +26,8 @@ from offloader.model import (
     Source,
     TopicName,
 )
-from offloader.offload.core import lanes, planner, segments
-from offloader.offload.core.lanes import LaneLimits, Speed
-from offloader.offload.core.planner import (
+from offloader.offload.core import lanes, planner, segments, sources
+from offloader.offload.core.decisions import (
     Begin,
     Decision,
     Hold,
@@ -37,10 +36,10 @@ from offloader.offload.core.planner import (
     Seal,
     TopicRules,
     TopicView,
-    decide,
-    plan,
-    roll_at,
 )
+from offloader.offload.core.lanes import LaneLimits, Speed
+from offloader.offload.core.planner import decide, roll_at
+from offloader.offload.core.plans import plan
 from offloader.offload.driver.topic import reach
 from offloader.offload.worker.slice_worker import died, run_slice
 from offloader.ports.admin import TopicInfo
@@ -228,7 +227,7 @@ class World:
             topic.state = segments.abandoned(topic.state, self.uuid(), "gone")
         if receipt.finished:
             topic.state = segments.complete(topic.state, receipt.gaps, topic.ledgers, self.now)
-        enough = planner.enough(topic.state, topic.rules)
+        enough = planner.enough(topic.state.open, topic.rules)
         short = receipt.stop == "bound" and not receipt.finished
         topic.wanted = planner.after_slice(topic.pending(1), receipt.seen_bytes, enough) if short else 0
 
@@ -339,7 +338,7 @@ def test_a_slice_of_the_slow_lane_waits_for_what_its_topic_needs(speed: Speed, p
     assert lanes.slow_limit_ms(speed, 10_000, LANES[Lane.SLOW]) == patience
 
 
-def failed_segment(kind: FailureKind, failures: int = planner.ANEW_AFTER) -> tuple[World, Listed]:
+def failed_segment(kind: FailureKind, failures: int = sources.ANEW_AFTER) -> tuple[World, Listed]:
     """A topic with a part uploaded, whose end is fixed, and which then fails so often in a row."""
     world = World(1)
     topic = world._topic(0)
@@ -401,14 +400,10 @@ def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_so
 @pytest.mark.parametrize(
     ("kind", "failures", "source"),
     [
-        (FailureKind.INTEGRITY, planner.ANEW_AFTER, Source.BROKER),  # the same source would fail again
-        (FailureKind.INTEGRITY, planner.ANEW_AFTER - 1, Source.BROKER_WITH_BOOKIES),  # it may be better soon
-        (
-            FailureKind.DATA_LOST,
-            planner.ANEW_AFTER,
-            Source.BROKER_WITH_BOOKIES,
-        ),  # what is uploaded may be the only copy
-        (FailureKind.UPLOAD_GONE, planner.ANEW_AFTER, Source.BROKER_WITH_BOOKIES),  # nothing of the source
+        (FailureKind.INTEGRITY, sources.ANEW_AFTER, Source.BROKER),  # the same source would fail again
+        (FailureKind.INTEGRITY, sources.ANEW_AFTER - 1, Source.BROKER_WITH_BOOKIES),  # it may be better soon
+        (FailureKind.DATA_LOST, sources.ANEW_AFTER, Source.BROKER),  # lost is lost
+        (FailureKind.UPLOAD_GONE, sources.ANEW_AFTER, Source.BROKER_WITH_BOOKIES),  # nothing of the source
     ],
 )
 def test_a_segment_keeps_its_source(kind: FailureKind, failures: int, source: Source) -> None:
@@ -416,6 +411,40 @@ def test_a_segment_keeps_its_source(kind: FailureKind, failures: int, source: So
     topic.rules = replace(topic.rules, source=source)
     after = decide(topic.view(1), world.now, world.uuid).state
     assert after.open == topic.state.open
+
+
+def test_where_a_ledger_is_gone_for_its_source_a_segment_ends_with_what_it_has() -> None:
+    """What is uploaded may be the only copy. What follows it has the other source."""
+    world, topic = failed_segment(FailureKind.DATA_LOST)
+    before = topic.state.open
+    topic.rules = replace(topic.rules, source=Source.BROKER_WITH_BOOKIES)
+    topic.state = decide(topic.view(1), world.now, world.uuid).state
+    after = topic.state.open
+    assert (after.uuid, after.parts, after.closing_end) == (before.uuid, before.parts, before.covered)
+    for _ in range(40):
+        world.round(trouble=0)
+        world.now += MINUTE
+    assert world.done()
+    assert [s.source for s in topic.catalog.segments][:2] == [Source.BROKER, Source.BROKER_WITH_BOOKIES]
+
+
+def test_a_segment_without_parts_whose_ledger_brokers_have_offloaded_is_begun_anew_through_brokers() -> None:
+    world, topic = failed_segment(FailureKind.DATA_LOST)
+    bare = replace(topic.state.open, parts=(), source=Source.BOOKKEEPER)
+    topic.state, topic.rules = replace(topic.state, open=bare), replace(topic.rules, source=Source.BOOKKEEPER)
+    assert decide(topic.view(1), world.now, world.uuid).state.open == bare
+    view = replace(topic.view(1), offloaded=frozenset({bare.start.ledger}))
+    after = decide(view, world.now, world.uuid).state
+    assert (after.open.source, after.failure) == (Source.BROKER_WITH_BOOKIES, None)
+
+
+def test_only_what_brokers_have_offloaded_is_read_through_them_where_bookies_are_the_source() -> None:
+    world, topic = failed_segment(FailureKind.RETRYABLE)
+    topic.rules = replace(topic.rules, source=Source.BOOKKEEPER)
+    topic.state = TopicState(topic.name)
+    for offloaded, source in ((), Source.BOOKKEEPER), ((0,), Source.BROKER_WITH_BOOKIES):
+        view = replace(topic.view(1), offloaded=frozenset(offloaded))
+        assert decide(view, world.now, world.uuid).state.open.source is source
 
 
 def test_a_segment_whose_first_ledger_is_gone_keeps_its_source() -> None:
@@ -462,7 +491,7 @@ def test_where_others_wait_a_slow_segment_ends_as_far_as_a_slice_comes() -> None
     decision = decide(replace(topic.view(1), speed=Speed(Lane.SLOW), reach=view.reach), world.now, world.uuid)
     assert isinstance(decision.step, Read)
     assert (decision.step.bound, decision.step.seal) == (view.reach.end, True)
-    made = planner.plan("run", 1, Lane.SLOW, [decision], LaneLimits(1, 8, 10**9, longest_ms=30_000))
+    made = plan("run", 1, Lane.SLOW, [decision], LaneLimits(1, 8, 10**9, longest_ms=30_000))
     (work,) = made.slices
     assert work.goal <= view.reach.size
     assert work.time_budget_ms == work.hard_limit_ms <= 30_000

@@ -39,7 +39,7 @@ def started(**settings: object) -> Simulation:
 def ask(
     sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None, ahead_ms: int = 0
 ) -> str:
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining)
+    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
     return requests.submit(sim.store, "sim", Request(kind, topic, sim.clock.now + ahead_ms, "test", position), sim.uuid)
 
 
@@ -81,7 +81,7 @@ def test_a_manual_close_survives_a_restart_and_never_closes_twice() -> None:
     request = ask(sim, RequestKind.CLOSE, T, end(sim))
     sim.rounds(2)
     sim.kill()
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining)
+    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
     sim.rounds(12)
     assert requests.outcome_of(sim.store, "sim", request).ok
     assert len(sim.context.catalogs.load(T).segments) == 1
@@ -161,6 +161,26 @@ def test_a_topic_that_nothing_enables_any_more_is_paused_sealed_and_keeps_its_pi
     sim.rounds(12, step_ms=10_000)
     assert len(sim.context.catalogs.load(T).segments) == sealed
     assert sim.cluster.mark_delete(T) is not None
+
+
+@pytest.mark.parametrize("by_policy", [True, False])
+def test_a_paused_topic_is_released_with_all_that_came_since_it_was_paused(by_policy: bool) -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 10)
+    sim.settle()
+    sim.enabled = False
+    sim.kill()
+    sim.rounds(12)
+    sim.produce(T, 10)
+    sim.rounds(5)
+    assert sim.registry.topics[T].catalog.end < end(sim), "it is paused"
+    if by_policy:
+        sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
+    else:
+        ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(30)
+    assert sim.cluster.mark_delete(T) is None
+    assert sim.context.catalogs.head(T).end == end(sim)
 
 
 def test_a_released_topic_that_is_claimed_again_records_what_nobody_kept() -> None:

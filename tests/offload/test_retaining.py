@@ -55,7 +55,7 @@ def deleted(sim: Simulation) -> int:
 
 
 def ask(sim: Simulation, kind: RequestKind) -> RequestOutcome:
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining)
+    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
     request = requests.submit(sim.store, "sim", Request(kind, TOPIC, sim.clock.now, "test"), sim.uuid)
     sim.rounds(3)
     outcome = requests.outcome_of(sim.store, "sim", request)

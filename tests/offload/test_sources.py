@@ -5,14 +5,20 @@ from __future__ import annotations
 import pytest
 
 from offloader.errors import BookieUnavailableError
+from offloader.metadata import requests
+from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import TopicCatalog
 from offloader.model import FailureKind, GapKind, Position, RollReason, Source, TopicName
+from offloader.offload.driver.request_handler import RequestHandler
+from offloader.storage.memory import MemoryStore
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.offload.simulation import Simulation
+from tests.offload.stock_offloader import closed_ledgers, offload
 
 T = TopicName.parse("public/default/t")
-COMPLETE = [source for source in Source if source.complete]
+READ = [source for source in Source if source not in (Source.OFFLOADED, Source.REFERENCED)]  # that one is copied
+COMPLETE = [source for source in READ if source.complete]
 
 
 def started(source: Source, **settings: object) -> Simulation:
@@ -119,7 +125,7 @@ def test_what_nothing_explains_fails_until_bookies_may_be_asked_and_is_then_copi
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [(a, b) for a in Source for b in Source if a is not b and (b.complete or not a.complete)]
+    ("before", "after"), [(a, b) for a in READ for b in READ if a is not b and (b.complete or not a.complete)]
 )
 def test_an_open_segment_keeps_its_source_and_the_next_one_has_the_new_one(before: Source, after: Source) -> None:
     sim = started(before, roll="60s", max_size=10**6)
@@ -225,3 +231,39 @@ def test_a_quiet_topic_costs_little(source: Source) -> None:
     sim.rounds(600)
     assert sim.cluster.faults.count("admin.topic_info") - before <= 20
     sim.close()
+
+
+@pytest.mark.parametrize("source", COMPLETE)
+@pytest.mark.parametrize("known", ["before", "late"])
+def test_ledgers_that_only_tiered_storage_has_are_read_through_brokers(source: Source, known: str) -> None:
+    """BookKeeper's copy of what brokers have offloaded is deleted: that is no loss, and what brokers keep back of it is
+    explained. `late`: the segment was assigned before."""
+    bucket = MemoryStore()
+    sim = Simulation(5, source=source, roll="5s", entries_per_ledger=None, stock=bucket)
+    sim.cluster.create(T)
+    sim.cluster.add_subscription(T, "mine")
+    sim.produce(T, 5)
+    sim.cluster.add_hidden(T, GapKind.MARKER)
+    sim.cluster.add_hidden(T, GapKind.ABORTED)
+    sim.produce(T, 3)
+    sim.cluster.add_hidden(T, GapKind.MARKER)
+    sim.cluster.roll(T)
+    sim.cluster.add_hidden(T, GapKind.MARKER)
+    sim.produce(T, 3)
+    first = closed_ledgers(sim.cluster, T)[0]
+    if known == "late":
+        sim.cluster.vanish(T, first)
+        sim.rounds(30, step_ms=60_000)
+        offload(sim.cluster, bucket, T, first)
+    else:
+        offload(sim.cluster, bucket, T, first)
+        sim.cluster.vanish(T, first)
+        sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+        requests.submit(sim.store, "sim", Request(RequestKind.MIGRATE_REWRITE, T, sim.clock.now, "test"), sim.uuid)
+    sim.settle()
+    segments = catalog(sim).segments
+    assert {s.source for s in segments if first in {held.ledger for held in s.ledgers}} == {Source.BROKER_WITH_BOOKIES}
+    gaps = {(gap.ledger, entry) for s in segments for gap in s.gaps for entry in gap.ids}
+    assert gaps == {(first, 5), (first, 6), (first, 10)}, "those of the other ledger come from bookies"
+    assert not catalog(sim).losses
+    check(sim)

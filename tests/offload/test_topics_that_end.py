@@ -566,9 +566,12 @@ def test_a_segment_of_gaps_alone_is_no_abandoned_one_while_its_upload_cannot_be_
 
 def test_a_catalog_that_has_lost_its_end_is_not_gone_on_with_where_the_journal_knows_more() -> None:
     sim = started(roll="2h", max_size=3_000)
-    while len(catalog(sim).segments) < 3 or sim.driver.state(T).open is None:
+    while len(catalog(sim).segments) < 3:
         sim.produce(T, 5)
         sim.rounds(2)
+    while sim.driver.state(T).open is None:
+        sim.produce(T, 1)
+        sim.rounds(1)
     before = catalog(sim)
     sim.kill()
     slot = before.next_slot - 1

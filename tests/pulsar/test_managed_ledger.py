@@ -54,6 +54,15 @@ def test_a_ledger_that_was_closed_without_a_next_one_is_closed():
     assert found.ledgers.spans == (LedgerSpan(8, 9),)
 
 
+def test_a_ledger_was_written_from_the_close_of_the_one_before_to_its_own():
+    """Where the list says both, and they do not contradict each other. An open ledger's time is made up; one that an
+    unload has left has none."""
+    ledgers = [(3, 50, 1_000), (5, 9, 4_000), (6, 9, 3_500), (7, 9, 0), (8, 9, 9_000), (9, 0, 9_500)]
+    info = INFO | {"ledgers": [{"ledgerId": i, "entries": n, "timestamp": at} for i, n, at in ledgers]}
+    found = topic_info(info, stats([(i, n, 10 * n, False) for i, n, _ in ledgers], "8:8"))
+    assert found.written == {5: (1_000, 4_000)}
+
+
 @pytest.mark.parametrize("entries", [0, 3])
 def test_a_terminated_topics_last_ledger_is_closed_before_its_record_says_so(entries):
     found = topic_info(INFO, stats([(375, entries, 0, False)], "375:2", state="Terminated", current=(3, 30)))

@@ -22,6 +22,7 @@ from offloader.errors import (
     BrokerUnavailableError,
     FatalError,
     NamespaceNotFoundError,
+    NotShownError,
     ProtocolError,
     TopicNotFoundError,
 )
@@ -556,9 +557,12 @@ def test_no_more_entries_are_looked_up_than_allowed(admin, rest):
     assert len(admin.asked) == 20
 
 
-def listed(admin, entries):
+def listed(admin, entries, *, offloaded=False):
     """A topic with one closed ledger, 7, and an open one."""
-    ledgers = [{"ledgerId": 7, "entries": entries, "size": 10}, {"ledgerId": 9, "entries": 0, "size": 0}]
+    ledgers = [
+        {"ledgerId": 7, "entries": entries, "size": 10, "offloaded": offloaded},
+        {"ledgerId": 9, "entries": 0, "size": 0},
+    ]
     stats = {"ledgers": ledgers, "lastConfirmedEntry": "9:-1", "state": "LedgerOpened", "currentLedgerEntries": 0}
     admin.on(f"{PATH}/internalStats", {**stats, "currentLedgerSize": 0, "cursors": {}})
     admin.on(f"{PATH}/internal-info", {"creationDate": "2026-11-21T12:12:20.531Z"})
@@ -570,6 +574,15 @@ def test_an_entry_that_is_not_listed_is_not_explained_whatever_is_answered_for_i
     for ledger, entry in ((7, 3), (8, 0), (9, 0)):
         admin.on(f"{PATH}/ledger/{ledger}/entry/{entry}", {"reason": "any words"}, status)
         assert explain(rest, TOPIC, EntryRange(ledger, entry, entry + 1), limit=9) == ((), entry)
+
+
+@pytest.mark.parametrize("offloaded", [False, True])
+def test_whether_a_broker_in_trouble_reads_from_bookkeeper_is_told(admin, rest, offloaded):
+    listed(admin, 3, offloaded=offloaded)
+    admin.on(f"{PATH}/ledger/7/entry/0", {"reason": "oops"}, 500)
+    with pytest.raises(BrokerUnavailableError) as told:
+        explain(rest, TOPIC, EntryRange(7, 0, 2), limit=100)
+    assert isinstance(told.value, NotShownError) is not offloaded
 
 
 def test_a_broker_in_trouble_explains_nothing_and_what_would_help_is_said(admin, rest):
@@ -626,3 +639,16 @@ def test_a_redirect_that_does_not_say_where_to_is_no_answer(status):
         AdminClient(PulsarSettings(admin_url="http://localhost:8080"), transport=carried).namespace_properties(
             "public/ns"
         )
+
+
+def test_a_partitions_policies_are_those_of_its_topic(admin, client):
+    """Pulsar 4.0.7 refuses to be asked for those of a partition: 412."""
+    for path in ("retention", "offloadPolicies"):
+        admin.on(f"/admin/v2/persistent/a/b/c-partition-1/{path}?applied=true", {"reason": "not of a partition"}, 412)
+    admin.on(
+        "/admin/v2/persistent/a/b/c/retention?applied=true", {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}
+    )
+    admin.on("/admin/v2/persistent/a/b/c/offloadPolicies?applied=true", {"managedLedgerOffloadDriver": "S3"})
+    partition = TopicName.parse("a/b/c-partition-1")
+    assert client.retention(partition) == (5, -1)
+    assert client.offload_policies(partition) == {"managedLedgerOffloadDriver": "S3"}

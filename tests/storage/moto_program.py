@@ -17,8 +17,8 @@ from werkzeug.serving import run_simple
 class OneAtATime:
     """Requests are served one after the other, once their bodies are there: who sends slowly keeps nobody waiting."""
 
-    def __init__(self) -> None:
-        self._application = DomainDispatcherApplication(create_backend_app)
+    def __init__(self, application: DomainDispatcherApplication | None = None) -> None:
+        self._application = application or DomainDispatcherApplication(create_backend_app)
         self._lock = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -29,6 +29,11 @@ class OneAtATime:
             return list(self._application(environ, start_response))
 
 
-if __name__ == "__main__":
+def serve(application: OneAtATime, port: int) -> None:
+    """Until it is asked to end."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    run_simple("127.0.0.1", int(sys.argv[1]), OneAtATime(), threaded=True, request_handler=MotoRequestHandler)  # type: ignore[arg-type]
+    run_simple("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    serve(OneAtATime(), int(sys.argv[1]))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -18,8 +20,9 @@ class Rule:
     """One thing that goes wrong with `times` requests, after `after` that match have passed.
 
     `matches(method, path)` says with which. Without more the request is forwarded, and its answer is lost.
-    `cut`: only so many bytes of the answer's body arrive. `status` and `code`: answered so, not forwarded.
-    `unsent`: the connection is closed and nothing is forwarded.
+    `cut`: only so many bytes of the answer's body arrive. `status` and `code`: answered so, not forwarded; `empty`:
+    without a body.
+    `unsent`: the connection is closed and nothing is forwarded. `header`: only those that have it.
     """
 
     matches: Callable[[str, str], bool]
@@ -28,7 +31,9 @@ class Rule:
     cut: int | None = None
     status: int | None = None
     code: str = ""
+    empty: bool = False
     unsent: bool = False
+    header: str = ""
 
 
 class Proxy:
@@ -61,12 +66,12 @@ class Proxy:
             self._rules.append(rule)
         return rule
 
-    def next_rule(self, method: str, path: str) -> Rule | None:
+    def next_rule(self, method: str, path: str, headers: Message) -> Rule | None:
         """Record a request; what goes wrong with it."""
         with self._lock:
             self.requests.append((method, path))
             for rule in self._rules:
-                if rule.times <= 0 or not rule.matches(method, path):
+                if rule.times <= 0 or not rule.matches(method, path) or (rule.header and rule.header not in headers):
                     continue
                 if rule.after > 0:
                     rule.after -= 1
@@ -109,6 +114,11 @@ class _Server(ThreadingHTTPServer):
         self._open.discard(request)
         super().shutdown_request(request)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is no error of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
     def hang_up(self) -> None:
         """Let the threads of idle connections come to their end."""
         for connection in list(self._open):
@@ -123,9 +133,10 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_any(self) -> None:
         """One request: its body is read first, so that the client is never stopped while it sends."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        rule = self.server.proxy.next_rule(self.command, self.path)
+        rule = self.server.proxy.next_rule(self.command, self.path, self.headers)
         if rule is not None and rule.status is not None:
             error = f"<Error><Code>{rule.code}</Code><Message>in the store's place</Message></Error>".encode()
+            error = b"" if rule.empty else error
             self._answer(rule.status, [("Content-Type", "application/xml"), ("Content-Length", str(len(error)))], error)
             return
         if rule is not None and rule.unsent:

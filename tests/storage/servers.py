@@ -46,10 +46,16 @@ class S3Server:
     def settings(self, root: str, *, endpoint: str | None = None, **options: str) -> StoreSettings:
         return StoreSettings(root, endpoint or self.url, REGION, ACCESS_KEY, SECRET_KEY, tuple(options.items()))
 
-    def create_bucket(self) -> None:
+    def create_bucket(self, name: str = BUCKET) -> None:
         client = new_client(self.settings(""), Config())
-        client.create_bucket(Bucket=BUCKET)
+        client.create_bucket(Bucket=name)
         client.close()
+
+    def bucket_beside(self) -> StoreSettings:
+        """Another bucket, without a prefix, that nobody uses."""
+        name = f"beside-{next(_names)}"
+        self.create_bucket(name)
+        return self.settings(f"s3://{name}")
 
 
 class Stores:

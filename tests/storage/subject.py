@@ -23,6 +23,7 @@ class Subject:
     settings: StoreSettings | None = None  # for tests with real processes; None where they cannot share the store
     part_size: int = 1000
     keeps_meta: bool = True
+    beside: Callable[[], ObjectStore] | None = None  # another bucket of the same server
     compares_by_reading: bool = True  # a create reads what is there by `read`; False: the store has it in memory
 
 

@@ -8,14 +8,19 @@ from offloader.errors import OutcomeUnknownError, StoreFullError, StoreUnavailab
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.storage.contract import StoreContract
+from tests.storage.contract_copies import CopyContract, StrictCopyContract
 from tests.storage.subject import Subject, upload_parts
 
 
-class TestWithoutFaults(StoreContract):
+class TestWithoutFaults(StoreContract, CopyContract, StrictCopyContract):
     @pytest.fixture
     def subject(self) -> Subject:
         backing = MemoryBacking()
-        return Subject(lambda: FaultyStore(MemoryStore(backing), StoreFaults()), compares_by_reading=False)
+
+        def faulty(backing: MemoryBacking) -> FaultyStore:
+            return FaultyStore(MemoryStore(backing), StoreFaults())
+
+        return Subject(lambda: faulty(backing), beside=lambda: faulty(MemoryBacking()), compares_by_reading=False)
 
 
 @pytest.fixture

@@ -24,6 +24,14 @@ class TestFsspec(StoreContract):
         return Subject(lambda: FsspecStore(root), keeps_meta=False)
 
 
+def test_no_file_system_copies_a_part_by_itself() -> None:
+    store = FsspecStore(f"memory://{uuid.uuid4().hex}/root")
+    store.put("from", b"data")
+    upload = store.begin("k", copies=True)
+    assert store.copy_part(upload, 1, 0, store, "from", 0, 4) is None
+    store.abort(upload)
+
+
 @pytest.mark.parametrize(
     "url", ["hdfs://host/path", "ftp://host/path", "sftp://host/path", "local:///path", "nonsense://x"]
 )

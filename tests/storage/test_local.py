@@ -23,6 +23,7 @@ from offloader.storage import local, local_files
 from offloader.storage.local import LEFT_OVER_AFTER_SECONDS, LocalStore
 from offloader.storage.settings import StoreSettings
 from tests.storage.contract import StoreContract
+from tests.storage.contract_copies import CopyContract, StrictCopyContract
 from tests.storage.subject import Subject, upload_parts
 
 
@@ -31,10 +32,15 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-class TestLocal(StoreContract):
+class TestLocal(StoreContract, CopyContract, StrictCopyContract):
     @pytest.fixture
     def subject(self, root: Path) -> Subject:
-        return Subject(lambda: LocalStore(root), StoreSettings(root.as_uri()), keeps_meta=_has_attributes(root.parent))
+        return Subject(
+            lambda: LocalStore(root),
+            StoreSettings(root.as_uri()),
+            keeps_meta=_has_attributes(root.parent),
+            beside=lambda: LocalStore(root.with_name("beside")),
+        )
 
 
 def _has_attributes(folder: Path) -> bool:

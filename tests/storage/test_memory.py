@@ -8,28 +8,38 @@ from offloader.errors import ObjectNotFoundError
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.metered import MeteredStore
 from tests.storage.contract import StoreContract
+from tests.storage.contract_copies import CopyContract, StrictCopyContract
 from tests.storage.subject import Subject
 
 
-class TestMemory(StoreContract):
+class TestMemory(StoreContract, CopyContract, StrictCopyContract):
     @pytest.fixture
     def subject(self) -> Subject:
         backing = MemoryBacking()
-        return Subject(lambda: MemoryStore(backing), compares_by_reading=False)
+        return Subject(lambda: MemoryStore(backing), beside=MemoryStore, compares_by_reading=False)
 
 
-class TestMemoryWithTheLimitsOfS3(StoreContract):
+class TestMemoryWithTheLimitsOfS3(StoreContract, CopyContract):
     @pytest.fixture
     def subject(self) -> Subject:
         backing = MemoryBacking()
-        return Subject(lambda: MemoryStore(backing, min_part_size=5000), part_size=5000, compares_by_reading=False)
+        return Subject(
+            lambda: MemoryStore(backing, min_part_size=5000),
+            part_size=5000,
+            beside=MemoryStore,
+            compares_by_reading=False,
+        )
 
 
-class TestMemoryBehindAMeter(StoreContract):
+class TestMemoryBehindAMeter(StoreContract, CopyContract):
     @pytest.fixture
     def subject(self) -> Subject:
         backing = MemoryBacking()
-        return Subject(lambda: MeteredStore(MemoryStore(backing), lambda *told: None), compares_by_reading=False)
+
+        def metered(backing: MemoryBacking) -> MeteredStore:
+            return MeteredStore(MemoryStore(backing), lambda *told: None)
+
+        return Subject(lambda: metered(backing), beside=lambda: metered(MemoryBacking()), compares_by_reading=False)
 
 
 def test_a_meter_tells_of_each_call_and_how_it_ended() -> None:
@@ -40,3 +50,9 @@ def test_a_meter_tells_of_each_call_and_how_it_ended() -> None:
     with pytest.raises(ObjectNotFoundError):
         store.read("b")
     assert told == [("put", "ok"), ("list", "ok"), ("read", "error")]
+
+
+def test_a_store_that_copies_nothing_by_itself_says_so() -> None:
+    store = MemoryStore(copies=False)
+    store.put("from", b"data")
+    assert store.copy_part(store.begin("k", copies=True), 1, 0, store, "from", 0, 4) is None

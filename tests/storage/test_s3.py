@@ -15,7 +15,8 @@ from offloader.storage.s3 import S3Store
 from offloader.storage.s3_client import new_client
 from offloader.storage.settings import StoreSettings
 from tests.storage.contract import ObjectContract
-from tests.storage.contract_s3_faults import S3FaultContract
+from tests.storage.contract_copies import CopyContract
+from tests.storage.contract_copy_faults import CopyFaultContract
 from tests.storage.contract_uploads import UploadContract
 from tests.storage.proxy import Proxy, Rule
 from tests.storage.servers import S3Server, Stores
@@ -24,16 +25,19 @@ from tests.storage.subject import Subject, upload_parts
 PART_SIZE = 5 * 1024 * 1024
 
 
-class TestMoto(ObjectContract, UploadContract):
-    """Not `EndedUploadContract`: moto answers 500 where an upload has ended, and takes any checksum for right."""
+class TestMoto(ObjectContract, UploadContract, CopyContract):
+    """Not `EndedUploadContract`: moto answers 500 where an upload has ended, and takes any checksum for right. Nor
+    `StrictCopyContract`: it copies whatever the etag, and what there is of a range."""
 
     @pytest.fixture
     def subject(self, moto: S3Server, stores: Stores) -> Subject:
         settings = moto.settings(moto.fresh_root())
-        return Subject(lambda: stores.open(settings), settings, PART_SIZE)
+        return Subject(
+            lambda: stores.open(settings), settings, PART_SIZE, beside=lambda: stores.open(moto.bucket_beside())
+        )
 
 
-class TestMotoWithFaults(S3FaultContract):
+class TestMotoWithFaults(CopyFaultContract):
     @pytest.fixture
     def server(self, moto: S3Server) -> S3Server:
         return moto

@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import ParamSpec
+from typing import ParamSpec, cast
 
 import httpx
 
 from offloader.config import Config
+from offloader.config.bridging import Bridge
+from offloader.config.policies import Policies
 from offloader.errors import OffloadError, OvertakenError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
@@ -21,8 +23,9 @@ from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice
 from offloader.offload import settings as derived
 from offloader.offload.core.lanes import LaneLimits
-from offloader.offload.core.planner import Plan
+from offloader.offload.core.plans import Plan
 from offloader.offload.core.rates import RateLimits
+from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context, SteadyClock
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
@@ -39,6 +42,8 @@ from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.settings import StoreSettings
 from offloader.testing.invariants import PaceLog
+from tests.offload.bridges import ReadablePolicies
+from tests.world.bridges import Bridges
 from tests.world.brokers import Brokers
 from tests.world.clients import Window, WorldPins, WorldSource
 from tests.world.ingress import INGRESS, SETTINGS, Ingress
@@ -90,6 +95,7 @@ class Setup:
     executors: int = 2
     slots: int = 1
     byte_budget: int = 40 * 1024
+    readable: bool = False  # by stock brokers
 
     @cached_property
     def lanes(self) -> Mapping[Lane, LaneLimits]:
@@ -135,9 +141,17 @@ class Start:
     """One process of the application, from its start to its end. `code`: how it ended; None: it runs, or was killed."""
 
     def __init__(
-        self, scheduler: Scheduler, name: str, setup: Setup, bucket: Bucket, brokers: Brokers, ingress: Ingress
+        self,
+        scheduler: Scheduler,
+        name: str,
+        setup: Setup,
+        bucket: Bucket,
+        brokers: Brokers,
+        ingress: Ingress,
+        bridges: Bridges,
     ) -> None:
         self.process = Process(name)
+        self._bridges = bridges
         self.setup = setup
         self.code: int | None = None
         self.ready = False
@@ -245,7 +259,7 @@ class Start:
             admin=admin,
             pins=self.pins,
             source=edges.source,
-            policies=config.policies,
+            policies=cast("Policies", ReadablePolicies(config.policies, setup)),
             metrics=metrics,
             work=Work({kind: Pool(threads, kind) for kind, threads in THREADS.items()}, clock_ms),
             clock_ms=clock_ms,
@@ -257,9 +271,11 @@ class Start:
         self.plans = Plans(self.uuid(), self._planned)
         self.spark = Spark(self._scheduler, self._executor, setup.executors)
         retaining = Retaining(context, RETENTION_MS, RETENTION_MS)
-        requests = RequestHandler(context, setup.poll_ms, retaining)
+        parts = self._bridges.parts(edges.store, self.uuid) if setup.readable else None
+        bridging = Bridging(context, Bridge.model_validate({"minInterval": "20s", "maxInterval": "1m"}), parts)
+        requests = RequestHandler(context, setup.poll_ms, retaining, bridging)
         plans = LanePlans(context, self.registry, self.plans, setup.lanes, rates)  # type: ignore[arg-type]
-        driver = Driver(context, self.registry, plans, requests, retaining, setup.poll_ms)
+        driver = Driver(context, self.registry, plans, requests, retaining, bridging, setup.poll_ms)
         return self._watched(driver)
 
     def _watched(self, driver: Driver) -> Driver:
@@ -309,7 +325,7 @@ class Start:
             threads = self.setup.lanes[slices[0].id.lane].threads
             public = Public(PulsarSettings(application=f"{name}-{id(slices)}"), StoreSettings(""), ())
             settings = WorkerSettings(public, None, threads)
-            reached = (public, None, settings.wrapper)
+            reached = (public, None, settings.wrapper, settings.stock)
             tasks._open[reached] = (_Only(edges.source), edges.store)  # type: ignore[assignment]
             try:
                 return list(tasks.run_slices(slices, settings))
@@ -324,7 +340,7 @@ class Start:
         topics = ",".join(str(s.id.topic) for s in plan.slices)
         self._scheduler.log(f"{self.process.name} plan {plan.number} {plan.lane}: {topics}")
         for work in plan.slices:
-            failure = self.context.state(work.id.topic).failure
+            failure = self.context.state(work.id.topic).failure_of(work.id.uuid)
             if failure is not None:
                 self.seen.pace.failed(work.id.topic, failure.retry_at)
             self.seen.pace.planned(work.id.topic, now)

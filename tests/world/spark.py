@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from offloader.model import Lane, Receipt, Slice
-from offloader.offload.core.planner import Plan
+from offloader.offload.core.plans import Plan
 from tests.world.scheduler import MS, SECOND, Actor, Process, Scheduler
 
 ATTEMPTS = 4

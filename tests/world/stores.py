@@ -16,7 +16,7 @@ from tests.world.scheduler import MS, SECOND, Scheduler, current
 
 T = TypeVar("T")
 
-WRITES = frozenset({"put", "begin", "put_part", "commit", "abort", "delete"})
+WRITES = frozenset({"put", "begin", "put_part", "copy_part", "commit", "abort", "delete"})
 ONCE = frozenset({"put", "begin", "commit"})  # not repeated by the client once they may have happened
 RETRY_DEADLINE = 60.0
 USUAL_LATENCY_MS = (2.0, 30.0)
@@ -73,13 +73,23 @@ class BucketStore:
     ) -> Stat | None:
         return self._call("put", key, lambda: self._plain.put(key, data, meta=meta, if_absent=if_absent))
 
-    def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
+    def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:
         return self._call("begin", key, lambda: self._begin(key, meta))
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
         seconds = len(data) / 100e6
         self._bucket.scheduler.sleep(int(seconds * SECOND))
         return self._call("put_part", _key(upload), lambda: self._plain.put_part(upload, number, offset, data, crc32c))
+
+    def copy_part(
+        self, upload: str, number: int, offset: int, source: ObjectStore, key: str, at: int, size: int, etag: str = ""
+    ) -> UploadedPart | None:
+        origin = source._plain if isinstance(source, BucketStore) else source
+
+        def copy() -> UploadedPart | None:
+            return self._plain.copy_part(upload, number, offset, origin, key, at, size, etag)
+
+        return self._call("copy_part", _key(upload), copy)
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         listed = list(parts)

@@ -25,6 +25,7 @@ from offloader.testing.cluster import MemoryCluster
 from offloader.testing.invariants import HARMLESS, check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.world.application import Setup, Start
+from tests.world.bridges import Bridges
 from tests.world.brokers import Broker, Brokers
 from tests.world.ingress import Ingress
 from tests.world.scheduler import SECOND, Scheduler
@@ -76,6 +77,7 @@ class World:
         self.brokers = Brokers(self.scheduler, self.cluster, brokers)
         self.ingress = Ingress(self.brokers)
         self.bucket = Bucket(self.scheduler)
+        self.bridges = Bridges(self.brokers)
         self.starts: list[Start] = []
         self.topics: list[TopicName] = []
         self._written: dict[
@@ -157,7 +159,7 @@ class World:
             self.setup = setup
         name = f"app-{len(self.starts) + 1}"
         self.scheduler.log(f"{name} starts")
-        start = Start(self.scheduler, name, self.setup, self.bucket, self.brokers, self.ingress)
+        start = Start(self.scheduler, name, self.setup, self.bucket, self.brokers, self.ingress, self.bridges)
         self.starts.append(start)
         start.process.at_end.append(lambda: self._gone(start))
         return start
@@ -267,11 +269,13 @@ class World:
         living = [t for t in self.topics if self.cluster.exists(t)]
         if any(t not in app.registry.topics for t in living) or set(app.registry.topics) - set(living):
             return False
-        if any(s.open is not None or s.abandoned for s in app.context.journal.topics.values()):
+        if any(s.unfinished or s.abandoned for s in app.context.journal.topics.values()):
             return False
         if not all(self.knows(t) and self.offloaded(t) and acknowledged(app.registry.topics[t]) for t in living):
             return False
-        return not any(s.open for s in self.journal().values())  # a record is there before the process hears of it
+        return not any(
+            s.unfinished for s in self.journal().values()
+        )  # a record is there before the process hears of it
 
     def rest(self, seconds: float = 3_600) -> None:
         """Wait until nothing is left to do."""

@@ -38,10 +38,12 @@ RunsAfter = Callable[[TopicRecords, Position | None], Iterator[ReadItem]]
 
 @dataclass(frozen=True)
 class Following:
-    """How topics of an archive are followed. `current`: a topic's records as they are now."""
+    """How topics of an archive are followed. `current`: a topic's records as they are now. `at_first`: with the
+    ledgers, too, that stock brokers have offloaded, which come before what is streamed: looked for once."""
 
     live: Live
     current: Callable[[TopicName], TopicRecords]
+    at_first: Callable[[TopicName], TopicRecords]
 
     def runs(self, topic: TopicName, runs_after: RunsAfter, after: Position | None) -> Iterator[ReadItem]:
         """Everything after a position. Raises as Follower does."""
@@ -57,6 +59,7 @@ class Follower:
     ) -> None:
         self._topic = topic
         self._current = following.current
+        self._read_next = following.at_first
         self._runs_after = runs_after
         self._source = source
         self._admin = admin
@@ -88,8 +91,9 @@ class Follower:
 
     def _round(self) -> Iterator[ReadItem]:
         """The archive as it is now, then Pulsar until that takes us back."""
-        for item in self._runs_after(self._current(self._topic), self._after):
+        for item in self._runs_after(self._read_next(self._topic), self._after):
             yield self._accounted(item)
+        self._read_next = self._current
         expected = self._expected()
         if isinstance(expected, Position):
             yield from self._live(expected)

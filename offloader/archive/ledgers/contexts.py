@@ -28,8 +28,8 @@ _HALF = 2**64  # a uuid's halves are signed numbers
 class LedgerContext:
     """A ledger of a topic's list. `last` is the last entry it was closed with (-1: empty), None while it is open.
 
-    `uuid` is empty where it was never offloaded; until the copy is `complete` it names an attempt. `bucket` is empty
-    where it is not said.
+    `uuid` is empty where it was never offloaded; until the copy is `complete` it names an attempt. `bucket` and
+    `driver` are empty where they are not said, and `bookkeeper_deleted` is False.
     """
 
     ledger: int
@@ -38,6 +38,8 @@ class LedgerContext:
     uuid: str = ""
     complete: bool = False
     bucket: str = ""
+    driver: str = ""
+    bookkeeper_deleted: bool = False
 
 
 def contexts_of_record(data: bytes) -> tuple[LedgerContext, ...]:
@@ -100,6 +102,8 @@ def _of_record(info: ManagedLedgerInfo.LedgerInfo, *, may_be_open: bool) -> Ledg
         uuid=_uuid(context),
         complete=context.complete,
         bucket=next((p.value for p in context.driverMetadata.properties if p.key == "bucket"), ""),
+        driver=context.driverMetadata.name,
+        bookkeeper_deleted=context.bookkeeperDeleted,
     )
 
 

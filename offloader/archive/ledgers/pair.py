@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+
+from crc32c import crc32c
 
 from offloader.archive.findings import Finding, FindingKind, offset_in
 from offloader.archive.snapshot import LAST_ENTRY, OffloadedLedger, Unreadable
@@ -19,6 +22,19 @@ from offloader.storage.bounded_reads import read_index, read_ranges
 def owner_of(index: LedgerIndex) -> str:
     """The managed ledger's name, from the index's copy of BookKeeper's record; "" where that does not say it."""
     return managed_ledger_of({one.key: one.value for one in index.ledger_metadata.customMetadata})
+
+
+class Summed:
+    """Bytes on their way to somebody else; then `crc32c` is the sum of all that went."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self.crc32c = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self.crc32c = crc32c(chunk, self.crc32c)
+            yield chunk
 
 
 @dataclass
@@ -70,13 +86,15 @@ class LedgerPair:
                 FindingKind.WRONG_SIZE, self.data_key, f"it has {size} bytes, its index says {self.index.data_length}"
             )
 
-    def check_contents(self) -> None:
-        """Every byte, in one pass; only where nothing was found before."""
+    def check_contents(self, recorded: int | None = None) -> None:
+        """Every byte, in one pass; only where nothing was found before. `recorded`: the sum of the whole data object,
+        where that is known."""
         if self.index is None or not self.sound:
             return
         length = self.index.data_length
         try:
-            account = account_ledger(read_ranges(self.store, self.data_key, 0, length), self.ledger, self.index)
+            summed = Summed(read_ranges(self.store, self.data_key, 0, length))
+            account = account_ledger(summed, self.ledger, self.index)
         except DamagedObjectError as error:
             self.add(FindingKind.UNACCOUNTED_BYTES, self.data_key, str(error))
             return
@@ -84,6 +102,9 @@ class LedgerPair:
         for entry, offset in account.damaged:
             message = f"offset {offset}: the checksum of {self.ledger}:{entry} does not match its bytes"
             self.add(FindingKind.DAMAGED_ENTRY, self.data_key, message, Position(0, self.ledger, entry))
+        if recorded is not None and self.sound and summed.crc32c != recorded:
+            message = f"its CRC32C is {summed.crc32c:08x}, and was {recorded:08x} when it was built"
+            self.add(FindingKind.DAMAGED_PART, self.data_key, message)
         said = self.index.ledger_metadata
         if (account.entries, account.payload) != (said.lastEntryId + 1, said.length):
             self._wrong_entries(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.object_range import ObjectRange
-from offloader.archive.reading.deleted_meanwhile import deleted_meanwhile
+from offloader.archive.reading.deleted_meanwhile import deleted_by_pulsar, deleted_meanwhile
 from offloader.archive.reading.fetches import RangeFetch
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.scan import BrokenEntry, Scanner
@@ -39,7 +39,7 @@ class StoredAt:
 @dataclass(frozen=True, slots=True)
 class Peeked:
     """A position, the record that accounts for it, and its entry: object, part (None in V1) and place. Instead, the
-    `gap` that it is in, or what is `missing`."""
+    `gap` that it is in, or what is `missing`. `store`: the object's, where that is not the archive's."""
 
     position: Position
     owner: Owner
@@ -48,6 +48,7 @@ class Peeked:
     stored: StoredAt | None = None
     gap: Gap | None = None
     missing: Missing | None = None
+    store: str = ""
 
 
 def peek(stores: Stores, records: TopicRecords, position: Position) -> Peeked:
@@ -60,7 +61,7 @@ def peek(stores: Stores, records: TopicRecords, position: Position) -> Peeked:
     planned = list(records.plan(alone))
     found = next((owner for snapshot in views if (owner := _owner(snapshot, position)) is not None), None)
     # Of all records of a deleted range only the last is read.
-    owner = found or range_of(records.head.removed.told, position)
+    owner = found or range_of(records.head.removed.withheld, position)
     if isinstance(owner, DeletedRange):
         return Peeked(position, owner, missing=Missing(position, position, owner.told, deleted=True))
     if not planned or owner is None:
@@ -78,19 +79,25 @@ def peek(stores: Stores, records: TopicRecords, position: Position) -> Peeked:
     try:
         stored = _read(store, item, position)
     except ObjectNotFoundError:
-        told = None if item.object.ledger is not None else deleted_meanwhile(store, records.topic, position)
+        told = _why_absent(store, item, records, position)
         if told is None:
             raise
         return Peeked(position, owner, missing=Missing(position, position, told, deleted=True))
-    parts = owner.parts if isinstance(owner, Segment) else ()
+    parts = owner.parts if isinstance(owner, Segment) and not item.object.is_bridged else ()
     part = next((part for part in parts if part.first <= place <= part.last), None)
-    return Peeked(position, owner, item.object.data_key, part, stored)
+    return Peeked(position, owner, item.object.data_key, part, stored, store=item.object.store)
 
 
 def _owner(snapshot: TopicSnapshot, position: Position) -> Owner | None:
     """As reading chooses: a segment, else a ledger that a broker offloaded, else a loss."""
     owners: tuple[Owner, ...] = (*snapshot.catalog.segments, *snapshot.ledgers, *snapshot.catalog.losses)
     return next((owner for owner in owners if owner.start <= position <= owner.end), None)
+
+
+def _why_absent(store: ObjectStore, item: ObjectRange, records: TopicRecords, position: Position) -> str | None:
+    if item.object.is_of_brokers:
+        return deleted_by_pulsar(item.object)
+    return None if item.object.ledger is not None else deleted_meanwhile(store, records.topic, position)
 
 
 def _extent(records: TopicRecords) -> str:

@@ -10,12 +10,14 @@ from offloader.archive.continuity import Junctions, LedgerPart, Span
 from offloader.archive.findings import FindingKind
 from offloader.archive.items import Missing
 from offloader.archive.object_range import ObjectRange, PlanItem, Run, clipped
+from offloader.archive.reading.bridged_ranges import HandedOver, off_the_list
 from offloader.archive.reading.deletions import Deletions
 from offloader.archive.reading.overlaps import distinct_spans
 from offloader.archive.reading.ranges import of_ledger, of_segment
 from offloader.archive.selection import EVERYTHING, Selection
 from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot, Unreadable
 from offloader.errors import DamagedRecordError
+from offloader.metadata.deletions import Tombstone
 from offloader.model import Loss, Position, Segment, TopicName
 
 
@@ -25,13 +27,14 @@ def plan(
     """Everything that is selected, in topic order; each position once. A Missing says where nothing proves that two
     records follow on. Positions cut ranges short, times leave out whole parts. Records up to `planned_to` give no
     items, but show what the first planned one follows. What is recorded as deleted is told once for each
-    range, as Missing. Raises DamagedRecordError where the records have a hole, an
-    overlap, or contradict themselves."""
+    range, as Missing; segments that were handed over to brokers are read from their objects. Raises DamagedRecordError
+    where the records have a hole, an overlap, or contradict themselves."""
     items: list[PlanItem] = []
     junctions = Junctions(snapshot)
     before: Span | None = None
     first = snapshot.catalog.follows is None
-    deleted = Deletions(snapshot.catalog.head.removed.told)
+    removed = snapshot.catalog.head.removed
+    deleted, handed_over = Deletions(removed.withheld), HandedOver(snapshot)
     for span in distinct_spans(snapshot):
         if planned_to is not None and span.end <= planned_to:
             before = span
@@ -46,7 +49,7 @@ def plan(
             continue
         if before is not None or (first and (selection.start is None or selection.start < span.start)):
             items += _between(snapshot.topic, junctions, before, span)
-        items += _of_span(snapshot, span, selection)
+        items += _of_span(snapshot, handed_over, span, selection)
         before = span
     return items
 
@@ -123,7 +126,7 @@ def _between(topic: TopicName, junctions: Junctions, before: Span | None, after:
     yield Missing(before.end, after.start, f"unproven: {found.message}")
 
 
-def _of_span(snapshot: TopicSnapshot, span: Span, selection: Selection) -> Iterator[PlanItem]:
+def _of_span(snapshot: TopicSnapshot, handed_over: HandedOver, span: Span, selection: Selection) -> Iterator[PlanItem]:
     first = span.start if selection.start is None else max(selection.start, span.start)
     last = span.end if selection.end is None else min(selection.end, span.end)
     match span:
@@ -133,8 +136,14 @@ def _of_span(snapshot: TopicSnapshot, span: Span, selection: Selection) -> Itera
             yield unreadable.missing(first, last)
         case LedgerPart():
             yield from of_ledger(snapshot.topic, span, first, last)
+        case Tombstone(is_handed_over=True):
+            yield from handed_over.items(span, first, last, selection)
         case Segment():
-            yield from of_segment(snapshot, span, first, last, selection)
+            gone = off_the_list(snapshot, span.start.incarnation, span.start.ledger) if span.brokers else ""
+            if gone:
+                yield Missing(first, last, f"deleted by Pulsar: its own copy was archived, and {gone}", deleted=True)
+            else:
+                yield from of_segment(snapshot, span, first, last, selection)
 
 
 def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, PlanItem | None]:

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from offloader.archive.items import Missing, ReadItem
 from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.checksums import PartChecksums, Proof
-from offloader.archive.reading.deleted_meanwhile import deleted_meanwhile
+from offloader.archive.reading.deleted_meanwhile import deleted_by_pulsar, deleted_meanwhile
 from offloader.archive.reading.fetches import RangeFetch, fetches
 from offloader.archive.reading.index_cache import IndexCache, LoadedIndex
 from offloader.archive.reading.scan import BrokenEntry, Scanner
@@ -182,7 +182,12 @@ class RangeRead:
         yield from self._verifier.finish()
 
     def _absent(self, error: DamagedObjectError | ObjectNotFoundError) -> None:
-        """An object that is not there may have been deleted since the plan was made: then the catalog says so now."""
+        """An object that is not there may have been deleted since the plan was made: then the catalog says so now. What
+        brokers own, nobody else deletes."""
+        if isinstance(error, ObjectNotFoundError) and self._object.is_of_brokers:
+            self._deleted = True
+            self._verifier.deleted(deleted_by_pulsar(self._object))
+            return
         if isinstance(error, ObjectNotFoundError) and parse_topic_key(self._object.data_key) is not None:
             told = deleted_meanwhile(self._store, self._range.topic, self._range.end)
             if told is not None:

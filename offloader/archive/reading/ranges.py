@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from offloader.archive.continuity import LedgerPart
 from offloader.archive.object_range import DataObject, ObjectRange, Run, SplitPoint, clipped, runs
 from offloader.archive.selection import Selection
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
 from offloader.metadata.layout import INDEX, topic_folder
@@ -37,17 +37,16 @@ def of_segment(
     alone = not selection.is_timed and selection.start is not None and selection.start == selection.end
     kept: list[Run] = []
     parts: list[_WantedPart] = []
-    for part, run in _by_parts(segment, clipped(runs(segment), first, last)):
+    for part, run in by_parts(segment, clipped(runs(segment), first, last)):
         if part is None:
             kept.append(run)
         elif part.stats.publish_bounds is None or selection.meets(*part.stats.publish_bounds):
-            _append(kept, run)
+            append(kept, run)
             if not parts or parts[-1].part is not part:
                 parts.append(_WantedPart(part))
             parts[-1].add(run)
     if kept:
-        data_key = (topic_folder(snapshot.topic) if snapshot.folder is None else snapshot.folder) + segment.uuid
-        stored = DataObject(data_key, data_key + INDEX, segment.size)
+        stored = _object_of(snapshot, segment)
         ends = bool(parts) and parts[-1].last == segment.parts[-1].last
         yield ObjectRange(
             snapshot.topic,
@@ -59,14 +58,21 @@ def of_segment(
         )
 
 
-def _append(kept: list[Run], run: Run) -> None:
+def _object_of(snapshot: TopicSnapshot, segment: Segment) -> DataObject:
+    if segment.brokers is not None:
+        return OffloadedLedger.referenced(segment, segment.brokers).object
+    data_key = (topic_folder(snapshot.topic) if snapshot.folder is None else snapshot.folder) + segment.uuid
+    return DataObject(data_key, data_key + INDEX, segment.size)
+
+
+def append(kept: list[Run], run: Run) -> None:
     """Add a run, which may go on where the last one ended: parts need not end with a run."""
     if kept and kept[-1].gap is None and (kept[-1].ledger, kept[-1].after) == (run.ledger, run.first):
         run = replace(run, first=kept.pop().first)
     kept.append(run)
 
 
-def _by_parts(segment: Segment, found: Iterable[Run]) -> Iterator[tuple[Part | None, Run]]:
+def by_parts(segment: Segment, found: Iterable[Run]) -> Iterator[tuple[Part | None, Run]]:
     """The runs, split where a part ends, with their parts (None for gaps). Raises DamagedRecordError."""
     parts = iter(segment.parts)
     part = next(parts, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -20,6 +20,10 @@ class OpenedStore:
     identity: Hashable
 
 
+def _open(settings: StoreSettings) -> ObjectStore:
+    return open_store(settings, read_only=True)
+
+
 class Stores:
     """Opens each store once, when it is first needed, for reading. Safe to use from several threads.
 
@@ -28,9 +32,15 @@ class Stores:
     """
 
     def __init__(
-        self, settings: StoreSettings, others: Iterable[StoreSettings] = (), *, borrowed: ObjectStore | None = None
+        self,
+        settings: StoreSettings,
+        others: Iterable[StoreSettings] = (),
+        *,
+        borrowed: ObjectStore | None = None,
+        opener: Callable[[StoreSettings], ObjectStore] = _open,
     ) -> None:
         self._settings = settings
+        self._opener = opener
         self._others = {other.root: other for other in others}
         self._borrowed = borrowed
         # Two stores of one URL need not be the same: those of tests in memory are not.
@@ -49,7 +59,7 @@ class Stores:
             if found is None:
                 alike = next(iter(self._others.values()), self._settings)
                 settings = (self._others.get(url) or replace(alike, root=url)) if url else self._settings
-                found = OpenedStore(open_store(settings, read_only=True), (settings.root, settings.endpoint))
+                found = OpenedStore(self._opener(settings), (settings.root, settings.endpoint))
                 self._opened[url] = found
             return found
 

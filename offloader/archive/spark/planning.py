@@ -26,12 +26,13 @@ LEAST_TASK = 16 * MIB
 @dataclass(frozen=True, slots=True)
 class TopicSplit:
     """Consecutive items of a topic. `before`: ranges before them, for messages' first chunks. `aborted`: transactions
-    whose entries are no messages. Can be pickled."""
+    whose entries are no messages. `from_begin`: as in plans. Can be pickled."""
 
     topic: TopicName
     items: tuple[PlanItem, ...]
     before: tuple[PlanItem, ...] = ()
     aborted: frozenset[Transaction] = frozenset()
+    from_begin: bool = False
 
     @property
     def size(self) -> int:
@@ -127,10 +128,15 @@ def task_size(size: int, max_bytes: int) -> int:
 def topic_splits(planned: TopicPlan, max_bytes: int) -> list[TopicSplit]:
     """The items in splits of at most `max_bytes`, as far as their split points allow."""
     if not planned.for_chunks:
-        return [TopicSplit(planned.topic, group) for group in split(planned.items, max_bytes)]
+        return [
+            TopicSplit(planned.topic, group, from_begin=planned.from_begin) for group in split(planned.items, max_bytes)
+        ]
     past = LookBackPlan(planned.for_chunks)
     groups = (group for each in intervals(planned.items, planned.for_chunks) for group in split(each, max_bytes))
-    return [TopicSplit(planned.topic, group, past.before(group[0].start), planned.aborted) for group in groups]
+    return [
+        TopicSplit(planned.topic, group, past.before(group[0].start), planned.aborted, planned.from_begin)
+        for group in groups
+    ]
 
 
 def tasks(splits: Iterable[TopicSplit], max_bytes: int) -> list[tuple[TopicSplit, ...]]:

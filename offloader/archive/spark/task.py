@@ -12,11 +12,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from offloader.archive.items import EntryRun
+from offloader.archive.items import EntryRun, Missing
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.messages.limits import MessageLimits
 from offloader.archive.messages.payloads import UnpackOptions
-from offloader.archive.object_range import ObjectRange, PlanItem, object_of
+from offloader.archive.object_range import ObjectRange, PlanItem, holding, object_of
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.verifier import OnDamage
 from offloader.archive.spark.metrics import MetricsFolder, TaskMetrics
@@ -122,14 +122,24 @@ class TaskWork:
                 continue
             self._missing += 1
             if item.deleted and self._options.fail_on_data_loss and item not in split.items:
-                raise DataLostError(
-                    f"{split.topic}: {item.start}..{item.end} is not in the archive any more ({item.why}, after this "
-                    "was planned); option failOnDataLoss=false reads what is there, and the log tells what is not"
-                )
+                self._check_lost(split, item)
             if item.kind is None:
                 log.warning(
                     "%s: %s..%s is missing: %s", split.topic, item.start, item.end, item.why, extra={"see": "missing"}
                 )
+
+    def _check_lost(self, split: TopicSplit, item: Missing) -> None:
+        """What brokers have deleted of their own is seen only where it is read: who asks for no begin gets what is
+        there, as of what a plan knows to be deleted."""
+        stored = holding(split.items, item.start)
+        by_brokers = stored is not None and stored.is_of_brokers
+        if by_brokers and split.from_begin:
+            return
+        since = "" if by_brokers else ", after this was planned"
+        raise DataLostError(
+            f"{split.topic}: {item.start}..{item.end} is not in the archive any more ({item.why}{since}); option "
+            "failOnDataLoss=false reads what is there, and the log tells what is not"
+        )
 
 
 def _look_back(reader: PlannedReader, items: tuple[PlanItem, ...], before: Position) -> Iterator[EntryRun]:

@@ -18,11 +18,13 @@ from offloader.config.units import format_size
 from offloader.errors import FatalError, OffloadError, OvertakenError
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan, sums
+from offloader.lifecycle.bucket.read_copies import ReadCopies
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.candidates import OrphanSide, OrphanVerdict
 from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.ledgers.references import References
+from offloader.metadata.bridge_reader import BridgeReader
 from offloader.metadata.root import read_root
 
 _EVERY = 2.0  # seconds between two lines of progress
@@ -106,7 +108,9 @@ def stock_scanner(
     of = session.dependencies
     name = cluster or read_root(session.store).cluster
     with closing(of.store(session.storage.beside(url, "--stock"))) as store:
-        yield StockScanner(store, references, name, of.clock_ms, session.config.lifecycle.quarantine_floor_ms)
+        grace, bridged = session.config.lifecycle.quarantine_floor_ms, BridgeReader(session.store).of
+        read_copies = ReadCopies(session.store).of
+        yield StockScanner(store, references, name, of.clock_ms, grace, bridged, read_copies)
 
 
 def bucket_counts(scan: ObjectScan) -> dict[str, int]:

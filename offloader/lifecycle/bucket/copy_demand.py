@@ -10,7 +10,7 @@ from itertools import islice
 
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.bucket.side import MOST_COUNTED
-from offloader.lifecycle.bucket.stock import NAMED, StockScanner
+from offloader.lifecycle.bucket.stock import BRIDGED, NAMED, StockScanner
 from offloader.lifecycle.bucket.stock_rules import OWNER
 from offloader.lifecycle.deletion.demand import DeleteLedgerPayload, DemandAnswered, DemandDenied
 from offloader.lifecycle.deletion.records import DeletionAnswer, LedgerComponent
@@ -69,7 +69,7 @@ class _Seen:
     def _by_evidence(self, told: Mapping[str, BucketOrphan | str]) -> CopyDemand:
         for key, found in told.items():
             if isinstance(found, str):
-                answer = DeletionAnswer.STILL_IN_USE if found == NAMED else DeletionAnswer.DOES_NOT_MATCH
+                answer = DeletionAnswer.STILL_IN_USE if found in (NAMED, BRIDGED) else DeletionAnswer.DOES_NOT_MATCH
                 return DemandAnswered(answer, f"{key}: {found}")
         orphans = tuple(found for found in told.values() if isinstance(found, BucketOrphan))
         doubted = next((one for one in orphans if not one.deletable), None)

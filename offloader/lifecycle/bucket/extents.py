@@ -29,6 +29,7 @@ class NoExtent(Enum):
     """Why an object has none."""
 
     JUNK = "no bytes of ours: nothing can be made of it"
+    OF_BROKERS = "a copy of a ledger that brokers had offloaded: its blocks do not name the ledger"
     NEWER = "a newer version wrote it"
     NO_ENTRIES = "a record of no entries"
     BURIED = "a tombstone stands beside it"
@@ -43,7 +44,9 @@ def of_data(data: bytes) -> Contents:
         header = decode_header(data[:FIRST_BYTES], 0)
     except DamagedObjectError:
         return NoExtent.JUNK
-    return NoExtent.JUNK if header.ledger is None else ObjectSpan((header.ledger, header.first_entry))
+    if header.ledger is None:
+        return NoExtent.OF_BROKERS if header.first_entry == 0 else NoExtent.JUNK
+    return ObjectSpan((header.ledger, header.first_entry))
 
 
 def of_index(data: bytes) -> Contents:
@@ -71,12 +74,13 @@ def of_record(topic: TopicName, key: str, data: bytes) -> Contents:
 
 
 def together(found: list[Contents]) -> Contents:
-    """Of all objects of one uuid: what is worst of them counts. Where one is junk, the others tell."""
+    """Of all objects of one uuid: what is worst of them counts. Where one is junk, or does not name its ledger, the
+    others tell."""
     for doubt in (NoExtent.NEWER, NoExtent.NO_ENTRIES):
         if doubt in found:
             return doubt
     extents = [each for each in found if isinstance(each, ObjectSpan)]
     if not extents:
-        return NoExtent.JUNK
+        return NoExtent.OF_BROKERS if NoExtent.OF_BROKERS in found else NoExtent.JUNK
     lasts = [each.last for each in extents if each.last is not None]
     return ObjectSpan(min(each.first for each in extents), min(lasts, default=None))

@@ -16,6 +16,7 @@ from offloader.metadata.layout import (
     CLAIMS,
     DELETION,
     JOURNAL,
+    MIGRATION,
     PROOF,
     REQUESTS,
     RESCUED,
@@ -158,6 +159,8 @@ def placed(key: str, size: int, names: NamesInForce) -> PlacedKey:
         known = names.topics.get(parsed.topic, TopicNames(parsed.topic, unreadable="its catalog was not read"))
         if parsed.kind in (KeyKind.CATALOG, KeyKind.MANIFEST):
             return _of_generation(parsed, known)
+        if parsed.kind is KeyKind.BRIDGE:  # its numbers are fences
+            return PlacedKey(KeyStanding.NAMED, None, f"the bridge of {parsed.topic}", parsed.topic, parsed)
         return _of_uuid(parsed, known, names.journals)
     topic, rest = topic_of(key)
     if topic is not None:
@@ -216,6 +219,8 @@ def _of_root(key: str, size: int, names: NamesInForce) -> PlacedKey:
         )
     if folder == DELETION and key.startswith(deletion_cluster_folder(names.cluster)):
         return PlacedKey(KeyStanding.NAMED, by="the deletions' own records")
+    if folder == MIGRATION:
+        return PlacedKey(KeyStanding.NAMED, by="the record of a migration")
     if folder == RESCUED:
         return _of_rescue(key, names)
     stock = parse_key(key.rpartition("/")[2])

@@ -91,6 +91,11 @@ def stock_ruling(
     return BucketRuling(SUSPECT, (*said, data), kept=True) if data else BucketRuling(CERTAIN, said)
 
 
+def doubted(ruling: BucketRuling, why: str) -> BucketRuling:
+    """The same, with one more doubt."""
+    return BucketRuling(SUSPECT, (*ruling.evidence, why), ruling.kept)
+
+
 def _why_data(ledger: int, names: StockNames, lists: Sequence[ListNode], modified_ms: int) -> str:
     """Why it may be the only copy of what somebody wrote; "": a trim, or another copy, has left it behind."""
     if ledger in names.copies:

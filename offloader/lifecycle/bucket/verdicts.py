@@ -100,6 +100,10 @@ def _by_kind(place: PlacedKey, contents: Contents, names: TopicNames | None) -> 
 def _of_segment(contents: Contents, names: TopicNames) -> BucketRuling:
     if contents is NoExtent.JUNK:
         return BucketRuling(CERTAIN, ("It has no bytes that a segment could be made of.",))
+    if contents is NoExtent.OF_BROKERS:
+        return BucketRuling(
+            SUSPECT, ("It is a copy of a ledger that brokers had offloaded, and nothing says of which.",)
+        )
     if contents is NoExtent.NEWER:
         return BucketRuling(SUSPECT, ("A newer version wrote it: look with that one.",))
     if not isinstance(contents, ObjectSpan):

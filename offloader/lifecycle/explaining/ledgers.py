@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offloader.bookkeeper.model import LedgerMetadata, LedgerState
+from offloader.lifecycle.explaining.places import TopicPlaces, places_told
 from offloader.lifecycle.explaining.words import Explanation, counted, moment_text, size_text
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
@@ -23,7 +24,8 @@ _STATES = {
 class LedgerFacts:
     """`metadata` None: BookKeeper has none. `topic`: that of its owner, where it names one and that is there.
 
-    `scan`: of this ledger; None: none was made. `archived`: the archive accounts for all of it. `bookies`: its own.
+    `scan`: of this ledger; None: none was made. `archived`: the archive accounts for all of it. `places`: where the
+    ledgers of its topic can be read from.
     """
 
     ledger: int
@@ -32,6 +34,7 @@ class LedgerFacts:
     topic: StoredTopic | None = None
     scan: LedgerScan | None = None
     archived: bool | None = None
+    places: TopicPlaces | None = None
     unknown: tuple[str, ...] = ()
 
     @property
@@ -45,7 +48,7 @@ def explain_ledger(facts: LedgerFacts) -> Explanation:
     """What it is, who refers to it, what it waits for."""
     if facts.metadata is None:
         return _explain_absent(facts)
-    because = (*_itself(facts, facts.metadata), *_judged(facts), *_listed(facts))
+    because = (*_itself(facts, facts.metadata), *_judged(facts), *_listed(facts), *_places(facts))
     return Explanation.of(because, _advice(facts), facts.unknown)
 
 
@@ -114,6 +117,12 @@ def _listed(facts: LedgerFacts) -> Iterator[str]:
         yield "No subscription holds it back: retention does, or nobody has the topic loaded."
     if facts.archived is not None:
         yield "The archive has all of it." if facts.archived else "The archive does not have all of it yet."
+
+
+def _places(facts: LedgerFacts) -> Iterator[str]:
+    if facts.places is not None:
+        own = (one for one in facts.places.ledgers if one.ledger == facts.ledger)
+        yield from places_told(TopicPlaces(tuple(own)))
 
 
 def _advice(facts: LedgerFacts) -> Iterator[str]:

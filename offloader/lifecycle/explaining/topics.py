@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
+from offloader.lifecycle.explaining.places import TopicPlaces, places_told
 from offloader.lifecycle.explaining.words import Explanation, counted, moment_text, size_text, span_text
 from offloader.lifecycle.topics.broker_retention import BrokerRetention
 from offloader.lifecycle.topics.cursors.held import needs_any
@@ -28,7 +29,8 @@ class TopicFacts:
     what stands against it; None: the same.
 
     `archived`: the last position that the archive accounts for; None: nothing of it is archived. `deletion_lag_ms`: how
-    long Pulsar keeps in BookKeeper what it has offloaded itself. `unknown`: what could not be asked.
+    long Pulsar keeps in BookKeeper what it has offloaded itself. `places`: where its ledgers can be read from.
+    `unknown`: what could not be asked.
     """
 
     stored: StoredTopic
@@ -38,12 +40,13 @@ class TopicFacts:
     found: UnloadedTopic | PassedOver | None = None
     archived: Place | None = None
     deletion_lag_ms: int | None = None
+    places: TopicPlaces | None = None
     unknown: tuple[str, ...] = ()
 
 
 def explain_topic(facts: TopicFacts) -> Explanation:
     """What keeps its data, in sentences: the greatest holders first."""
-    said = (_size, _holders, _pin, _retained, _offloaded, _last, _loaded)
+    said = (_size, _holders, _pin, _retained, _offloaded, _last, _loaded, _places)
     because = [one for each in said for one in each(facts)]
     reasons = _reasons(facts)
     return Explanation.of(
@@ -177,6 +180,11 @@ def _loaded(facts: TopicFacts) -> Iterator[str]:
         yield "A broker has it loaded, and looks every few minutes what may go."
     elif facts.loaded is not None:
         yield "No broker has it loaded, so nobody drops anything of it, whatever retention says."
+
+
+def _places(facts: TopicFacts) -> Iterator[str]:
+    if facts.places is not None:
+        yield from places_told(facts.places)
 
 
 def _advice(facts: TopicFacts) -> Iterator[str]:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from offloader.errors import FatalError
+from offloader.lifecycle.retention.due_now import RetentionPlan, bridged_for, planned
+from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver
 from offloader.lifecycle.retention.holdings import holdings
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.plan import DueRange, NextDue, due, next_due
+from offloader.lifecycle.retention.plan import DueRange, NextDue, PulsarSide, due, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
-from offloader.lifecycle.retention.retention import ArchiveRetention, RetentionPlan, planned
+from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata.beside import last_owner
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import DeletedRange
@@ -45,14 +47,27 @@ class RetentionOutlook:
 
 
 def outlook(
-    store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, application: str, now: int, grace_ms: int
+    store: ObjectStore,
+    head: CatalogHead,
+    policy: RetentionPolicy,
+    application: str,
+    now: int,
+    grace_ms: int,
+    handing_over: HandingOver = NOTHING_HANDED_OVER,
 ) -> RetentionOutlook:
     """By the policy of this application, and by what is recorded of the topic's end in Pulsar."""
-    return replace(_outlook(store, head, policy, application, now, grace_ms), deleted=head.removed.ranges)
+    found = _outlook(store, head, policy, application, now, grace_ms, handing_over)
+    return replace(found, deleted=head.removed.ranges)
 
 
 def _outlook(
-    store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, application: str, now: int, grace_ms: int
+    store: ObjectStore,
+    head: CatalogHead,
+    policy: RetentionPolicy,
+    application: str,
+    now: int,
+    grace_ms: int,
+    handing_over: HandingOver,
 ) -> RetentionOutlook:
     nothing = RetentionPlan(head.topic, (), head.removed.pending)
     owner = last_owner(store, head)
@@ -65,26 +80,29 @@ def _outlook(
     if head.removed.pending is None and not owner:
         return RetentionOutlook(nothing, now + grace_ms, note=NO_OWNER)
     gone = recorded_gone(head)
-    plan = planned(store, head, policy, now, gone)
+    plan = planned(store, head, policy, now, gone, handing_over)
+    pulsar = PulsarSide(head.removed.trimmed, bridged_for(handing_over, head, policy).ledgers)
     if plan.why_not:
         note = _of_pending(head, policy) or plan.why_not
-        return RetentionOutlook(plan, now + grace_ms, _behind_pending(store, head, policy, now), note)
+        return RetentionOutlook(plan, now + grace_ms, _behind_pending(store, head, policy, now, pulsar), note)
     goes = {each.holding.incarnation: each for each in plan.due}
     known = holdings(History(store, head), gone, head.removed.ranges)
-    found = (next_due(each, goes.get(each.incarnation), policy, now, head.removed.trimmed) for each in known)
+    found = (next_due(each, goes.get(each.incarnation), policy, now, pulsar) for each in known)
     waiting = tuple(each for each in found if each is not None)
     return RetentionOutlook(plan, now + grace_ms, waiting, "" if plan.due else NOT_DUE)
 
 
-def _behind_pending(store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, now: int) -> tuple[NextDue, ...]:
+def _behind_pending(
+    store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, now: int, pulsar: PulsarSide
+) -> tuple[NextDue, ...]:
     """What comes next where a deletion is under way: one at a time."""
     if head.removed.pending is None or policy.hold or not policy.says_anything:
         return ()
     found: list[NextDue | None] = []
     for each in holdings(History(store, head), recorded_gone(head), head.removed.told):
-        goes = due(each, policy, now, head.removed.trimmed)
+        goes = due(each, policy, now, pulsar)
         if goes is None:
-            found.append(next_due(each, None, policy, now, head.removed.trimmed))
+            found.append(next_due(each, None, policy, now, pulsar))
         else:
             first = goes.due[0]
             words = f"{first.words}, once deletion {head.removed.pending.number} is done"

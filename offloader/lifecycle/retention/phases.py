@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import NAMESPACE_OID, uuid5
 
-from offloader.errors import StoreUnavailableError
+from offloader.errors import IntegrityError, StoreUnavailableError
 from offloader.lifecycle.retention.plan import DueRange
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.deletions import (
+    BrokersCopy,
     Deleted,
     DeletedRange,
     Deleting,
     DeletionBegun,
+    DeletionReason,
     DeletionUndone,
     SegmentRange,
+    Tombstone,
     buried,
 )
 from offloader.metadata.history import History
@@ -36,6 +39,7 @@ from offloader.ports.object_store import ObjectStore
 log = logging.getLogger(__name__)
 
 AT_A_TIME = 100  # segments
+NO_COPIES: Mapping[int, BrokersCopy] = {}
 
 Append = Callable[[CatalogHead, Said], CatalogHead]
 
@@ -101,16 +105,19 @@ class ArchiveDeletion:
         self.check()
         return self.append(head, DeletionBegun(pending.number, self.by, self._noted_at(head.topic)))
 
-    def carry_out(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
+    def carry_out(
+        self, head: CatalogHead, pending: Deleting, copies: Mapping[int, BrokersCopy] = NO_COPIES
+    ) -> CatalogHead:
         """Delete the objects of a deletion that has begun, then record that. Data first: an index without data shows
-        what is left of an interruption."""
+        what is left of an interruption. `copies`: the ledgers that brokers have, where they get them. Raises
+        IntegrityError where one of these is not known."""
         self.check()
         self.catalogs.keep_deleting(head)
         absent = 0
         for each in pending.ranges:
-            for segments in _some_at_a_time(self._segments(head, each)):
+            for segments in _some_at_a_time(self.segments(head, each)):
                 self.check()
-                absent += self._delete(head.topic, pending, segments)
+                absent += self._delete(head.topic, pending, segments, copies)
         done = Deleted(pending.number, pending.ranges, pending.reason, pending.policy, pending.by, pending.at, absent)
         head = self.append(head, done)
         self.forget(head.topic)
@@ -139,19 +146,29 @@ class ArchiveDeletion:
             self.note(topic)
         return head
 
-    def _delete(self, topic: TopicName, pending: Deleting, segments: list[Segment]) -> int:
-        """How many objects were not there."""
+    def _delete(
+        self, topic: TopicName, pending: Deleting, segments: list[Segment], copies: Mapping[int, BrokersCopy]
+    ) -> int:
+        """How many objects were not there. Where brokers have them, readers find that before they miss any."""
+        handed_over = pending.reason is DeletionReason.BRIDGED
+        stones = [_stone(topic, pending, each, copies if handed_over else None) for each in segments]
+        if handed_over:
+            self._bury(topic, stones)
         stored = [segment.uuid for segment in segments if segment.size]
         data, index = ([key(topic, uuid) for uuid in stored] for key in (data_key, index_key))
         absent = sum(self.store.stat(key) is None for key in (*data, *index))
         self.store.delete(data)
         self.store.delete(index)
-        for segment in segments:
-            stone = buried(segment, pending.reason, pending.policy, pending.at)
-            self.store.put(record_key(topic, segment.uuid), encode_catalog(segment.uuid, stone))
+        if not handed_over:
+            self._bury(topic, stones)
         return absent
 
-    def _segments(self, head: CatalogHead, wanted: SegmentRange) -> Iterator[Segment]:
+    def _bury(self, topic: TopicName, stones: Iterable[Tombstone]) -> None:
+        for stone in stones:
+            self.store.put(record_key(topic, stone.uuid), encode_catalog(stone.uuid, stone))
+
+    def segments(self, head: CatalogHead, wanted: SegmentRange) -> Iterator[Segment]:
+        """Those that go with a range, as the catalog has them."""
         history = History(self.store, head)
         slots = history.slots(
             lambda row: (
@@ -166,6 +183,16 @@ class ArchiveDeletion:
             record = next(history.read([slot.number])).record
             if isinstance(record, Segment) and wanted.start <= record.start and record.end <= wanted.end:
                 yield record
+
+
+def _stone(
+    topic: TopicName, pending: Deleting, segment: Segment, copies: Mapping[int, BrokersCopy] | None
+) -> Tombstone:
+    wanted = () if copies is None else [held.ledger for held in segment.ledgers]
+    known = tuple(copies[ledger] for ledger in wanted if copies is not None and ledger in copies)
+    if len(known) < len(wanted):
+        raise IntegrityError(f"{topic}: deletion {pending.number}: nothing says where brokers have {segment.uuid}")
+    return buried(segment, pending.reason, pending.policy, pending.at, known)
 
 
 def _some_at_a_time(segments: Iterator[Segment]) -> Iterator[list[Segment]]:

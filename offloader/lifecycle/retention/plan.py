@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,6 +11,18 @@ from offloader.metadata.deletions import DeletionReason, PulsarTrimmed, SegmentR
 from offloader.model import Position
 
 DAY_MS = 86_400_000
+HANDED_OVER = "bridge.keepSegments: false"
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarSide:
+    """What is recorded of Pulsar's side. `bridged`: ledgers that brokers have as a copy of ours."""
+
+    trimmed: PulsarTrimmed | None = None
+    bridged: Container[int] = ()
+
+
+NOTHING_RECORDED = PulsarSide()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,11 @@ class DueSegment:
     words: str
     since: int = 0
 
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether readers still have it."""
+        return self.reason is DeletionReason.BRIDGED
+
 
 @dataclass(frozen=True, slots=True)
 class DueRange:
@@ -64,6 +81,11 @@ class DueRange:
     holding: Holding
     due: tuple[DueSegment, ...]
     rest: bool
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether readers still have all of it."""
+        return self.due[0].is_handed_over
 
     @property
     def range(self) -> SegmentRange:
@@ -86,11 +108,12 @@ class DueRange:
         return sum(each.segment.size for each in self.due)
 
 
-def due(holding: Holding, policy: RetentionPolicy, now: int, trimmed: PulsarTrimmed | None = None) -> DueRange | None:
-    """What goes of an incarnation, oldest first, up to the first segment that stays."""
+def due(holding: Holding, policy: RetentionPolicy, now: int, pulsar: PulsarSide = NOTHING_RECORDED) -> DueRange | None:
+    """What goes of an incarnation, oldest first, up to the first segment that stays. What brokers get does not go
+    together with what nobody has any more."""
     if policy.hold:
         return None
-    return _range(holding, _due(holding, policy, now, trimmed))
+    return _range(holding, _due(holding, policy, now, pulsar))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +128,11 @@ class NextDue:
 
 
 def next_due(
-    holding: Holding, goes: DueRange | None, policy: RetentionPolicy, now: int, trimmed: PulsarTrimmed | None = None
+    holding: Holding,
+    goes: DueRange | None,
+    policy: RetentionPolicy,
+    now: int,
+    pulsar: PulsarSide = NOTHING_RECORDED,
 ) -> NextDue | None:
     """What comes next of an incarnation, behind what goes now; None: nothing is left."""
     taken = 0 if goes is None else len(goes.due)
@@ -115,11 +142,19 @@ def next_due(
     size = holding.size - (0 if goes is None else goes.bytes)
     if segment.uuid == holding.protected:
         return NextDue(segment, None, "the newest segment stays as long as the topic is offloaded", size)
-    if _verdict(segment, holding, policy, now, size - segment.size, trimmed) is not None:
-        return NextDue(segment, None, "it is due, but a message begins in it that is kept behind it", size)
+    if (found := _verdict(segment, holding, policy, now, size - segment.size, pulsar)) is not None:
+        return NextDue(segment, None, _why_it_waits(found, goes), size)
     due_at = _times(segment, holding, policy, now)
     at, words = min(due_at) if due_at else (None, " or ".join(_conditions(segment, policy, size)))
     return NextDue(segment, at, words, size)
+
+
+def _why_it_waits(found: DueSegment, goes: DueRange | None) -> str:
+    if goes is not None and found.is_handed_over != goes.due[-1].is_handed_over:
+        return f"{found.words}, once what is before it is gone"
+    if found.is_handed_over:
+        return "it is due, but an object of brokers is not as it must be, or a message begins in it that is kept behind"
+    return "it is due, but a message begins in it that is kept behind it"
 
 
 def _times(segment: KeptSegment, holding: Holding, policy: RetentionPolicy, now: int) -> list[tuple[int, str]]:
@@ -141,6 +176,8 @@ def _conditions(segment: KeptSegment, policy: RetentionPolicy, size: int) -> Ite
     if policy.follow_pulsar:
         last = max(segment.ledgers, default=0)
         yield f"goes once Pulsar has deleted its ledgers up to {last} (followPulsarRetention)"
+    if policy.hands_over:
+        yield f"goes once brokers have all of its ledgers ({HANDED_OVER})"
 
 
 def all_of(holding: Holding, words: str) -> DueRange | None:
@@ -161,21 +198,19 @@ def _range(holding: Holding, found: Iterable[DueSegment | None]) -> DueRange | N
     taken: list[DueSegment] = []
     rest = False
     for each in found:
-        if each is None:
+        if each is None or (taken and each.is_handed_over != taken[0].is_handed_over):
             rest = True
             break
         taken.append(each)
     return DueRange(holding, tuple(taken), rest) if taken else None
 
 
-def _due(
-    holding: Holding, policy: RetentionPolicy, now: int, trimmed: PulsarTrimmed | None
-) -> Iterator[DueSegment | None]:
+def _due(holding: Holding, policy: RetentionPolicy, now: int, pulsar: PulsarSide) -> Iterator[DueSegment | None]:
     behind = holding.size
     for segment in holding.segments:
         behind -= segment.size
         stays = segment.uuid == holding.protected
-        yield None if stays else _verdict(segment, holding, policy, now, behind, trimmed)
+        yield None if stays else _verdict(segment, holding, policy, now, behind, pulsar)
 
 
 def _verdict(
@@ -184,7 +219,7 @@ def _verdict(
     policy: RetentionPolicy,
     now: int,
     behind: int,
-    trimmed: PulsarTrimmed | None,
+    pulsar: PulsarSide,
 ) -> DueSegment | None:
     """Why a segment goes; None: it stays. `behind`: bytes that are kept without it and all before it."""
     time, size, gone = policy.time_ms, policy.size, policy.gone_ms
@@ -198,7 +233,22 @@ def _verdict(
     if gone is not None and over is not None and now - max(over, at) > gone:
         words = f"deletedTopicRetentionTimeInMinutes {policy.gone_minutes}"
         return DueSegment(segment, DeletionReason.TOPIC_GONE, words, max(over, at) + gone)
+    trimmed = pulsar.trimmed
     marked = trimmed is not None and trimmed.incarnation == holding.incarnation
     if policy.follow_pulsar and marked and trimmed is not None and max(segment.ledgers, default=0) < trimmed.first:
         return DueSegment(segment, DeletionReason.FOLLOWS_PULSAR, "followPulsarRetention", trimmed.at)
-    return None
+    return _handed_over(segment, holding, policy, pulsar)
+
+
+def _handed_over(
+    segment: KeptSegment, holding: Holding, policy: RetentionPolicy, pulsar: PulsarSide
+) -> DueSegment | None:
+    """Only of a topic that is there: with another one, brokers delete what they have of it."""
+    if not policy.hands_over or holding.over_since is not None or not segment.ledgers:
+        return None
+    if not all(ledger in pulsar.bridged for ledger in segment.ledgers):
+        return None
+    trimmed = pulsar.trimmed
+    if trimmed is not None and (trimmed.incarnation, trimmed.first) > (holding.incarnation, min(segment.ledgers)):
+        return None  # off Pulsar's list: brokers are about to delete their copy, or have done so
+    return DueSegment(segment, DeletionReason.BRIDGED, HANDED_OVER)

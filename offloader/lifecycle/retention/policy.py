@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from offloader.metadata.deletions import DeletionReason
 from offloader.model import MIB
 
 FOR_EVER = -1
@@ -17,7 +18,8 @@ class RetentionPolicy:
     """In Pulsar's form: -1 is for ever. A segment goes when it is past the time *or* beyond the size, as a ledger does.
 
     `gone_minutes`: of topics that are gone, and of former incarnations. `hold`: nothing goes as long as it has a name.
-    `follow_doubt`: whether Pulsar's retention can be followed is not known now."""
+    `follow_doubt`: whether Pulsar's retention can be followed is not known now. `hands_over`: a segment goes once
+    brokers have all of its ledgers, and is read from there."""
 
     minutes: int = FOR_EVER
     megabytes: int = FOR_EVER
@@ -25,12 +27,19 @@ class RetentionPolicy:
     follow_pulsar: bool = False
     hold: str = ""
     follow_doubt: bool = False
+    hands_over: bool = False
 
     @property
     def says_anything(self) -> bool:
         """Whether anything may ever go by it."""
         limits = (self.minutes, self.megabytes, self.gone_minutes)
-        return self.follow_pulsar or any(limit != FOR_EVER for limit in limits)
+        return self.follow_pulsar or self.hands_over or any(limit != FOR_EVER for limit in limits)
+
+    def of(self, reason: DeletionReason) -> RetentionPolicy:
+        """The part by which a deletion for this reason goes on: what brokers get is not deleted, and the other way."""
+        if reason is DeletionReason.BRIDGED:
+            return RetentionPolicy(hold=self.hold, hands_over=self.hands_over)
+        return replace(self, hands_over=False)
 
     @property
     def time_ms(self) -> int | None:

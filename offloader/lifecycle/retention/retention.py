@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import islice
 from typing import NamedTuple
 
 from offloader.errors import ClaimedByOtherError, IntegrityError, RetryableError
 from offloader.lifecycle.retention.chunked import begins_before
-from offloader.lifecycle.retention.holdings import SegmentsOf, holdings, kept_behind
-from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.plan import DAY_MS, DueRange, Holding, all_of, due, next_due
+from offloader.lifecycle.retention.due_now import bridged_for, planned, requested
+from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver, off_list
+from offloader.lifecycle.retention.holdings import holdings, kept_behind
+from offloader.lifecycle.retention.phases import NO_COPIES, ArchiveDeletion
+from offloader.lifecycle.retention.plan import DAY_MS, DueRange, PulsarSide, all_of, due
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata.beside import last_owner
-from offloader.metadata.deletions import Deleting, DeletionReason, Removal, day
+from offloader.metadata.deletions import BrokersCopy, Deleting, DeletionReason, day
 from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
-from offloader.ports.object_store import ObjectStore
 
 LOOKS = 5  # while a busy topic's catalog changes
-MOST_ENDS = 100  # of segments, behind which a topic's decision reads what is kept
 
 
 class GoneDoubt(Enum):
@@ -42,76 +41,21 @@ class Seen(NamedTuple):
     next_slot: int
     policy: RetentionPolicy
     gone: int | GoneDoubt | None
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionPlan:
-    """What goes of a topic by its policy now, and what is under way already. `why_not`: why nothing more goes.
-    `again_at`: where nothing goes, when something may that nothing new is recorded of (None: no time says it)."""
-
-    topic: TopicName
-    due: tuple[DueRange, ...]
-    pending: Deleting | None = None
-    why_not: str = ""
-    again_at: int | None = None
-
-
-def planned(
-    store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, now: int, gone_since: int | None
-) -> RetentionPlan:
-    """What goes of a topic by its policy. Reads the catalog, and the first bytes of what is kept. Writes nothing."""
-    removed = head.removed
-    if removed.pending is not None:
-        return RetentionPlan(head.topic, (), removed.pending, "a deletion is under way")
-    if policy.hold:
-        return RetentionPlan(head.topic, (), why_not=f"held by {policy.hold}")
-    known = holdings(History(store, head), gone_since, removed.ranges)
-    found = [due(each, policy, now, removed.trimmed) for each in known]
-    goes = _readable(store, head, found)
-    return RetentionPlan(head.topic, goes, again_at=None if goes else _again_at(known, found, policy, now, removed))
-
-
-def _again_at(
-    known: list[Holding], found: list[DueRange | None], policy: RetentionPolicy, now: int, removed: Removal
-) -> int | None:
-    if any(found):  # but for what is kept behind it
-        return now + DAY_MS // 24
-    following = (next_due(each, None, policy, now, removed.trimmed) for each in known)
-    return min((each.at for each in following if each is not None and each.at is not None), default=None)
-
-
-def requested(store: ObjectStore, head: CatalogHead, gone_since: int | None, words: str) -> tuple[DueRange, ...]:
-    """What goes of a topic on request: all that is not protected."""
-    known = holdings(History(store, head), gone_since, head.removed.told, released_goes=True)
-    return _readable(store, head, [all_of(each, words) for each in known])
-
-
-def _readable(store: ObjectStore, head: CatalogHead, found: list[DueRange | None]) -> tuple[DueRange, ...]:
-    """Without the segments in which a message begins that is kept."""
-    shortened = (each if each is None or not each.rest else _shortened(store, head, each) for each in found)
-    return tuple(each for each in shortened if each is not None)
-
-
-def _shortened(store: ObjectStore, head: CatalogHead, found: DueRange) -> DueRange | None:
-    """Up to the last end across which no kept message reaches, as the second look asks for it, too."""
-    records = found.holding.segments
-    assert isinstance(records, SegmentsOf)
-    for taken in islice(range(len(found.due), 0, -1), MOST_ENDS):
-        if not begins_before(store, head.topic, islice(records.records(), taken, None)):
-            return replace(found, due=found.due[:taken])
-    return None
+    bridged: int  # the next slot of the bridge log
 
 
 @dataclass(frozen=True)
 class ArchiveRetention:
     """`policy_of`, `gone_since`: what the file and Pulsar say of a topic now. `quiet`: what was looked at, when, and
-    until when nothing else can come of it: a catalog that is as it was is not read again."""
+    until when nothing else can come of it: a catalog that is as it was is not read again. `handing_over`: what brokers
+    have."""
 
     deletion: ArchiveDeletion
     policy_of: Callable[[TopicName], RetentionPolicy]
     gone_since: GoneSince
     grace_ms: int
     quiet: dict[TopicName, tuple[Seen, int, int]] = field(default_factory=dict)
+    handing_over: HandingOver = NOTHING_HANDED_OVER
 
     def visit(self, topic: TopicName, *, noted: bool = True) -> str:
         """Take the topic one phase further, if it is time. Returns in words what was done; "": nothing. `noted`: there
@@ -134,7 +78,7 @@ class ArchiveRetention:
             head = begun
         elif self.policy_of(topic).hold:
             return ""  # what is left of it stays for now
-        deletion.carry_out(head, pending)
+        deletion.carry_out(head, pending, self._copies(topic, pending))
         return f"deletion {pending.number} is done"
 
     def asked(self, topic: TopicName) -> str:
@@ -156,13 +100,14 @@ class ArchiveRetention:
         deletion = self.deletion
         deletion.check()
         deletion.catalogs.keep_deleting(head)
+        sound = set[str]()
         for _ in range(LOOKS):
             why, ready = self._why_not(head, pending), deletion.is_time(head.topic, pending)
             if why is None:
                 return f"deletion {pending.number} waits: what Pulsar has of the topic is not known yet"
             if ready and not why:
                 deletion.prove_right(head.topic)
-                why = self._why_not_readable(head, pending)
+                why = self._why_not_readable(head, pending) or self._why_not_handed_over(head, pending, sound)
             if why:
                 deletion.undo(head, "retention", why)
                 return f"deletion {pending.number} is undone: {why}"
@@ -187,14 +132,17 @@ class ArchiveRetention:
         seen = self._seen(head)
         if self._is_quiet(head, seen):
             return ""
-        found = planned(self.deletion.store, head, policy, self.deletion.clock_ms(), _known(seen.gone))
+        now, gone = self.deletion.clock_ms(), _known(seen.gone)
+        found = planned(self.deletion.store, head, policy, now, gone, self.handing_over)
         if found.due:
             return self._recorded(head, found.due, by)
         self._be_quiet(head, seen, found.again_at)
         return ""
 
     def _seen(self, head: CatalogHead) -> Seen:
-        return Seen(head.generation, head.next_slot, self.policy_of(head.topic), self.gone_since(head))
+        policy = self.policy_of(head.topic)
+        bridged = self.handing_over.slot(head.topic) if policy.hands_over else 0
+        return Seen(head.generation, head.next_slot, policy, self.gone_since(head), bridged)
 
     def _is_quiet(self, head: CatalogHead, seen: Seen) -> bool:
         known, since, until = self.quiet.get(head.topic, (None, 0, 0))
@@ -217,12 +165,13 @@ class ArchiveRetention:
                 "takes it back, or wait until it is done"
             )
         found = requested(self.deletion.store, head, _known(self.gone_since(head)), f"request of {by}")
+        theirs = with_brokers(head)
         if not found:
             raise IntegrityError(
-                f"{topic}: there is nothing to delete; the newest segment stays as long as the topic is offloaded: "
-                f"`offloader topics release {topic}` first"
+                f"{topic}: there is nothing to delete{theirs}; the newest segment stays as long as the topic is "
+                f"offloaded: `offloader topics release {topic}` first"
             )
-        return self._recorded(head, found, by)
+        return self._recorded(head, found, by) + theirs
 
     def undelete(self, topic: TopicName, by: str) -> str:
         """On request: take the deletion back that is under way. Raises IntegrityError where it cannot be."""
@@ -281,25 +230,46 @@ class ArchiveRetention:
         split = any(begins_before(store, head.topic, kept_behind(history, each.end)) for each in pending.ranges)
         return "a message begins in it that is kept" if split else ""
 
+    def _why_not_handed_over(self, head: CatalogHead, pending: Deleting, sound: set[str]) -> str:
+        """Whether brokers have what they are to get, byte for byte, right before it goes. Their list is asked for last:
+        reading may take long. `sound`: what was read before."""
+        if pending.reason is not DeletionReason.BRIDGED:
+            return ""
+        handing, deletion = self.handing_over, self.deletion
+        bridged = handing.bridged(head.topic)
+        found = (handing.why_not(bridged, deletion.segments(head, each), sound) for each in pending.ranges)
+        why = next((why for why in found if why), "")
+        if why:
+            return why
+        listing = handing.listing(head.topic)
+        return next((why for each in pending.ranges if (why := off_list(listing, deletion.segments(head, each)))), "")
+
+    def _copies(self, topic: TopicName, pending: Deleting) -> Mapping[int, BrokersCopy]:
+        if pending.reason is not DeletionReason.BRIDGED:
+            return NO_COPIES
+        return {ledger: handed.copy for ledger, handed in self.handing_over.bridged(topic).ledgers.items()}
+
     def _disproof(self, head: CatalogHead, pending: Deleting, gone: int | None, policy: RetentionPolicy) -> str:
         if policy.hold:
             return f"held by {policy.hold}"
         by_policy = pending.reason is not DeletionReason.REQUEST
+        policy = policy.of(pending.reason)
+        pulsar = PulsarSide(head.removed.trimmed, bridged_for(self.handing_over, head, policy).ledgers)
         history = History(self.deletion.store, head)
         known = holdings(history, gone, head.removed.ranges, released_goes=not by_policy)
         now = self.deletion.clock_ms()
         for each in pending.ranges:
             mine = next((holding for holding in known if holding.incarnation == each.start.incarnation), None)
-            found = None if mine is None else self._still(mine, policy, now, head, by_policy=by_policy)
-            if found is None or found.range.end < each.end:
+            still = None if mine is None else due(mine, policy, now, pulsar) if by_policy else all_of(mine, "")
+            if still is None or still.range.end < each.end:
                 return "it does not go by any policy any more" if by_policy else "some of it must stay now"
         return ""
 
-    @staticmethod
-    def _still(
-        holding: Holding, policy: RetentionPolicy, now: int, head: CatalogHead, *, by_policy: bool
-    ) -> DueRange | None:
-        return due(holding, policy, now, head.removed.trimmed) if by_policy else all_of(holding, "")
+
+def with_brokers(head: CatalogHead) -> str:
+    """In words what of a topic no deletion of ours reaches; "": nothing."""
+    segments = sum(each.segments for each in head.removed.handed_over)
+    return f"; {segments} segments were handed over: only Pulsar deletes brokers' copies of them" if segments else ""
 
 
 def _known(gone: int | GoneDoubt | None) -> int | None:

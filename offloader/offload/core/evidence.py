@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import LedgerList, Position
+from offloader.offload.core.history import behind, first_saved, next_follows
 from offloader.ports.admin import Identity
 
 
@@ -36,15 +37,17 @@ class Lost:
     extends: bool = False
 
 
-def pin_target(catalog: CatalogHead) -> Position | None:
-    """How far the pin may be acknowledged; None: nothing is to be acknowledged.
+def pin_target(catalog: CatalogHead, bridged: Position | None = None) -> Position | None:
+    """How far the pin may be acknowledged; None: nothing is to be acknowledged. `bridged`: no further than there, since
+    stock brokers are to read what is let go of.
 
     The last committed entry stays unacknowledged, so Pulsar lists its ledger and what follows. It is acknowledged
     where a record says that its ledger ended with it and that any next ledger follows (`pinHoldsLastEntry: false`)."""
     held, closing = _held_entry(catalog), catalog.closing
     if held is None:
         return None
-    return held if closing is not None and closing.followed_by is None else held.previous_entry
+    target = held if closing is not None and closing.followed_by is None else held.previous_entry
+    return target if bridged is None else min(target, bridged)
 
 
 def pin_moved(catalog: CatalogHead, listed: TopicListing) -> bool:
@@ -96,8 +99,9 @@ def lost(state: TopicState, catalog: CatalogHead, ledgers: LedgerList, confirmed
     unless what followed is in doubt (`TopicState.lost_after`): one that was claimed while it was empty, and one whose
     end and successor are recorded.
 
-    A loss ends before a ledger. If that one goes, too, the loss goes on: somebody may have written to it. Without doubt
-    it goes on only once there is an entry behind it: a broker replaces an empty ledger whenever it loads the topic."""
+    A loss ends before a ledger, or before what is uploaded of a segment ahead. If that ledger goes, too, the loss goes
+    on: somebody may have written to it. Without doubt it goes on only once there is an entry behind it: a broker
+    replaces an empty ledger whenever it loads the topic."""
     after = catalog.accounted
     if after is None:
         return None
@@ -105,6 +109,8 @@ def lost(state: TopicState, catalog: CatalogHead, ledgers: LedgerList, confirmed
         after = state.open.covered or after
         needed = state.open.covered or state.open.start
         gone = needed.ledger not in ledgers
+    elif next_follows(state, after, behind(after, ledgers)):
+        return None
     else:
         needed = after
         gone = state.lost_after is not None or (after.ledger not in ledgers and not catalog.is_settled(ledgers))
@@ -116,7 +122,10 @@ def lost(state: TopicState, catalog: CatalogHead, ledgers: LedgerList, confirmed
     extends = state.open is None and after.entry < 0 and catalog.end is not None
     if extends and state.lost_after is None and (confirmed is None or confirmed.ledger < following):
         return None
-    return Lost(after.next_entry, Position(after.incarnation, following, -1), extends)
+    last, saved = Position(after.incarnation, following, -1), first_saved(state, after)
+    if saved is not None:
+        last = min(last, saved.start.previous_entry)
+    return Lost(after.next_entry, last, extends)
 
 
 def _held_entry(catalog: CatalogHead) -> Position | None:

@@ -18,9 +18,10 @@ LONGEST_MS = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class LaneLimits:
-    """What one micro-batch of a lane may hold. `tasks` run at once, each with `threads` threads. `silent_ms`: after so
-    long no broker will deliver what is stored. `longest_ms`: a slice that holds the only slot takes no longer; None:
-    others do not wait for it."""
+    """What one micro-batch of a lane may hold. `tasks` are dealt out, each with `threads` threads; `cores` of them run
+    at the same time (None: all). `silent_ms`: after so long no broker will deliver what is stored. `longest_ms`: a
+    slice that holds the only slot takes no longer; None: others do not wait for it. `history`: so many segments of one
+    topic's history are read at the same time at most; `history_span_ms`: how far apart the entries of one may be."""
 
     tasks: int
     threads: int
@@ -32,10 +33,24 @@ class LaneLimits:
     queue_factor: int = 4
     read_ahead: int = 16 * MIB
     longest_ms: int | None = None
+    history: int = 8
+    history_span_ms: int = 24 * 3_600_000
+    cores: int | None = None
 
     @property
     def slots(self) -> int:
         return self.tasks * self.threads
+
+    @property
+    def running(self) -> int:
+        """So many of its tasks run at the same time."""
+        return self.tasks if self.cores is None else min(self.cores, self.tasks)
+
+    @property
+    def at_once(self) -> int:
+        """So many segments of one topic's history are read at the same time: each in a task that runs by itself. One
+        that shares a core is no quicker than one after the other, and has more to do."""
+        return min(self.running, self.history)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ from offloader.offload.core.check import Check, fail, ok, warn
 
 MINUTE_MS = 60_000
 DAY_MINUTES = 24 * 60
+LEDGER_LIFE_MS = 4 * 60 * MINUTE_MS  # managedLedgerMaxLedgerRolloverTimeMinutes, as brokers have it by default
 # A copy that is this many times its roll-over late will not come.
 LATE = 10
+STOCK_OFFLOAD = "stock-offload"
 
 
 def check_policies(
@@ -25,6 +27,8 @@ def check_policies(
     yield expiration(namespace, applied.get("subscription_expiration_time_minutes"))
     yield retention(namespace, applied.get("retention_policies"), discovery_ms)
     yield stock_offload(namespace, applied.get("offload_policies"))
+    if policy.broker_readable:
+        yield bridge_retention(namespace, applied.get("retention_policies"))
 
 
 def time_to_live(namespace: str, seconds: object, rollover_ms: int) -> Check:
@@ -39,6 +43,24 @@ def time_to_live(namespace: str, seconds: object, rollover_ms: int) -> Check:
         "not offloaded"
     )
     return (fail if value * 1000 < LATE * rollover_ms else warn)(name, text, remedy)
+
+
+def bridge_time_to_live(namespace: str, seconds: object, rollover_ms: int, wait_ms: int) -> Check:
+    """Whoever waits for brokers to read a ledger from objects holds back the subscription until then. `rollover_ms`:
+    ours; `wait_ms`: the longest time between two rounds of bridging."""
+    name, value, least = "bridge-ttl", _number(seconds), LEDGER_LIFE_MS + rollover_ms + wait_ms
+    if value <= 0 or value * 1000 >= least:
+        return ok(name, f"{namespace}: messages are bridged before they expire")
+    text = (
+        f"{namespace}: messages expire after {format_time(value * 1000)}, and brokers may read them from objects only "
+        f"after {format_time(least)}: a ledger is open for {format_time(LEDGER_LIFE_MS)} by default, and waits for its "
+        "round; what expires before may be in the archive alone"
+    )
+    remedy = (
+        f"pulsar-admin namespaces set-message-ttl {namespace} --messageTTL 0, or a shorter bridge.minInterval and "
+        "no bridge.quietHours"
+    )
+    return fail(name, text, remedy)
 
 
 def backlog_quotas(namespace: str, quotas: object) -> Iterator[Check]:
@@ -86,17 +108,31 @@ def retention(namespace: str, policies: object, discovery_ms: int) -> Check:
     return warn(name, text, remedy)
 
 
+def bridge_retention(namespace: str, policies: object) -> Check:
+    """What brokers do not retain they delete once it is consumed, also where they read it from objects of ours. A topic
+    may have a retention of its own: before the first ledger is bridged its own is asked for."""
+    name, found = "bridge-retention", _mapping(policies)
+    if not found:
+        return ok(
+            name, f"{namespace}: it sets no retention; that of its brokers is looked at before anything is bridged"
+        )
+    if 0 not in (_number(found.get("retentionTimeInMinutes")), _number(found.get("retentionSizeInMB"))):
+        return ok(name, f"{namespace}: what is consumed is retained")
+    remedy = f"pulsar-admin namespaces set-retention {namespace} with as much as clients shall read"
+    return warn(name, f"{namespace}: retention 0, though brokerReadable: nothing can be bridged", remedy)
+
+
 def stock_offload(namespace: str, policies: object) -> Check:
     """Pulsar's own offloader beside us copies everything a second time."""
-    name = "stock-offload"
+    name = STOCK_OFFLOAD
     found = _mapping(policies)
     driver = found.get("managedLedgerOffloadDriver")
-    limits = [_number(found.get(f"managedLedgerOffloadThresholdIn{unit}", -1)) for unit in ("Bytes", "Seconds")]
-    if not driver or all(limit < 0 for limit in limits):
+    limits = [found.get(f"managedLedgerOffloadThresholdIn{unit}") for unit in ("Bytes", "Seconds")]
+    if not driver or all(limit is None or _number(limit) < 0 for limit in limits):
         return ok(name, f"{namespace}: Pulsar's own offloader is off")
     remedy = (
         f"pulsar-admin namespaces set-offload-threshold {namespace} --size -1; with ledgers that it has copied: "
-        "startAfterOffloaded: true"
+        "`offloader migrate to-streaming`, which switches it off by itself, or startAfterOffloaded: true"
     )
     return fail(name, f"{namespace}: Pulsar's own offloader ({driver}) copies its ledgers, too", remedy)
 

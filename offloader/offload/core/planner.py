@@ -1,133 +1,39 @@
 """What to do next with each topic: from frozen views to states to journal and slices to read. Pure. A topic with data
-is worked on, sealed, or held back until a date or a named event."""
+is worked on, sealed, or held back until a date or a named event.
+
+History is cut into segments with fixed ends, of which several are read at the same time; each is decided on as if it
+were the topic's only one. `cutting.py` says which, `sources.py` where each is read
+from, and `plans.py` packs the slices."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import replace
 
 from offloader.metadata.state import NextStart, OpenTopic, TopicState
-from offloader.model import (
-    Ending,
-    FailureKind,
-    Lane,
-    LedgerList,
-    OpenSegment,
-    Position,
-    RollReason,
-    SegmentLayout,
-    Slice,
-    SliceId,
-    Source,
-    TopicName,
+from offloader.model import V1, Lane, OpenSegment, Position, RollReason, Source, TopicName
+from offloader.offload.core import segments
+from offloader.offload.core.cutting import assign_history, before_next_copy
+from offloader.offload.core.decisions import (
+    Begin,
+    Copy,
+    Decision,
+    Hold,
+    Reach,
+    Read,
+    Seal,
+    Step,
+    TopicRules,
+    TopicView,
 )
-from offloader.offload.core import lanes, segments
-from offloader.offload.core.lanes import LaneLimits, Speed
+from offloader.offload.core.history import alone, next_follows, normalise, opened_next, with_ahead
+from offloader.offload.core.sources import another_source_helps, from_another_source, source_of
 
 ROLL_SPREAD = 0.10  # topics that started together do not roll together
 MAX_INDEX_BYTES = 16 * 1024 * 1024
 INDEX_ENTRY_BYTES = 20
 RATE_LIMIT = "rate limit"
-ANEW_AFTER = 3  # failures in a row; then a segment is begun anew where its topic has another source by now
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRules:
-    """A topic's policy as the planner needs it, after the merge of all levels."""
-
-    max_size: int
-    roll_ms: int
-    cuts: SegmentLayout
-    source: Source = Source.BROKER
-    fail_on_data_loss: bool = True
-    min_roll_ms: int = 0
-    pin_holds_last_entry: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """As far as a slice is sure to come: less than a part, in about so many bytes."""
-
-    end: Position
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicView:
-    """Everything that a decision about one topic rests on.
-
-    `begin`: where its next segment starts, and the proof that it follows; None while that is unknown. `last`: the last
-    readable position, None: no data. `pending_bytes`: estimate of what lies after the last uploaded position; below
-    `wanted_bytes` it is not read again. `retire`: seal up to `last` and open no other segment. `allowance`: bytes that
-    rate limits leave now; `allowed_at`: when they leave more. `reach`: how far a slice of a slow topic comes in the
-    time that the slow lane gives it; None: far enough for a part, or its time has no limit."""
-
-    state: TopicState
-    rules: TopicRules
-    ledgers: LedgerList
-    begin: NextStart | None
-    last: Position | None
-    pending_bytes: int
-    wanted_bytes: int = 0
-    predecessor: Ending | None = None
-    retire: RollReason | None = None
-    retire_at: Position | None = None
-    allowance: int | None = None
-    allowed_at: int = 0
-    speed: Speed = field(default_factory=Speed)
-    died: bool = False
-    planned_at: int = 0
-    reach: Reach | None = None
-
-    @property
-    def topic(self) -> TopicName:
-        return self.state.topic
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Nothing to do before `until` (None: before something changes)."""
-
-    reason: str
-    until: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """The segment's upload must begin before its slice can be planned."""
-
-    uuid: str
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A slice is due, which uploads to the segment's `upload`. `seal`: it ends the segment."""
-
-    segment: OpenSegment
-    upload: str
-    start: Position
-    bound: Position
-    seal: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Seal:
-    """Everything is uploaded and journaled: complete, index, commit."""
-
-    state: OpenTopic
-
-
-Step = Hold | Begin | Read | Seal
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The topic's state after the decision (journal it first, where it differs), and the step that follows."""
-
-    view: TopicView
-    state: TopicState
-    step: Step
 
 
 def roll_at(topic: TopicName, assigned_at: int, roll_ms: int) -> int:
@@ -139,28 +45,115 @@ def roll_at(topic: TopicName, assigned_at: int, roll_ms: int) -> int:
 
 def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
     """The next step of one topic."""
+    decision = _decide_oldest(view, now, new_uuid)
+    state = normalise(decision.state, view.after, view.ledgers, new_uuid, now, view.begin)
+    decision = replace(decision, state=state)
+    if not isinstance(state, OpenTopic) or state.failure is not None:
+        return decision  # what cannot be committed before the open one goes on waits with it
+    state, steps = _decide_ahead(view, state, now, new_uuid)
+    return replace(decision, state=state, ahead=steps)
+
+
+def _decide_oldest(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
+    """The step of the segment that is, or will be, the open one."""
     state = view.state
-    if state.failure and now < state.failure.retry_at:
-        return Decision(view, state, Hold(f"failed: {state.failure.reason}", state.failure.retry_at))
-    if isinstance(state, OpenTopic) and _another_source_helps(view, state.open):
-        reason = f"begun anew from source {view.rules.source} instead of {state.open.source}"
-        anew = segments.begun_anew(state, new_uuid(), view.rules.source, reason)
-        return Decision(view, anew, Hold("begun anew", now))
-    if not isinstance(state, OpenTopic):
-        hold = _why_not_open(view)
-        if hold is not None or view.begin is None:
-            return Decision(view, state, hold or Hold("the next ledger is not listed yet"))
-        state = segments.assigned(
-            state,
-            uuid=new_uuid(),
-            start=view.begin,
-            source=view.rules.source,
-            cuts=view.rules.cuts,
-            now=now,
-            predecessor=view.predecessor,
-        )
+    waits = _back_off(state, now)
+    if waits is None and not isinstance(state, OpenTopic):
+        waits, state = _opened(view, state, now, new_uuid)
+    if waits is not None or not isinstance(state, OpenTopic):
+        return Decision(view, state, waits or Hold("nothing is open"))
+    if state.open.source.is_of_brokers:
+        return _decide_copy(view, state, now, new_uuid)
+    if another_source_helps(view, state):
+        return Decision(view, from_another_source(view, state, new_uuid), Hold("begun anew", now))
     if view.reach is not None:
         state = _within_reach(view, view.reach, state, new_uuid)
+    state, search = assign_history(view, state, now, new_uuid)
+    return replace(_decide_open(view, state, now), search=search)
+
+
+def _assigned(view: TopicView, state: TopicState, begin: NextStart, now: int, uuid: str) -> OpenTopic:
+    """A new segment; of a ledger that is to be copied it is the whole."""
+    rules, ledger, last = view.rules, begin.position.ledger, view.ledgers.closed_with(begin.position.ledger)
+    copies = ledger in view.copies and begin.position.entry == 0 and last is not None
+    theirs = Source.REFERENCED if view.references else Source.OFFLOADED
+    opened = segments.assigned(
+        state,
+        uuid=uuid,
+        start=begin,
+        source=theirs if copies else source_of(view, begin.position, None),
+        cuts=replace(rules.cuts, version=V1) if copies else rules.cuts,
+        now=now,
+        predecessor=view.predecessor,
+    )
+    if not copies or last is None:
+        return opened
+    return segments.closing(opened, begin.position.at(last), RollReason.OFFLOADED)
+
+
+def _decide_copy(view: TopicView, state: OpenTopic, now: int, new_uuid: Callable[[], str]) -> Decision:
+    segment = state.open
+    if segment.sealed is not None:
+        return Decision(view, state, Seal(state))
+    if segment.start.ledger not in view.copies:  # somebody has decided otherwise
+        source = source_of(view, segment.start, None)
+        reason = f"begun anew from source {source}: ledger {segment.start.ledger} is not copied any more"
+        anew = segments.begun_anew(state, new_uuid(), source, reason, view.rules.cuts)
+        return Decision(view, anew, Hold("begun anew", now))
+    if segment.upload is None and segment.source is Source.OFFLOADED:
+        return Decision(view, state, Begin(segment.uuid))
+    return Decision(view, state, Copy(state, segment.start.ledger))
+
+
+def _opened(
+    view: TopicView, state: TopicState, now: int, new_uuid: Callable[[], str]
+) -> tuple[Hold | None, TopicState]:
+    """With the next segment open: the first of those assigned ahead, or else a new one. Why there is none, or why that
+    waits."""
+    state = normalise(state, view.after, view.ledgers, new_uuid, now, view.begin)
+    if state.ahead:
+        if not next_follows(state, view.after, view.begin):
+            return Hold("the next ledger is not listed yet"), state
+        state = opened_next(state, view.predecessor, now)
+        return _back_off(state, now), state
+    hold = _why_not_open(view)
+    if hold is not None or view.begin is None:
+        return hold or Hold("the next ledger is not listed yet"), state
+    return None, _assigned(view, state, view.begin, now, new_uuid())
+
+
+def _back_off(state: TopicState, now: int) -> Hold | None:
+    failure = state.failure
+    return Hold(f"failed: {failure.reason}", failure.retry_at) if failure and now < failure.retry_at else None
+
+
+def _decide_ahead(
+    view: TopicView, state: OpenTopic, now: int, new_uuid: Callable[[], str]
+) -> tuple[TopicState, tuple[Step, ...]]:
+    """The steps of the segments behind the open one, none of which is sealed before its turn."""
+    steps: list[Step] = []
+    decided: TopicState = state
+    for number, each in enumerate(state.ahead):
+        own, segment = alone(state, each), each.segment
+        if segment.uuid in view.slow_ahead:
+            steps.append(Hold("slow: waits for its turn"))
+            continue
+        start = segments.next_position(segment, view.ledgers)
+        left = view.sums.object_bytes(start, segment.closing_end)
+        step = _decide_one(replace(view, state=own, reach=None, pending_bytes=left), own, now, new_uuid)
+        if step.state != own and isinstance(step.state, OpenTopic):
+            decided = with_ahead(decided, number, step.state)
+        steps.append(Hold("waits for its turn") if isinstance(step.step, Seal) else step.step)
+    return decided, tuple(steps)
+
+
+def _decide_one(view: TopicView, state: OpenTopic, now: int, new_uuid: Callable[[], str]) -> Decision:
+    """The step of a segment that is assigned ahead."""
+    waits = _back_off(state, now)
+    if waits is not None:
+        return Decision(view, state, waits)
+    if another_source_helps(view, state):
+        return Decision(view, from_another_source(view, state, new_uuid, keep_end=True), Hold("begun anew", now))
     return _decide_open(view, state, now)
 
 
@@ -175,20 +168,11 @@ def _within_reach(view: TopicView, reach: Reach, state: OpenTopic, new_uuid: Cal
         return state
     if segment.covered is not None:
         return segments.closing(state, segment.covered, RollReason.SIZE)
-    if end is not None:
+    if end is not None and segment.upload is not None:
         reason = f"begun anew with an earlier end: its topic is slow, and no slice comes as far as {end}"
-        state = segments.begun_anew(state, new_uuid(), segment.source, reason)
+        state = segments.begun_anew(state, new_uuid(), segment.source, reason, keep_end=bool(state.ahead))
     there = view.last is not None and view.last >= reach.end
     return segments.closing(state, reach.end, RollReason.SIZE) if there else state
-
-
-def _another_source_helps(view: TopicView, segment: OpenSegment) -> bool:
-    """Whether the topic's present source may help a segment that fails. Never where Pulsar lost its beginning."""
-    failure = view.state.failure
-    if failure is None or segment.sealed is not None or segment.source is view.rules.source:
-        return False
-    may_help = failure.kind in (FailureKind.RETRYABLE, FailureKind.FATAL, FailureKind.INTEGRITY)
-    return may_help and failure.attempts >= ANEW_AFTER and segment.start.ledger in view.ledgers
 
 
 def _why_not_open(view: TopicView) -> Hold | None:
@@ -215,7 +199,7 @@ def _decide_open(view: TopicView, state: OpenTopic, now: int) -> Decision:
         return Decision(view, state, Hold("caught up, open segment", roll))
     # A part ends with a whole block: a slow topic is not read before both are there.
     block = view.rules.cuts.block_size if view.speed.lane is Lane.SLOW else 0
-    if view.pending_bytes < max(view.wanted_bytes, enough(state, view.rules) + block):
+    if view.pending_bytes < max(view.wanted_bytes, enough(segment, view.rules) + block):
         return Decision(view, state, Hold("less than a part", roll))
     return _read(view, state, start, view.last, seal=False)
 
@@ -226,6 +210,9 @@ def _roll_due(view: TopicView, state: OpenTopic, now: int) -> tuple[Position, Ro
     reached = max((p for p in (view.last, covered) if p is not None), default=None)
     if reached is None or reached < segment.start:
         return None
+    border = before_next_copy(view, segment)
+    if border is not None and segment.start <= border <= reached:
+        return (border, RollReason.OFFLOADED)
     if view.retire is not None:
         end = view.retire_at or reached
         return (max(min(end, reached), covered or segment.start), view.retire)
@@ -258,95 +245,14 @@ def _read(view: TopicView, state: OpenTopic, start: Position, bound: Position, *
     segment = state.open
     if segment.upload is None:
         return Decision(view, state, Begin(segment.uuid))
-    return Decision(view, state, Read(segment, segment.upload, start, bound, seal))
+    pending = view.pending_bytes
+    if view.sums and seal:
+        pending = min(pending, view.sums.object_bytes(start, bound))
+    return Decision(view, state, Read(segment, segment.upload, start, bound, seal, pending, state.attempts))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One micro-batch of a lane: slices packed into tasks."""
-
-    run: str
-    lane: Lane
-    number: int
-    tasks: tuple[tuple[Slice, ...], ...]
-
-    @property
-    def slices(self) -> tuple[Slice, ...]:
-        return tuple(s for task in self.tasks for s in task)
-
-    @property
-    def longest_ms(self) -> int:
-        """What its slices may take, one after the other where there are more of them than threads."""
-        return max((s.hard_limit_ms for s in self.slices), default=0)
-
-
-def plan(run: str, number: int, lane: Lane, decisions: Iterable[Decision], limits: LaneLimits) -> Plan:
-    """Choose the slices of a lane's next micro-batch and pack them into tasks.
-
-    Least recently planned first, so that no topic starves. A topic whose task died gets a task of its own. The slow
-    lane has one task at a time, since it may sit in its slot for minutes."""
-    reads = [(d, d.step) for d in decisions if isinstance(d.step, Read) and d.view.speed.lane is lane]
-    reads.sort(key=lambda pair: (pair[0].view.planned_at, str(pair[0].view.topic)))
-    if lane is Lane.SLOW:
-        first_alone = bool(reads) and reads[0][0].view.died
-        reads = reads[:1] if first_alone else [pair for pair in reads if not pair[0].view.died]
-    chosen = reads[: limits.slots * limits.queue_factor]
-    rounds = max(1, -(-len(chosen) // limits.slots))
-    slices = [_slice(run, number, d, read, limits, rounds) for d, read in chosen]
-    return Plan(run, lane, number, _pack(slices, limits))
-
-
-def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLimits, rounds: int) -> Slice:
-    view, segment = decision.view, read.segment
-    part = enough(decision.state, view.rules)
-    goal = max(min(part, view.pending_bytes), 1) if read.seal else max(part, 1)
-    if read.seal and view.reach is not None:
-        goal = min(goal, view.reach.size)
-    slow = view.speed.lane is Lane.SLOW
-    hard_limit_ms = lanes.slow_limit_ms(view.speed, goal, limits) if slow else limits.hard_limit_ms
-    budget = limits.byte_budget
-    if slow and not read.seal:
-        budget = min(budget, _whole_parts(view.pending_bytes, goal))
-    if view.allowance is not None:
-        budget = min(budget, max(view.allowance, 1))
-    first, lane = segment.next_part, view.speed.lane
-    return Slice(
-        SliceId(view.topic, run, lane, number, segment.uuid, read.upload, first_part=first, start=read.start),
-        bound=read.bound,
-        seal=read.seal,
-        offset=segment.size,
-        first_block=segment.blocks + 1,
-        room=max(view.rules.max_size - segment.size, 0),
-        byte_budget=budget,
-        time_budget_ms=limits.time_budget_ms // rounds if view.reach is None else hard_limit_ms,
-        hard_limit_ms=hard_limit_ms,
-        silent_ms=limits.silent_ms,
-        goal=goal,
-        read_ahead=limits.read_ahead,
-        source=segment.source,
-        cuts=segment.cuts,
-        ledgers=tuple(s for s in view.ledgers.spans if read.start.ledger <= s.ledger <= read.bound.ledger),
-        max_gap_lookups=limits.max_gap_lookups * 2 ** min(decision.state.attempts, 10),
-        alone=view.died,
-        stall_ms=lanes.stall_ms(view.speed, limits),
-    )
-
-
-def _whole_parts(pending: int, part: int) -> int:
-    """Bytes behind which only the rest of a part is left: a slow topic's is not read in vain."""
-    return max((pending // part - 1) * part, part // 2, 1)
-
-
-def _pack(slices: list[Slice], limits: LaneLimits) -> tuple[tuple[Slice, ...], ...]:
-    """Deal the slices out to as many tasks as run at once; those that must be alone get tasks of their own."""
-    shared = [s for s in slices if not s.alone]
-    tasks = [tuple(shared[i :: limits.tasks]) for i in range(min(limits.tasks, len(shared)))]
-    return tuple(tasks) + tuple((s,) for s in slices if s.alone)
-
-
-def enough(state: TopicState, rules: TopicRules) -> int:
+def enough(segment: OpenSegment | None, rules: TopicRules) -> int:
     """Object bytes that make a slice worth while: a part, or what the segment may still grow by."""
-    segment = state.open
     part = segment.cuts.part_size if segment else rules.cuts.part_size
     return min(part, rules.max_size - (segment.size if segment else 0))
 

@@ -12,8 +12,9 @@ from typing import TypeGuard, TypeVar, assert_never
 
 from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
 from offloader.format.crc import combine
-from offloader.metadata.state import Abandoned, CloseRequest, NextStart, OpenTopic, TopicState
+from offloader.metadata.state import Abandoned, AssignedAhead, CloseRequest, NextStart, OpenTopic, TopicState
 from offloader.model import (
+    BrokersObject,
     Ending,
     Failure,
     FailureKind,
@@ -82,7 +83,8 @@ def uploading(state: TopicState, uuid: str, upload: str) -> TopicState:
     """An upload of the object `uuid` has begun: the segment's, or one that nobody waits for and that must end."""
     if awaits_upload(state, uuid):
         return replace(state, open=replace(state.open, upload=upload))
-    if (state.open is not None and state.open.upload == upload) or any(a.upload == upload for a in state.abandoned):
+    known = any(each.upload == upload for each in state.unfinished)
+    if known or any(a.upload == upload for a in state.abandoned):
         return state
     return replace(state, abandoned=(*state.abandoned, Abandoned(uuid, upload, "its segment went on without it")))
 
@@ -145,12 +147,20 @@ def failed(state: State, kind: FailureKind, reason: str, now: int, jitter: float
 def not_of_the_future(state: TopicState, now: int) -> TopicState:
     """A process whose clock was ahead wrote this: what it says is to come waits no longer than it would from now on.
     What a segment that is being sealed says stays as it is: its record may have been written."""
-    failure = state.failure
-    if isinstance(state, OpenTopic) and state.open.sealed is None and state.open.assigned_at > now:
-        state = replace(state, open=replace(state.open, assigned_at=now))
-    if failure is not None and failure.retry_at > now + BACKOFF_LAST_MS:
-        state = replace(state, failure=replace(failure, retry_at=now + BACKOFF_LAST_MS))
-    return state
+    if isinstance(state, OpenTopic):
+        state = replace(state, open=_assigned_by(state.open, now))
+    ahead = (AssignedAhead(_assigned_by(a.segment, now), _retried_soon(a.failure, now)) for a in state.ahead)
+    return replace(state, failure=_retried_soon(state.failure, now), ahead=tuple(ahead))
+
+
+def _assigned_by(segment: OpenSegment, now: int) -> OpenSegment:
+    later = segment.sealed is None and segment.assigned_at > now
+    return replace(segment, assigned_at=now) if later else segment
+
+
+def _retried_soon(failure: Failure | None, now: int) -> Failure | None:
+    later = failure is not None and failure.retry_at > now + BACKOFF_LAST_MS
+    return replace(failure, retry_at=now + BACKOFF_LAST_MS) if failure is not None and later else failure
 
 
 def abandoned(state: OpenTopic, new_uuid: str, reason: str) -> OpenTopic:
@@ -162,10 +172,21 @@ def abandoned(state: OpenTopic, new_uuid: str, reason: str) -> OpenTopic:
     return replace(state, open=renewed, abandoned=(*state.abandoned, Abandoned(segment.uuid, segment.upload, reason)))
 
 
-def begun_anew(state: OpenTopic, new_uuid: str, source: Source, reason: str) -> OpenTopic:
-    """The segment's range from its beginning, with an open end; another uuid, since it will have other bytes."""
+def begun_anew(
+    state: OpenTopic,
+    new_uuid: str,
+    source: Source,
+    reason: str,
+    cuts: SegmentLayout | None = None,
+    *,
+    keep_end: bool = False,
+) -> OpenTopic:
+    """The segment's range from its beginning, with an open end unless others are assigned behind it; another uuid,
+    since it will have other bytes. `cuts`: where it is to be cut otherwise."""
     state = abandoned(state, new_uuid, reason)
-    renewed = replace(state.open, source=source, status=SegmentStatus.ASSIGNED, closing_end=None, roll_reason=None)
+    renewed = replace(state.open, source=source, cuts=cuts or state.open.cuts)
+    if not keep_end:
+        renewed = replace(renewed, status=SegmentStatus.ASSIGNED, closing_end=None, roll_reason=None)
     return replace(state, open=renewed, failure=None)
 
 
@@ -194,6 +215,14 @@ def complete(state: OpenTopic, gaps: tuple[Gap, ...], ledgers: LedgerList, now: 
         gaps=all_gaps,
     )
     return replace(state, open=replace(segment, status=SegmentStatus.SEALING, sealed=facts), failure=None)
+
+
+def of_offloaded(
+    state: OpenTopic, parts: tuple[Part, ...], ledgers: LedgerList, at: int, brokers: BrokersObject | None = None
+) -> OpenTopic:
+    """The object is there, a copy of what a broker had offloaded, and was read completely; its index, too, since
+    `at`. `brokers`: it is not a copy, but this very object."""
+    return complete(replace(state, open=replace(state.open, parts=parts, brokers=brokers)), (), ledgers, at)
 
 
 def account(
@@ -265,6 +294,7 @@ def as_record(state: OpenTopic, driver: str, driver_properties: tuple[tuple[str,
         driver=driver,
         driver_properties=driver_properties,
         former_ledger_last=segment.former_ledger_last,
+        brokers=segment.brokers,
     )
 
 

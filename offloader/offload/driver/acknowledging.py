@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from offloader.bridge.core.schedule import limit_of, not_bridged
 from offloader.errors import OffloadError
 from offloader.model import Position, TopicName
 from offloader.offload.core.evidence import pin_moved, pin_target
@@ -26,6 +27,7 @@ def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
         if target is None and topic.pin.error:  # it was done, though its receipt never came
             topic.pin = replace(topic.pin, error="")
         if target is not None and topic.readable and not topic.poll.error and now >= topic.pin.retry.again_at:
+            topic.pin = replace(topic.pin, ours=max(topic.pin.ours or target, target))
             attempt = Attempt()
             call = partial(_acknowledge, context, topic.name, target, attempt)
             then = partial(_confirmed, context, attempt, topic, target)
@@ -38,9 +40,11 @@ def acknowledged(topic: Topic) -> bool:
 
 
 def _target(topic: Topic) -> Position | None:
-    target = pin_target(topic.catalog)
-    acknowledged = topic.observed.acknowledged
-    if target is None or acknowledged == target:
+    view, acknowledged = topic.bridge_view, topic.observed.acknowledged
+    if view.wanted and topic.bridge.head is None:
+        return None  # what brokers can read is not known yet
+    target = pin_target(topic.catalog, limit_of(view))
+    if target is None or (acknowledged is not None and target <= acknowledged):
         return None
     return None if acknowledged is None and target <= topic.mark_delete else target
 
@@ -77,3 +81,31 @@ def check_pin(context: Context, topic: Topic) -> None:
         log.error("%s", alarm, extra={"see": "pin-moved"})
         context.metrics.pin_moved(topic.name)
     topic.pin = replace(topic.pin, alarm=alarm if moved else "")
+    _check_bridge(context, topic)
+
+
+def _check_bridge(context: Context, topic: Topic) -> None:
+    """An alarm where it is past what brokers read from objects, and nobody of us has moved it there: Pulsar may delete
+    ledgers that only the archive has then. The archive misses nothing."""
+    view, mark, ours = topic.bridge_view, topic.mark_delete, topic.pin.ours
+    if ours is not None and ours.incarnation != topic.incarnation:
+        ours = None
+    if not view.wanted or ours is None:  # what went on before brokers were to read it is no news
+        topic.pin = replace(topic.pin, ours=max(ours or mark, mark), past_bridge="")
+        return
+    limit = limit_of(view)
+    if limit is None or topic.bridge.head is None:
+        return
+    past = mark > max(limit, ours)
+    if past and mark.entry < 0:  # brokers step over the ends of ledgers by themselves
+        first = next(not_bridged(view), None)
+        past = first is not None and mark.ledger > first.ledger
+    alarm = (
+        f"{topic.name}: the subscription stands at {mark}, and brokers read objects up to {limit} only: message TTL, a "
+        "backlog quota with consumer_backlog_eviction, or somebody moved it; Pulsar may delete what is between, which "
+        "the archive alone has then"
+    )
+    if past and topic.pin.past_bridge != alarm:
+        log.error("%s", alarm, extra={"see": "pin-past-bridge"})
+        context.metrics.bridge_failed("pin")
+    topic.pin = replace(topic.pin, past_bridge=alarm if past else "")

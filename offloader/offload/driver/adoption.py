@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from offloader.config.levels import TopicPolicy
 from offloader.errors import ClaimedByOtherError, DamagedRecordError, FatalError, TopicNotFoundError
+from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.state import CatalogHead, Claim
-from offloader.model import LedgerList, Loss, Position, TopicName
+from offloader.model import LedgerList, Loss, Position, Taking, TopicName
 from offloader.offload.core import evidence, segments
+from offloader.offload.core.decisions import TopicRules
 from offloader.offload.core.evidence import TopicListing
-from offloader.offload.core.planner import TopicRules
 from offloader.offload.driver import observed
 from offloader.offload.driver.admin_queries import kept, managed_ledger
 from offloader.offload.driver.committing import append_record, there_again
@@ -36,11 +37,13 @@ def rules_of(policy: TopicPolicy) -> TopicRules:
         fail_on_data_loss=policy.fail_on_data_loss,
         min_roll_ms=policy.min_rollover_ms,
         pin_holds_last_entry=policy.pin_holds_last_entry,
+        broker_readable=policy.broker_readable,
     )
 
 
-def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
-    """Open the topic's pin and catalog; claim it where nobody has. Raises ClaimedByOtherError, SubscriptionBusyError,
+def adopt(context: Context, name: TopicName, policy: TopicPolicy, taking: Taking | None = None) -> Topic:
+    """Open the topic's pin and catalog; claim it where nobody has, `taking` over ledgers that brokers have offloaded,
+    where somebody wants that. Raises ClaimedByOtherError, SubscriptionBusyError,
     TopicNotFoundError, FatalError (stock offload beside us) and whatever the store and Pulsar raise."""
     catalog = context.catalogs.head(name)
     if catalog.claim is not None and catalog.claim.application not in ("", context.application):
@@ -55,15 +58,17 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
         info = context.admin.topic_info(name)
     except TopicNotFoundError:
         ours = catalog.claim is not None and catalog.claim.application == context.application
-        if not ours or name not in context.journal.topics:  # else what was uploaded of it may be the only copy
+        # What was uploaded of it may be the only copy; and what is begun for brokers nobody else takes away.
+        bridges = BridgeLog(context.store, context.new_uuid)
+        if not ours or not (name in context.journal.topics or bridges.is_open(name)):
             raise
         return _in_question(context, name, rules_of(policy), catalog)
-    begin_after = _stock_offload(name, policy, info, catalog)
+    begin_after = None if taking is not None else _stock_offload(context, name, policy, info, catalog)
     _mind_lost_pin(context, catalog, info)
     end = context.pins.open(name)
     if catalog.claim is None or not catalog.claim.application:
         info = kept(context.admin, name, context.subscription)
-        catalog = _claim(context, catalog, info, begin_after or _beginning(end, info))
+        catalog = _claim(context, catalog, info, begin_after or _beginning(end, info), taking=taking)
     elif evidence.needs_token(catalog):
         info = managed_ledger(context.admin, catalog, context.subscription)
     if not catalog.is_of(info.created, info.ledgers):
@@ -87,8 +92,7 @@ def _in_question(context: Context, name: TopicName, rules: TopicRules, catalog: 
     """It is said to be gone, or another one is in its place: nothing is read of it before that is certain."""
     nothing = TopicInfo(0, LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
     topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
-    segment = context.state(name).open
-    if segment is not None:  # it had at least what that was assigned for
+    for segment in context.state(name).unfinished:  # it had at least what that was assigned for
         observed.remember(topic, segment.closing_end or segment.covered or segment.start)
     inquire(topic, adopted=False)
     return topic
@@ -125,7 +129,14 @@ def _mind_lost_pin(context: Context, catalog: CatalogHead, info: TopicInfo) -> N
         context.record(replace(state, lost_after=catalog.accounted))
 
 
-def _claim(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Position, reason: str = "") -> CatalogHead:
+def _claim(
+    context: Context,
+    catalog: CatalogHead,
+    info: TopicInfo,
+    begin: Position,
+    reason: str = "",
+    taking: Taking | None = None,
+) -> CatalogHead:
     incarnation = 0 if catalog.claim is None else catalog.claim.incarnation
     if not catalog.is_of(info.created, info.ledgers):
         incarnation += 1
@@ -137,6 +148,7 @@ def _claim(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Posit
         at=context.clock_ms(),
         reason=reason,
         token=info.token or "",
+        taking=taking or (None if catalog.claim is None else catalog.claim.taking),
     )
     log.info("claim topic=%s begin=%s incarnation=%d", catalog.topic, begin, incarnation)
     claimed = append_record(context.catalogs, catalog, claim)
@@ -176,14 +188,26 @@ def _beginning(end: TopicEnd, info: TopicInfo) -> Position:
     return info.ledgers.successor(mark) or mark.next_entry
 
 
-def _stock_offload(name: TopicName, policy: TopicPolicy, info: TopicInfo, catalog: CatalogHead) -> Position | None:
+def _stock_offload(
+    context: Context, name: TopicName, policy: TopicPolicy, info: TopicInfo, catalog: CatalogHead
+) -> Position | None:
     """Where to begin after ledgers that Pulsar's own offloader has copied. Raises FatalError unless that is wanted."""
     if not info.offloaded or catalog.claim is not None:
         return None
+    theirs = info.offloaded - _bridged(context, name)
+    if not theirs:
+        return None
     if not policy.start_after_offloaded:
         raise FatalError(
-            f"{name}: Pulsar's own offloader has copied {len(info.offloaded)} of its ledgers; set startAfterOffloaded: "
-            "true to begin after them, or disable the topic here"
+            f"{name}: Pulsar's own offloader has copied {len(theirs)} of its ledgers; `offloader migrate "
+            f"to-streaming {name}` takes them over, startAfterOffloaded: true begins after them; or disable the topic "
+            "here"
         )
-    following = info.ledgers.next_ledger(max(info.offloaded))
+    following = info.ledgers.next_ledger(max(theirs))
     return None if following is None else Position(0, following, 0)
+
+
+def _bridged(context: Context, name: TopicName) -> frozenset[int]:
+    """Ledgers that brokers list as offloaded because we made their objects: the catalog is lost, the bridge log not."""
+    rounds = BridgeLog(context.store, context.new_uuid).finished_rounds(name)
+    return frozenset(each.ledger for state in rounds if state.finished for each in state.finished.ledgers)

@@ -38,7 +38,8 @@ class SteadyClock:
 
 @dataclass(frozen=True)
 class Context:
-    """All that one application reaches. Whatever may have to be waited for is posted as `work`, but for the journal."""
+    """All that one application reaches. Whatever may have to be waited for is posted as `work`, but for the journal.
+    `stock`: the bucket of Pulsar's own offloader, where it is known."""
 
     application: str
     cluster: str
@@ -55,6 +56,7 @@ class Context:
     clock_ms: Callable[[], int]
     new_uuid: Callable[[], str]
     jitter: Callable[[], float]
+    stock: ObjectStore | None = None
 
     def state(self, topic: TopicName) -> TopicState:
         """The topic's journal state."""

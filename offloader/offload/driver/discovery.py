@@ -12,9 +12,10 @@ from typing import NamedTuple
 from offloader.config.levels import TopicPolicy
 from offloader.config.policies import Policies, namespace_switch
 from offloader.errors import NamespaceNotFoundError, OffloadError, RetryableError
+from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.log import READERS
 from offloader.model import TopicName
-from offloader.offload.core.check import Check, Verdict
+from offloader.offload.core.check import Check, Verdict, attempt
 from offloader.offload.core.namespace_policies import check_policies
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.work import WorkKind
@@ -166,9 +167,10 @@ class DiscoveredTopics:
         self._warn(found)
         return answer
 
-    def danger(self, name: TopicName) -> Check | None:
-        """What policy of its namespace endangers a topic, if any."""
-        return next((c for c in self._dangers.get(name.namespace, ()) if c.verdict is Verdict.FAIL), None)
+    def danger(self, name: TopicName, but: str = "") -> Check | None:
+        """What policy of its namespace endangers a topic, if any. `but`: one that does not count."""
+        checks = self._dangers.get(name.namespace, ())
+        return next((c for c in checks if c.verdict is Verdict.FAIL and c.name != but), None)
 
     def forget(self, name: TopicName) -> None:
         """The topic does not exist any more."""
@@ -188,7 +190,7 @@ class DiscoveredTopics:
     def _discover(self, known: set[TopicName]) -> Findings:
         """Also looks at topics that only the list of claims remembers, until it is clear whether they are ours: one
         that was disabled while nothing ran must still be released. An enabled one that is not listed is absent, which
-        proves nothing."""
+        proves nothing, and is looked for only where it has an unfinished round of bridging."""
         context = self._context
         listed = context.catalogs.claimed() if self._unclear is None else []
         remembered = {*listed, *(self._unclear or ())} - known
@@ -196,12 +198,20 @@ class DiscoveredTopics:
             context.admin, context.policies, sorted({*known, *remembered}), self._configured, self._interval_ms
         )
         absent = {n for n in remembered if n in found.policies and found.policies[n].enabled and n not in found.listed}
+        absent -= self._being_bridged(sorted(n for n in absent if found.policies[n].broker_readable))
         found = replace(found, policies={n: p for n, p in found.policies.items() if n not in absent})
         disabled = [name for name, policy in found.policies.items() if name in remembered and not policy.enabled]
         with ThreadPoolExecutor(READERS, "claims") as pool:
             ours = dict(zip(disabled, pool.map(self._is_ours, disabled), strict=True))
         unread = {n for n in remembered if n.namespace in found.unread} | {n for n in disabled if ours[n] is None}
         return found, Claims(frozenset(listed), frozenset(n for n in disabled if ours[n]), frozenset(unread))
+
+    def _being_bridged(self, names: list[TopicName]) -> set[TopicName]:
+        """Those whose round nobody else would end, should they be gone for good."""
+        log = BridgeLog(self._context.store, self._context.new_uuid)
+        with ThreadPoolExecutor(READERS, "bridges") as pool:
+            found = pool.map(lambda name: attempt(partial(log.is_open, name)), names)
+            return {name for name, is_open in zip(names, found, strict=True) if is_open is True}
 
     def _is_ours(self, name: TopicName) -> bool | None:
         """Whether a topic in the list of claims is ours; if not, it leaves the list. None: its catalog is unread."""

@@ -15,6 +15,7 @@ from offloader.errors import RetryableError
 from offloader.metadata.state import TopicState
 from offloader.model import Lane, Receipt, TopicName
 from offloader.offload.driver import acknowledging
+from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.committing import Compacting
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.lane_plans import LaneBatch, LanePlans
@@ -39,6 +40,7 @@ class Driver:
         plans: LanePlans,
         requests: RequestHandler,
         retaining: Retaining,
+        bridging: Bridging,
         poll_ms: int,
     ) -> None:
         self.context = context
@@ -47,6 +49,7 @@ class Driver:
         self.statuses = TopicStatuses(context)
         self._requests = requests
         self._retaining = retaining
+        self.bridging = bridging
         self._poll_ms = poll_ms
         self._inbox: queue.Queue[LaneBatch | None] = queue.Queue()  # None: there is something to look at
         self._batches_in: deque[LaneBatch] = deque()
@@ -127,11 +130,12 @@ class Driver:
         self.plans.take_done()
         self.registry.update()
         self._requests.serve(self.registry, now)
-        self.registry.release_retired()
+        self.registry.release_retired(self.bridging.is_out_of_the_way)
         acknowledging.acknowledge_all(self.context, topics.values())
         self._abandoned.abort(now)
         self._compacting.look(topics.values())
         self._retaining.look(topics.values())
+        self.bridging.look(topics.values())
         self.statuses.tell(topics.values(), now)
         self.plans.take_done()
         self.plans.plan()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from offloader.metadata.bridges import BridgeHead
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, RollReason
 from offloader.offload.core.evidence import Being, Look
@@ -22,11 +24,13 @@ OWNERS = {
     "inquiry": "inquiries",
     "source": "lane_plans",
     "planned": "lane_plans",
+    "times": "publish_times",
     "learnt": "receiving",
     "pin": "acknowledging",
     "losses": "losses",
     "retirement": "retiring",
     "release": "retiring",
+    "bridge": "bridging",
 }
 
 
@@ -42,11 +46,12 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What the last slices taught: see `TopicView`."""
+    """What the last slices taught: see `TopicView`. `slow_ahead`: segments."""
 
     speed: Speed = field(default_factory=Speed)
     died: bool = False
     wanted_bytes: int = 0
+    slow_ahead: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,21 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishTimes:
+    """What is known of the publish times of entries that are not offloaded; None: an entry says none."""
+
+    known: Mapping[Position, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class PinState:
-    """`alarm`: somebody else moved the pin; empty: nobody did. `error`: why it cannot be acknowledged now; empty: it
-    can. `retry`: when it is acknowledged again."""
+    """`alarm`: somebody else moved the pin; empty: nobody did. `past_bridge`: so far that brokers cannot read all of it
+    from objects. `ours`: it may well be there: so far it was acknowledged, or stood while nobody waited for brokers.
+    `error`: why it cannot be acknowledged now; empty: it can. `retry`: when it is acknowledged again."""
 
     alarm: str = ""
+    past_bridge: str = ""
+    ours: Position | None = None
     error: str = ""
     retry: RetrySchedule = field(default_factory=RetrySchedule)
 
@@ -144,3 +159,25 @@ class Inquiry:
     looks: tuple[Look, ...] = ()
     look_at: int = 0
     found: Being = Being.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeProgress:
+    """How far stock brokers can read the topic. `head`: what is recorded; None: it is not known (any more) and loaded
+    first. `changed_at`: when that last changed: a ledger list that is older says nothing about it. `given_up`: the
+    topic is let go of, nobody waits for brokers any more. `handed_over`: brokers are to read all of it, whatever its
+    policy says, before that. `hurries`: somebody waits for that. `error`, `in_vain`: why its next step failed, and how
+    often. `refused`: because brokers refused it. `withdrawn`: rounds withdrawn by us since a proven one.
+    `sound`: ledgers that are listed as not offloaded, and need not be."""
+
+    head: BridgeHead | None = None
+    changed_at: int = 0
+    given_up: bool = False
+    handed_over: bool = False
+    hurries: bool = False
+    error: str = ""
+    in_vain: int = 0
+    refused: bool = False
+    withdrawn: int = 0
+    retry_at: int = 0
+    sound: frozenset[int] = frozenset()

@@ -11,13 +11,23 @@ from dataclasses import dataclass, field, replace
 from offloader.errors import OffloadError
 from offloader.model import Lane, Receipt
 from offloader.offload.core import planner
+from offloader.offload.core.decisions import (
+    Copy,
+    Decision,
+    Hold,
+    Seal,
+    TopicView,
+)
 from offloader.offload.core.lanes import LaneLimits
-from offloader.offload.core.planner import Begin, Decision, Hold, Plan, Seal, TopicView
+from offloader.offload.core.plans import Plan, uploads_due
+from offloader.offload.core.plans import plan as make_plan
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver import committing, reconciling
 from offloader.offload.driver.context import Context
+from offloader.offload.driver.copying import Copying
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.polling import look
+from offloader.offload.driver.publish_times import have_looked_up
 from offloader.offload.driver.receiving import take_receipts, tell_of_abandoned
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
@@ -71,6 +81,7 @@ class LanePlans:
         self._context = context
         self._registry = registry
         self._uploads = UploadStarter(context)
+        self._copying = Copying(context)
         self._sealing = Sealing(context)
         self._outstanding: dict[Lane, _Outstanding] = {}
         self._number = 0
@@ -95,6 +106,7 @@ class LanePlans:
     def take_done(self) -> None:
         """Take the work that is done, and journal what came of it, before anything is decided about its topics."""
         self._context.work.take()
+        self._copying.collect()
         self._sealing.collect()
         self._uploads.collect()
 
@@ -158,11 +170,16 @@ class LanePlans:
         held = self._registry.topics
         decided = self._decide(t for t in topics if held.get(t.name) is t and t.readable and not context.busy(t))
         decisions = self._begin_uploads(decided)
-        holds = [d.step.until for d in decisions if isinstance(d.step, Hold) and d.step.until is not None]
+        steps = [step for decision in decisions for step in decision.steps]
+        holds = [step.until for step in steps if isinstance(step, Hold) and step.until is not None]
         self.due_at = min(holds, default=math.inf)
         for decision in decisions:
             if isinstance(decision.step, Seal):
                 self._sealing.start(held[decision.view.topic], decision.step.state)
+            elif isinstance(decision.step, Copy):
+                self._copying.start(held[decision.view.topic], decision.step)
+            if decision.search is not None:
+                have_looked_up(context, held[decision.view.topic], decision.search)
         self._publish(decisions)
 
     def _free(self) -> list[Topic]:
@@ -193,9 +210,11 @@ class LanePlans:
     def _view(self, topic: Topic, now: int) -> TopicView | None:
         """None: what is known of the topic adds up to nothing that could be decided on."""
         allowance, allowed_at = self.rates.allowance(topic.name, now)
+        fast, slow = self.limits[Lane.FAST], self.limits[Lane.SLOW]
         try:
             with only_foreseen:
-                return topic.view(self._context.state(topic.name), self.limits[Lane.SLOW], allowance, allowed_at)
+                state = self._context.state(topic.name)
+                return topic.view(state, slow, allowance, allowed_at, fast.at_once, fast.history_span_ms)
         except OffloadError as error:
             committing.in_doubt(self._context, topic, error)
             return None
@@ -210,20 +229,21 @@ class LanePlans:
 
     def _begin_uploads(self, decisions: list[Decision]) -> list[Decision]:
         """Have uploads begun. Where the store has answered at once, the topic is decided anew; others wait."""
-        begins = [(d.view.topic, d.step.uuid) for d in decisions if isinstance(d.step, Begin)]
+        free = Lane.FAST not in self._outstanding
+        begins = uploads_due(decisions, self.limits[Lane.FAST], free=free)
         if not begins:
             return decisions
-        for topic, uuid in begins:
-            self._uploads.start(topic, uuid)
+        for topic, uuids in begins.items():
+            self._uploads.start(topic, uuids)
         self.take_done()
-        others, work = [d for d in decisions if not isinstance(d.step, Begin)], self._context.work
-        begun = [self._registry.topics[topic] for topic, _ in begins if not work.has(WorkKind.BEGIN, topic)]
+        others, work = [d for d in decisions if d.view.topic not in begins], self._context.work
+        begun = [self._registry.topics[topic] for topic in begins if not work.has(WorkKind.BEGIN, topic)]
         return others + self._decide(begun)
 
     def _publish(self, decisions: list[Decision]) -> None:
         for lane in Lane:
             if lane not in self._outstanding and not self._rests(lane):
-                plan = planner.plan(self.server.run, self._number + 1, lane, decisions, self.limits[lane])
+                plan = make_plan(self.server.run, self._number + 1, lane, decisions, self.limits[lane])
                 if plan.tasks:
                     self._hand_out(plan)
 

@@ -28,6 +28,10 @@ QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
 CLOSED_SOON_MS = 2_000
 CLOSED_LATER_MS = 30_000
 LIST_CHECKS = 8  # ledger lists read in one look though no consumer's end moved: two REST calls each
+# What a broker says of bridged ledgers is heard every ten minutes at least: behind this the topic is due, and of those
+# that are looked at together, a part each minute.
+HEARD_MS = 300_000
+HEARD_PART = 5
 
 
 def look(context: Context, topics: Iterable[Topic]) -> None:
@@ -55,7 +59,7 @@ def _take_ends(
     context: Context, topics: list[Topic], began: int, ends: dict[TopicName, TopicEnd | Exception] | OffloadError
 ) -> None:
     now = context.clock_ms()
-    waiting: list[Topic] = []
+    waiting, unheard = list[Topic](), list[Topic]()
     for topic in topics:
         end = ends if isinstance(ends, OffloadError) else ends[topic.name]
         observed.answered(topic, None if isinstance(end, Exception) else end)
@@ -71,8 +75,11 @@ def _take_ends(
         list_too = _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now)
         if topic.observed.doubted or list_too:
             waiting.append(topic)
+        elif _broker_unheard(topic, now):
+            unheard.append(topic)
     waiting.sort(key=lambda topic: (not topic.observed.doubted, topic.observed.listed_at))
-    for topic in waiting[:LIST_CHECKS]:
+    unheard.sort(key=lambda topic: topic.observed.listed_at)
+    for topic in (*waiting[:LIST_CHECKS], *unheard[: len(topics) // HEARD_PART + 1]):
         _refresh_ledgers(context, topic, topic.end, began)
 
 
@@ -95,6 +102,13 @@ def _list_is_older(topic: Topic) -> bool:
     """The end is in a ledger that the list lacks: they were read at two times, or from two brokers."""
     last = topic.last
     return last is not None and not topic.info.ledgers.reaches(last.ledger)
+
+
+def _broker_unheard(topic: Topic, now: int) -> bool:
+    """Some of it is bridged, and its broker has not said for long whether it reads that from objects: one that has not
+    loaded its record anew, or a record that somebody has changed, does not show by any new entry."""
+    state = topic.bridge_view.current
+    return state is not None and state.up_to is not None and now - topic.observed.listed_at >= HEARD_MS
 
 
 def _may_have_hidden(topic: Topic, now: int) -> bool:

@@ -9,14 +9,14 @@ from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
-from offloader.model import FailureKind, Receipt, SliceStop, TopicName
+from offloader.model import FailureKind, Lane, Receipt, SliceStop, TopicName
 from offloader.offload.core import lanes, planner, segments
-from offloader.offload.core.lanes import LaneLimits
+from offloader.offload.core.history import on_segment
+from offloader.offload.core.lanes import LaneLimits, Speed
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.segments import StaleReceiptError
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context, tell_back_off
-from offloader.offload.driver.facets import Learnt
 from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ def take_receipts(
 ) -> BatchOutcome:
     """What to journal, count and learn. Drops receipts of another run, of topics that are not ours, and stale ones."""
     received, best = BatchOutcome(), lanes.best_rate(receipts)
+    died = {r.id.topic for r in receipts if r.failure_kind is FailureKind.TASK_DIED}
     for receipt in receipts:
         name = receipt.id.topic
         topic = topics.get(name)
@@ -51,18 +52,18 @@ def take_receipts(
             continue
         before = received.states.get(name) or context.state(name)
         try:
-            state = _received(context, topic, before, receipt)
+            state = on_segment(before, receipt.id.uuid, partial(_received, context, topic, receipt))
         except StaleReceiptError as error:
             log.info("receipt dropped topic=%s reason=%s", name, error)
             received.effects.append(partial(context.metrics.receipt_dropped, "stale"))
         else:
             received.states[name] = state
-            received.effects.append(partial(_change_lane, topic, receipt, fast, best))
-            received.effects.append(partial(_account, context, topic, rates, receipt, state))
+            received.effects.append(partial(_change_lane, topic, receipt, before, fast, best))
+            received.effects.append(partial(_account, context, topic, rates, receipt, state, died=name in died))
     return received
 
 
-def _received(context: Context, topic: Topic, before: TopicState, receipt: Receipt) -> TopicState:
+def _received(context: Context, topic: Topic, receipt: Receipt, before: TopicState) -> TopicState:
     now = context.clock_ms()
     state = segments.received(before, receipt, now, context.jitter())
     tell_back_off(state)
@@ -82,12 +83,15 @@ def tell_of_abandoned(context: Context, topic: TopicName, reason: str) -> None:
     context.metrics.abandoned(topic)
 
 
-def _account(context: Context, topic: Topic, rates: RateLimits, receipt: Receipt, state: TopicState) -> None:
+def _account(
+    context: Context, topic: Topic, rates: RateLimits, receipt: Receipt, state: TopicState, *, died: bool
+) -> None:
+    """`died`: a task that read the topic did."""
     rates.spent(topic.name, receipt.read_bytes)
     _count(context, topic.name, receipt)
     if receipt.failure_kind is FailureKind.UPLOAD_GONE:
         tell_of_abandoned(context, topic.name, receipt.failure_reason)
-    _learn(topic, receipt, state)
+    _learn(topic, receipt, state, died=died)
 
 
 def _count(context: Context, name: TopicName, receipt: Receipt) -> None:
@@ -113,21 +117,34 @@ def _count(context: Context, name: TopicName, receipt: Receipt) -> None:
         metrics.failure(kind, name)
 
 
-def _change_lane(topic: Topic, receipt: Receipt, fast: LaneLimits, best: float) -> None:
+def _change_lane(topic: Topic, receipt: Receipt, state: TopicState, fast: LaneLimits, best: float) -> None:
+    """A segment ahead that holds others up says nothing of its topic: it waits for its turn, and the topic goes on."""
+    if _is_ahead(receipt, state):
+        if lanes.after(Speed(), receipt, fast, best).lane is Lane.SLOW:
+            left = {each.segment.uuid for each in state.ahead} & topic.learnt.slow_ahead
+            topic.learnt = replace(topic.learnt, slow_ahead=frozenset(left | {receipt.id.uuid}))
+        return
     before, speed = topic.learnt.speed, lanes.after(topic.learnt.speed, receipt, fast, best)
     topic.learnt = replace(topic.learnt, speed=speed)
     if speed.lane is not before.lane:
         log.info("topic=%s goes to the %s lane: it was read at %d B/s", topic.name, speed.lane, speed.rate)
 
 
-def _learn(topic: Topic, receipt: Receipt, state: TopicState) -> None:
+def _is_ahead(receipt: Receipt, state: TopicState) -> bool:
+    return any(each.segment.uuid == receipt.id.uuid for each in state.ahead)
+
+
+def _learn(topic: Topic, receipt: Receipt, state: TopicState, *, died: bool) -> None:
     """When and how to plan the topic next."""
     if receipt.stop is SliceStop.FAILED:
         observed.doubt(topic)
+    if _is_ahead(receipt, state):
+        topic.learnt = replace(topic.learnt, died=died)
+        return
     short = receipt.stop is SliceStop.BOUND and not receipt.finished
     pending = topic.pending(state) if state.open else 0
-    wanted = planner.after_slice(pending, receipt.seen_bytes, planner.enough(state, topic.rules)) if short else 0
-    topic.learnt = Learnt(topic.learnt.speed, receipt.failure_kind is FailureKind.TASK_DIED, wanted)
+    wanted = planner.after_slice(pending, receipt.seen_bytes, planner.enough(state.open, topic.rules)) if short else 0
+    topic.learnt = replace(topic.learnt, died=died, wanted_bytes=wanted)
 
 
 def wants_anything(topic: Topic) -> None:

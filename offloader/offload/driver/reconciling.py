@@ -10,9 +10,9 @@ from functools import partial
 from offloader.errors import JournalUnavailableError, OffloadError, OvertakenError
 from offloader.metadata.state import LedgerClosed, OpenTopic, TopicState
 from offloader.model import LedgerList, Loss, RollReason
-from offloader.offload.core import evidence, segments
+from offloader.offload.core import evidence, history, segments
 from offloader.offload.core.evidence import Being
-from offloader.offload.driver import acknowledging, committing, losses
+from offloader.offload.driver import acknowledging, committing, losses, retiring
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.inquiries import pursue
@@ -99,6 +99,7 @@ def _have_lost(context: Context, topic: Topic, loss: Loss) -> None:
 def _end(context: Context, registry: TopicRegistry, sealing: Sealing, topic: Topic, gone: Being) -> None:
     """One step of a topic whose source is gone towards its end."""
     now, state = context.clock_ms(), context.state(topic.name)
+    state = _next_to_end(topic, state, gone, now, context)
     waits = state.failure is not None and now < state.failure.retry_at
     if waits and state.open is not None and state.open.sealed:
         return
@@ -107,14 +108,18 @@ def _end(context: Context, registry: TopicRegistry, sealing: Sealing, topic: Top
     if isinstance(state, OpenTopic):
         sealing.start(topic, state)
         return
-    loss = _lost_tail(topic, gone, now)
+    loss = _lost_between(topic, state, gone, now) or _lost_tail(topic, gone, now)
     if loss is not None:
         _have_lost(context, topic, loss)
     elif gone is Being.DELETED:
-        if not state.abandoned:  # else the journal would forget an upload that nobody has ended yet
+        # Else the journal would forget an upload that nobody has ended yet, and nobody would end a round of its bridge.
+        if not state.abandoned and not retiring.bridge_is_open(topic):
             registry.forget(topic)
     else:
-        context.record(TopicState(topic.name, abandoned=state.abandoned, releasing=state.releasing))
+        kept = TopicState(
+            topic.name, abandoned=state.abandoned, releasing=state.releasing, handed_over=state.handed_over
+        )
+        context.record(kept)
         registry.renew(topic)
 
 
@@ -131,6 +136,26 @@ def _end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> 
     )
     state = segments.closing(state, covered, RollReason.DELETED)
     return segments.complete(state, (), LedgerList(()), context.clock_ms())
+
+
+def _next_to_end(topic: Topic, state: TopicState, reason: str, now: int, context: Context) -> TopicState:
+    """With what is uploaded of the next segment ahead as the open one, where it follows what is recorded."""
+    state = history.without_untouched(state, reason)
+    after = topic.catalog.accounted
+    state = history.normalise(state, after, LedgerList(()), context.new_uuid, now)
+    begin = history.behind(after, topic.info.ledgers)
+    if state.open is None and history.next_follows(state, after, begin):
+        return history.opened_next(state, topic.catalog.last, now)
+    return state
+
+
+def _lost_between(topic: Topic, state: TopicState, reason: str, now: int) -> Loss | None:
+    """What is missing before the next segment of which something is uploaded."""
+    after = topic.catalog.accounted
+    saved = None if after is None else history.first_saved(state, after)
+    if after is None or saved is None:
+        return None
+    return Loss(after.next_entry, saved.start.previous_entry, reason, "nobody: nothing is left to wait for", now)
 
 
 def _lost_tail(topic: Topic, reason: str, now: int) -> Loss | None:

@@ -8,9 +8,16 @@ from dataclasses import replace
 from functools import partial
 
 from offloader.config.levels import TopicPolicy
-from offloader.errors import ClaimedByOtherError, OffloadError, RetryableError, TopicNotFoundError
+from offloader.errors import (
+    ClaimedByOtherError,
+    OffloadError,
+    OutcomeUnknownError,
+    RetryableError,
+    TopicNotFoundError,
+)
 from offloader.metadata.state import Releasing, TopicState
-from offloader.model import TopicName
+from offloader.model import Taking, TopicName
+from offloader.offload.core.namespace_policies import STOCK_OFFLOAD
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.retry_schedule import RetrySchedule
 from offloader.offload.driver import retiring
@@ -51,6 +58,7 @@ class TopicRegistry:
         self._retrying: dict[TopicName, int] = {}
         self._held: set[TopicName] = set()  # have a pin of ours, or had
         self._released: set[TopicName] = set()
+        self._taking: dict[TopicName, Taking] = {}  # wanted for topics that are not adopted yet
         self._barred: set[TopicName] = set()  # released by a request: until they are disabled, or the next start
 
     @property
@@ -78,7 +86,9 @@ class TopicRegistry:
             if retry.again_at <= now:
                 self._adopting.add(name)
                 attempt = Attempt()
-                call, then = partial(self._adopt, name, policy, attempt), partial(self._adopted, name, attempt)
+                taking = self._taking.get(name)
+                call = partial(self._adopt, name, policy, attempt, taking)
+                then = partial(self._adopted, name, attempt, taking)
                 self._context.work.post(_kind(retry), name, call, then)
 
     def _wanted(self, name: TopicName, policy: TopicPolicy) -> bool:
@@ -90,7 +100,7 @@ class TopicRegistry:
         """Whether a policy of its namespace keeps a topic from being adopted. One that has a pin is safer with us."""
         if name in self._context.journal.topics or name in self._held:
             return False
-        danger = self.found.danger(name)
+        danger = self.found.danger(name, but=STOCK_OFFLOAD if name in self._taking else "")
         if danger is not None:
             self.refused[name] = f"{danger.message}; {danger.remedy}"
         return danger is not None
@@ -109,10 +119,10 @@ class TopicRegistry:
             if name in found.policies:
                 self._apply(topic, found.policies[name])
 
-    def _adopt(self, name: TopicName, policy: TopicPolicy, attempt: Attempt) -> Topic:
+    def _adopt(self, name: TopicName, policy: TopicPolicy, attempt: Attempt, taking: Taking | None) -> Topic:
         """Not in the driver's thread."""
         attempt.began = self._context.clock_ms()
-        topic = adopt(self._context, name, policy)
+        topic = adopt(self._context, name, policy, taking)
         if self._until_caught_up and topic.hidden_tail() is not None:
             explain_tail(self._context, topic)
         return topic
@@ -125,8 +135,10 @@ class TopicRegistry:
         if self._until_caught_up:
             retiring.stop_at_present_end(topic)
 
-    def _adopted(self, name: TopicName, attempt: Attempt, topic: Topic | OffloadError) -> None:
-        if isinstance(topic, OffloadError):
+    def _adopted(self, name: TopicName, attempt: Attempt, taking: Taking | None, topic: Topic | OffloadError) -> None:
+        if isinstance(topic, OffloadError) and taking is not self._taking.get(name):
+            pass  # somebody has asked for something else since
+        elif isinstance(topic, OffloadError):
             self._not_adopted(name, attempt, topic)
         else:
             self._apply(topic, self.found.policies[name])
@@ -135,6 +147,7 @@ class TopicRegistry:
             self._adoptions.pop(name, None)
             self._held.add(name)
             self._released.discard(name)  # by a former request: the next one is for the subscription that it has now
+            self._taking.pop(name, None)
             self.topics[name] = topic  # only now: another thread watches how far it is from its goal
         self._adopting.discard(name)
 
@@ -151,10 +164,33 @@ class TopicRegistry:
         if self.refused.get(name) != str(error):
             log.warning("cannot offload topic=%s: %s", name, error, extra={"see": "not-offloaded"})
         self.refused[name] = str(error)
-        if isinstance(error, RetryableError):
+        if isinstance(error, RetryableError | OutcomeUnknownError):
             self._retrying.setdefault(name, now)
         else:
             self._retrying.pop(name, None)
+
+    def take_over(self, name: TopicName, taking: Taking) -> str:
+        """Adopt a topic soon, with its ledgers that brokers have offloaded. Returns why not; empty: it is tried."""
+        if not self.is_enabled(name):
+            return f"{name} is not enabled for {self._context.application}: enable it in the configuration, ask again"
+        self._barred.discard(name)
+        self._taking[name] = taking
+        self.refused.pop(name, None)
+        self._adoptions.pop(name, None)
+        return ""
+
+    def is_enabled(self, name: TopicName) -> bool:
+        """Whether its policy says that the topic is to be offloaded."""
+        policy = self.found.policies.get(name)
+        return policy is not None and policy.enabled
+
+    def take_over_no_more(self, name: TopicName) -> None:
+        """Nobody waits for that any more: it is adopted like any other, or not at all."""
+        self._taking.pop(name, None)
+
+    def refused_for_good(self, name: TopicName) -> str:
+        """Why a topic is not adopted, where waiting alone changes nothing; else empty."""
+        return "" if name in self._retrying or name in self._adopting else self.refused.get(name, "")
 
     def was_released(self, name: TopicName) -> bool:
         """Whether this run gave the topic's subscription up."""
@@ -190,10 +226,10 @@ class TopicRegistry:
             self._apply(renewed, self.found.policies[topic.name])
         self.topics[topic.name] = renewed
 
-    def release_retired(self) -> None:
+    def release_retired(self, bridge_done: retiring.BridgeDone) -> None:
         """Let go of topics that are to be released and have nothing left to offload."""
         for topic in list(self.topics.values()):
-            retiring.release_if_done(self._context, topic, self._was_released)
+            retiring.release_if_done(self._context, topic, bridge_done, self._was_released)
 
     def _was_released(self, topic: Topic, why: Releasing | None) -> None:
         """Nothing of the topic is ours any more."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 from offloader.errors import OffloadError, OutcomeUnknownError, OvertakenError, RetryableError
 from offloader.metadata import requests
-from offloader.metadata.requests import OF_THE_ARCHIVE, Request, RequestKind, RequestOutcome
+from offloader.metadata.requests import MIGRATIONS, OF_THE_ARCHIVE, Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CloseRequest, Releasing, TopicState
-from offloader.model import Position
+from offloader.model import Position, TopicName
 from offloader.offload.core import evidence, segments
 from offloader.offload.driver import inquiries, losses, observed, retiring
+from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context
+from offloader.offload.driver.migrating import BACK, THERE, Migrating
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.topic import Topic
@@ -36,13 +39,16 @@ class _Taken(NamedTuple):
 class RequestHandler:
     """Looks for new requests every `poll_ms`. The journal keeps a close and a release until they are satisfied."""
 
-    def __init__(self, context: Context, poll_ms: int, retaining: Retaining) -> None:
+    def __init__(self, context: Context, poll_ms: int, retaining: Retaining, bridging: Bridging) -> None:
         self._context = context
         self._retaining = retaining
+        self._bridging = bridging
+        self._migrating = Migrating(context, bridging)
         self._poll_ms = poll_ms
         self._look_at = 0
         self._remove_at = 0
         self._taken: dict[str, _Taken] = {}
+        self._asked: dict[TopicName, list[str]] = {}  # what is taken of each topic, in that order
         self._answers: dict[str, tuple[RequestKind, RequestOutcome]] = {}  # which the store does not have yet
 
     @property
@@ -69,9 +75,10 @@ class RequestHandler:
         if now >= self._remove_at:
             self._remove_at = now + requests.DAY_MS // 24
             requests.remove_old(store, application, now)
-        found = [(id_, request) for id_, request in requests.pending(store, application, now) if id_ not in taken]
-        for request_id, _ in found:
-            requests.mark_seen(store, application, request_id)
+        found = []
+        for request_id, request in requests.unanswered(store, application, now, but=taken):
+            requests.mark_seen(store, application, request_id)  # at once: whoever asked waits for that
+            found.append((request_id, request))
         return found
 
     def _begin_all(self, registry: TopicRegistry, found: Pending | OffloadError) -> None:
@@ -93,14 +100,67 @@ class RequestHandler:
         topic = registry.topics.get(request.topic)
         if topic is None and not registry.settled:
             return
+        if request.kind in MIGRATIONS:
+            self._migrate(request_id, request, topic, registry, now)
+            return
+        released = self._migrating.released(request, registry, now)
+        if released is not None:
+            self._done(request_id, request.kind, released)
+            return
         refusal = self._refusal(request, topic, registry)
         if refusal or topic is None:
             self._done(request_id, request.kind, RequestOutcome(False, refusal, now))
             return
+        if request.kind is RequestKind.BRIDGE_LET_GO:
+            self._let_go(request_id, request, topic, now)
+            return
         log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
         observed.soon(topic)
         self._record(request_id, request, topic)
+        self._take(request_id, request, now)
+
+    def _take(self, request_id: str, request: Request, now: int) -> None:
+        """What is under way for the topic in the other direction is over."""
         self._taken[request_id] = _Taken(request, now)
+        self._asked.setdefault(request.topic, []).append(request_id)
+        for older in self._taken_back_by(request_id, request):
+            if older not in self._answers:
+                outcome = RequestOutcome(False, f"a later request, {request.kind}, has taken it back", now)
+                self._done(older, self._taken[older].request.kind, outcome)
+
+    def _taken_back_by(self, request_id: str, request: Request) -> list[str]:
+        """The older requests for the other direction whose answer is not in the store yet."""
+        others = BACK if request.kind in THERE else THERE if request.kind in BACK else frozenset[RequestKind]()
+        before = takewhile(lambda each: each != request_id, self._asked.get(request.topic, ()))
+        return [each for each in before if self._taken[each].request.kind in others]
+
+    def _migrate(
+        self, request_id: str, request: Request, topic: Topic | None, registry: TopicRegistry, now: int
+    ) -> None:
+        """Of a topic that we have, the claim says from now on how its offloaded ledgers are taken over."""
+        refusal = self._migrating.taken_over(request, topic, registry)
+        if refusal:
+            self._done(request_id, request.kind, RequestOutcome(False, refusal, now))
+            return
+        log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
+        if topic is not None:
+            observed.soon(topic)
+        self._take(request_id, request, now)
+
+    def _let_go(self, request_id: str, request: Request, topic: Topic, now: int) -> None:
+        """While its bridge is being worked on, the request waits where it is."""
+        ledger = -1 if request.position is None else request.position.ledger
+
+        def then(error: OffloadError | None) -> None:
+            self._served(
+                request_id, request.kind, error or f"ledger {ledger} of {topic.name} stays in the archive alone"
+            )
+
+        refusal = self._bridging.let_go(topic, ledger, request.by or "a request", then)
+        if refusal:
+            self._done(request_id, request.kind, RequestOutcome(False, refusal, now))
+        elif refusal is not None:
+            self._taken[request_id] = _Taken(request, now)
 
     def _served(self, request_id: str, kind: RequestKind, answer: str | OffloadError) -> None:
         if isinstance(answer, OvertakenError):
@@ -118,6 +178,10 @@ class RequestHandler:
             why = registry.refused.get(request.topic)
             default = f"{request.topic} is not offloaded by {self._context.application}"
             return f"not offloaded now: {why}" if why else default
+        if request.kind is RequestKind.HAND_OVER:
+            return self._migrating.not_handed_over(topic, registry)
+        if request.kind is RequestKind.HAND_OVER_UNDO:
+            return self._migrating.being_let_go_of(topic)
         if request.kind is not RequestKind.ACCEPT_LOSS:
             return ""
         if request.position is None:
@@ -139,7 +203,11 @@ class RequestHandler:
                     context.record(replace(state, requests=(*state.requests, CloseRequest(request_id, end))))
             case RequestKind.RELEASE:
                 context.record(replace(state, releasing=Releasing.REQUEST))
-                retiring.requested(topic)
+                retiring.requested(context, topic)
+            case RequestKind.HAND_OVER:
+                context.record(replace(state, handed_over=True))
+            case RequestKind.HAND_OVER_UNDO:
+                retiring.take_back(context, topic)
             case RequestKind.ACCEPT_LOSS if end is None:
                 inquiries.vouch(topic)
             case RequestKind.ACCEPT_LOSS if end is not None:
@@ -148,12 +216,16 @@ class RequestHandler:
 
     def _outcome(self, request_id: str, taken: _Taken, registry: TopicRegistry, now: int) -> RequestOutcome | None:
         request = taken.request
-        if request.kind in OF_THE_ARCHIVE:
+        if request.kind in OF_THE_ARCHIVE or request.kind is RequestKind.BRIDGE_LET_GO:
             return None  # `_served` has it
+        if self._taken_back_by(request_id, request):
+            return None  # first they have their answers: the next process would go on with them
+        if request.kind in MIGRATIONS:
+            return self._migrating.migrated(request, registry, now)
         topic = registry.topics.get(request.topic)
-        if request.kind is RequestKind.RELEASE and registry.was_released(request.topic):
-            advice = "disable it in the configuration, or the next start claims it again"
-            return RequestOutcome(True, f"{request.topic} is released; {advice}", now)
+        released = self._migrating.released(request, registry, now)
+        if released is not None:
+            return released
         deleted = request.kind is RequestKind.ACCEPT_LOSS and request.position is None
         if topic is None:
             return RequestOutcome(deleted, f"{request.topic} does not exist any more", now)
@@ -163,6 +235,12 @@ class RequestHandler:
         match request.kind:
             case RequestKind.CLOSE:
                 return self._closed(request_id, taken, topic, now)
+            case RequestKind.HAND_OVER:
+                return self._migrating.handed_over(request_id, taken.seen_at, topic, now)
+            case RequestKind.RELEASE:
+                return self._migrating.not_released(topic, now)
+            case RequestKind.HAND_OVER_UNDO:
+                return self._migrating.undone(topic, registry, now)
             case RequestKind.ACCEPT_LOSS if topic.losses.accepted is None:
                 return RequestOutcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now)
             case _:
@@ -188,6 +266,8 @@ class RequestHandler:
         return state
 
     def _done(self, request_id: str, kind: RequestKind, outcome: RequestOutcome) -> None:
+        if kind is RequestKind.HAND_OVER and request_id in self._taken:
+            self._migrating.over(request_id, self._taken[request_id].request.topic)
         self._answers[request_id] = kind, outcome
         self._have_answered(request_id)
 
@@ -201,7 +281,9 @@ class RequestHandler:
             log.warning("requests wait: %s", error, extra={"see": "requests-wait"})
             return
         kind, outcome = self._answers.pop(request_id)
-        self._taken.pop(request_id, None)
+        taken = self._taken.pop(request_id, None)
+        if taken is not None and request_id in (asked := self._asked.get(taken.request.topic, [])):
+            asked.remove(request_id)
         self._context.metrics.request(kind, "done" if outcome.ok else "refused")
         log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
 
@@ -209,7 +291,7 @@ class RequestHandler:
 def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> RequestOutcome | None:
     """A close of a topic without entries since the last segment is satisfied at once."""
     begin, wanted = topic.begin(), request.position
-    if wanted is None or state.open is not None or begin is None:
+    if wanted is None or state.unfinished or begin is None:
         return None
     before_begin = wanted._replace(incarnation=begin.incarnation) < begin
     return RequestOutcome(True, "Nothing to offload", now) if before_begin else None

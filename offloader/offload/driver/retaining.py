@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError, OvertakenError
+from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import NOT_FOLLOWED, RetentionPolicy, may_follow
 from offloader.lifecycle.retention.retention import ArchiveRetention, GoneDoubt
@@ -16,7 +17,7 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import PulsarTrimmed, TopicGone
 from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import CatalogHead
-from offloader.model import TopicName
+from offloader.model import Taking, TopicName
 from offloader.offload.core.evidence import Being, Look, being
 from offloader.offload.driver.admin_queries import WITNESSES, look_for
 from offloader.offload.driver.committing import append_record, there_again
@@ -38,11 +39,14 @@ AT_A_TIME = 100  # topics
 
 
 class Retaining:
-    """`interval_ms`: how often everything is looked at. Where no policy says that anything goes, and nothing is under
-    way, there is one look, a listing, at the start. The catalogs are its own: an outcome that is not known here holds
-    up nobody else."""
+    """`interval_ms`: how often everything is looked at. `handing_over`: segments go once brokers have them.
 
-    def __init__(self, context: Context, grace_ms: int, interval_ms: int) -> None:
+    Where no policy says that anything goes, and nothing is under way, there is one look, a listing, at the start. The
+    catalogs are its own: an outcome that is not known here holds up nobody else."""
+
+    def __init__(
+        self, context: Context, grace_ms: int, interval_ms: int, handing_over: HandingOver | None = None
+    ) -> None:
         self._context = context
         self._interval_ms = interval_ms
         self._look_at = 0
@@ -52,7 +56,9 @@ class Retaining:
         self._not_followed: set[TopicName] = set()  # it was seen, and is 0
         self._noted: frozenset[TopicName] = frozenset()
         self._looks: dict[TopicName, list[Look]] = {}
-        self._by_policy = context.policies.any_says(*RETENTION_FIELDS)
+        self._hands_over = handing_over is not None
+        fields = (*RETENTION_FIELDS, "broker_readable") if self._hands_over else RETENTION_FIELDS
+        self._by_policy = context.policies.any_says(*fields)
         self._served = 0  # requests, each of which may begin something
         self._at_rest: int | None = None  # after how many of them nothing was under way
         catalogs = Catalogs(context.store, context.application)
@@ -66,7 +72,13 @@ class Retaining:
             context.cluster,
             context.application,
         )
-        self._retention = ArchiveRetention(deletion, self.policy_of, self.gone_since, grace_ms)
+        self._retention = ArchiveRetention(
+            deletion,
+            self.policy_of,
+            self.gone_since,
+            grace_ms,
+            handing_over=handing_over or NOTHING_HANDED_OVER,
+        )
 
     def look(self, topics: Iterable[Topic]) -> None:
         """Have everything looked at that is due, in the driver's thread: it only posts."""
@@ -115,33 +127,53 @@ class Retaining:
         self._noted = frozenset(self._retention.deletion.marked())
         self._at_rest = None if self._noted else served
         policed = self._catalogs.topics() if self._by_policy else ()
-        says = (topic for topic in policed if retention(self._context.policies.of(topic)).says_anything)
+        says = (topic for topic in policed if self._said_of(topic).says_anything)
         return sorted({*self._noted, *says})
 
     def policy_of(self, topic: TopicName) -> RetentionPolicy:
         """What the file says of a topic's archive."""
-        policy = retention(self._context.policies.of(topic))
+        policy = self._said_of(topic)
         followed = topic in self._followed
         doubt = policy.follow_pulsar and not followed and topic not in self._not_followed
         return replace(policy, follow_pulsar=policy.follow_pulsar and followed, follow_doubt=doubt)
 
+    def _said_of(self, topic: TopicName) -> RetentionPolicy:
+        """The same, before anybody has asked Pulsar."""
+        return retention(self._context.policies.of(topic), keep_segments=not self._hands_over)
+
     def _follow(self, topic: TopicName) -> None:
-        """Mark which ledgers Pulsar has deleted, where the policy follows that. Only of topics that we offload: others
-        would have to be loaded. Where its retention is 0, acknowledging deletes, and that is not followed."""
+        """Mark which ledgers Pulsar has deleted, where the policy follows that, or Pulsar has the only copy. Only of
+        topics that we offload: others would have to be loaded. Where its retention is 0, acknowledging deletes, and
+        that is not followed."""
         self._followed.discard(topic)
         self._not_followed.discard(topic)
-        if topic not in self._there or not retention(self._context.policies.of(topic)).follow_pulsar:
+        if topic not in self._there:
             return
-        if not may_follow(self._context.admin.retention(topic)):
+        follows = self._said_of(topic).follow_pulsar
+        if follows and not may_follow(self._context.admin.retention(topic)):
             self._not_followed.add(topic)
+            follows = False
             log.warning("retention of topic=%s waits: %s", topic, NOT_FOLLOWED, extra={"see": "retention-waits"})
-            return
+        if follows or self._brokers_may_delete(topic):
+            self._mark_trimmed(topic, follows=follows)
+
+    def _brokers_may_delete(self, topic: TopicName) -> bool:
+        """Whether readers read what brokers own: handed over to them, or referenced where they have it."""
+        refers = self._context.stock is not None
+        if not refers and not self._hands_over:
+            return False
+        head = self._catalogs.head(topic)
+        taking = None if head.claim is None else head.claim.taking
+        return bool(self._hands_over and head.removed.handed_over) or (refers and taking is Taking.REFERENCE)
+
+    def _mark_trimmed(self, topic: TopicName, *, follows: bool) -> None:
         head = self._catalogs.head(topic)
         info = self._context.admin.topic_info(topic)
         spans = info.ledgers.spans
         if head.claim is None or not head.has_ledger_in(info.ledgers) or not spans:
             return  # another topic of that name, or nothing that proves which
-        self._followed.add(topic)
+        if follows:
+            self._followed.add(topic)
         trimmed = PulsarTrimmed(head.claim.incarnation, spans[0].ledger, self._context.clock_ms())
         known = head.removed.trimmed
         if known is None or (known.incarnation, known.first) < (trimmed.incarnation, trimmed.first):
@@ -170,7 +202,7 @@ class Retaining:
             there_again(self._catalogs, head, self._context.clock_ms())
             return None
         gone = removed.gone
-        if found is Being.UNKNOWN or context.state(topic).open is not None:
+        if found is Being.UNKNOWN or context.state(topic).unfinished:
             return None if gone is None else GoneDoubt.NOT_KNOWN_YET
         if gone is None:
             gone = TopicGone(head.claim.incarnation, context.clock_ms())

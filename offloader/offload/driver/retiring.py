@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 Released = Callable[[Topic, Releasing | None], None]
 """Hears of a topic that was let go of, and why it was."""
+BridgeDone = Callable[[Topic], bool]
+"""Whether nothing of its bridge is in the way of letting go of a topic."""
 
 
 def follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
@@ -36,9 +38,12 @@ def follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
     if not policy.released and (topic.release.done or topic.release.under_way):
         return
     context.record(replace(state, releasing=Releasing.POLICY if policy.released else None))
-    if policy.enabled and topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED:
+    paused = topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED
+    if policy.enabled and paused:
         topic.retirement = None
-    elif not policy.enabled and topic.retirement is None:
+    elif policy.released and state.releasing is None and paused:  # more may have come since
+        _retire(context, topic, RollReason.DISABLED)
+    elif not policy.enabled and topic.retirement is None and (policy.released or not state.handed_over):
         _retire(context, topic, RollReason.DISABLED)
         log.info("%s topic=%s", "release" if policy.released else "pause", topic.name)
 
@@ -49,10 +54,35 @@ def stop_at_present_end(topic: Topic) -> None:
         topic.retirement = Retirement(RollReason.CAUGHT_UP, _end_of(topic), 0)
 
 
-def requested(topic: Topic) -> None:
-    """The release of a paused topic was requested: it goes on even where the topic is enabled again meanwhile."""
-    if topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED:
-        topic.retirement = replace(topic.retirement, reason=RollReason.RELEASED)
+def requested(context: Context, topic: Topic) -> None:
+    """The release of a paused topic was requested: up to its present end, and even where it is enabled again."""
+    too_late = topic.release.under_way or topic.release.done
+    if topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED and not too_late:
+        _retire(context, topic, RollReason.RELEASED)
+
+
+def may_be_taken_back(context: Context, topic: Topic) -> bool:
+    """Whether nobody lets go of the topic, or only because it was handed over and its subscription may stay yet."""
+    state = context.state(topic.name)
+    asked = state.releasing is None or (state.handed_over and state.releasing is Releasing.REQUEST)
+    return asked and not (topic.release.under_way or topic.release.done)
+
+
+def take_back(context: Context, topic: Topic, *, handed_over: bool = False) -> None:
+    """Nobody asks for the topic's release any more, and it goes on being offloaded; `handed_over`: brokers are still to
+    read it."""
+    state = context.state(topic.name)
+    context.record(replace(state, releasing=None, handed_over=handed_over and state.handed_over))
+    if topic.retirement is not None and topic.retirement.reason is RollReason.RELEASED:
+        topic.retirement = None
+
+
+def end_asked_for(topic: Topic, asked_at: int) -> Position | None:
+    """Where a topic ended that somebody has asked about; None: not known yet. One that retires goes no further."""
+    if topic.retirement is not None:
+        _fix_end(topic)
+        return topic.retire_at
+    return _end_of(topic) if topic.known_at > asked_at else None
 
 
 def _retire(context: Context, topic: Topic, reason: RollReason) -> None:
@@ -67,23 +97,32 @@ def _fix_end(topic: Topic) -> None:
         topic.retirement = replace(retirement, at=_end_of(topic))
 
 
-def release_if_done(context: Context, topic: Topic, released: Released) -> None:
+def release_if_done(context: Context, topic: Topic, bridge_done: BridgeDone, released: Released) -> None:
     """Let go of a topic that is to be released and has nothing left to offload."""
     _fix_end(topic)
     state = context.state(topic.name)
-    wanted, nothing_left = state.releasing or topic.release.done, state.open is None and not state.abandoned
+    wanted = state.releasing in (Releasing.POLICY, Releasing.REQUEST) or topic.release.done
+    nothing_left = not state.unfinished and not state.abandoned
     if not (wanted and nothing_left and topic.readable and not context.busy(topic) and acknowledged(topic)):
         return
     if topic.retirement is None:
         _retire(context, topic, RollReason.RELEASED)
     now = context.clock_ms()
-    if not _is_at_its_end(topic) or now < topic.release.retry.again_at:
+    if not is_accounted(topic, topic.retire_at) or now < topic.release.retry.again_at or not bridge_done(topic):
         return
     if topic.release.done:
         _have_claim_ended(context, topic, released)
     else:
         call = partial(_check, context, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
         context.work.post(WorkKind.RELEASE, topic.name, call, partial(_release, context, topic, released, now))
+
+
+def bridge_is_open(topic: Topic) -> bool:
+    """Whether a record of Pulsar's may be rewritten, and its topic still to be unloaded; or objects are to go."""
+    head = topic.bridge.head
+    if head is None:
+        return topic.rules.broker_readable
+    return head.state is not None and head.state.is_open
 
 
 def _check(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
@@ -162,9 +201,9 @@ def _end_of(topic: Topic) -> Position:
     return topic.last or Position(topic.incarnation, -1, -1)
 
 
-def _is_at_its_end(topic: Topic) -> bool:
-    """Whether all up to the end that it retires at is accounted for. What follows the catalog's end may be lost."""
-    end, begin, after = topic.retire_at, topic.begin(), topic.catalog.accounted
+def is_accounted(topic: Topic, end: Position | None) -> bool:
+    """Whether all up to an end of the topic is accounted for. What follows the catalog's end may be lost."""
+    begin, after = topic.begin(), topic.catalog.accounted
     if end is None:
         return False
     return end < begin if begin is not None else after is not None and end <= after

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from offloader.errors import IntegrityError
+from offloader.errors import IntegrityError, UploadGoneError
 from offloader.format.index import index_of_segment
 from offloader.format.part_index import IndexEntry, decode_part_index, part_index_size
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import TOPIC
 from offloader.metadata.state import CatalogHead, OpenTopic
-from offloader.model import Part, SealedFacts
+from offloader.model import V1, Part, SealedFacts
 from offloader.offload.core import segments
 from offloader.offload.driver.committing import append_record
 from offloader.ports.object_store import ObjectStore, UploadedPart
@@ -51,6 +51,11 @@ def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: Op
 
 def _write_objects(store: ObjectStore, state: OpenTopic, facts: SealedFacts) -> None:
     segment = state.open
+    if segment.brokers is not None:
+        return  # referring has read them, and they are not ours
+    if segment.cuts.version == V1:
+        _check_copy(store, state, facts)
+        return
     if segment.upload is None:
         raise IntegrityError(f"{state.topic}: segment {segment.uuid} has parts but no upload")
     stat = store.commit(segment.upload, [UploadedPart(p.number, p.size, p.etag, p.crc32c) for p in segment.parts])
@@ -62,6 +67,14 @@ def _write_objects(store: ObjectStore, state: OpenTopic, facts: SealedFacts) -> 
     key = layout.index_key(state.topic, segment.uuid)
     if store.put(key, index, meta=OBJECT_META, if_absent=True) is None:
         raise IntegrityError(f"{state.topic}: another index object is at {key}")
+
+
+def _check_copy(store: ObjectStore, state: OpenTopic, facts: SealedFacts) -> None:
+    """Copying has written both objects, and read them."""
+    data, index = layout.data_key(state.topic, state.open.uuid), layout.index_key(state.topic, state.open.uuid)
+    stat = store.stat(data)
+    if stat is None or stat.size != facts.size or store.stat(index) is None:
+        raise UploadGoneError(f"{data}: the copy of ledger {state.open.start.ledger} is not there any more")
 
 
 def _index_entries(store: ObjectStore, key: str, parts: Iterable[Part]) -> Iterator[IndexEntry]:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from offloader.bridge.core.schedule import BridgeView
 from offloader.metadata.state import CatalogHead, TopicState
-from offloader.model import EntryRange, Position, RollReason, Source, TopicName
+from offloader.model import (
+    ENTRY_OVERHEAD,
+    MAX_OBJECT_SIZE,
+    MIB,
+    EntryRange,
+    Position,
+    RollReason,
+    Source,
+    Taking,
+    TopicName,
+)
 from offloader.offload.core import lanes, segments
+from offloader.offload.core.decisions import Reach, TopicRules, TopicView
 from offloader.offload.core.evidence import Being, TopicListing
 from offloader.offload.core.lanes import LaneLimits
-from offloader.offload.core.planner import Reach, TopicRules, TopicView, enough
+from offloader.offload.core.planner import enough
 from offloader.offload.driver import facets
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
-ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
+LARGEST_COPY = MAX_OBJECT_SIZE - 128 * MIB  # without headers and padding of its blocks
 
 
 @dataclass(slots=True)
@@ -30,10 +42,12 @@ class Topic:
     tail: facets.HiddenTail = field(default_factory=facets.HiddenTail)
     learnt: facets.Learnt = field(default_factory=facets.Learnt)
     planned: facets.Planned = field(default_factory=facets.Planned)
+    times: facets.PublishTimes = field(default_factory=facets.PublishTimes)
     retirement: facets.Retirement | None = None
     release: facets.Release = field(default_factory=facets.Release)
     pin: facets.PinState = field(default_factory=facets.PinState)
     losses: facets.LossState = field(default_factory=facets.LossState)
+    bridge: facets.BridgeProgress = field(default_factory=facets.BridgeProgress)
     inquiry: facets.Inquiry | None = None  # it does not, or did not, answer as the one that we know
 
     @property
@@ -55,6 +69,25 @@ class Topic:
     @property
     def incarnation(self) -> int:
         return self.catalog.claim.incarnation if self.catalog.claim else 0
+
+    @property
+    def bridge_view(self) -> BridgeView:
+        """What is known of how brokers read it."""
+        bridge, claim = self.bridge, self.catalog.claim
+        return BridgeView(
+            state=bridge.head.state if bridge.head else None,
+            incarnation=self.incarnation,
+            begin=claim.begin if claim else None,
+            accounted=self.catalog.end,
+            ledgers=self.info.ledgers,
+            offloaded=self.info.offloaded,
+            terminated=self.info.terminated,
+            wanted=(self.rules.broker_readable or bridge.handed_over) and not bridge.given_up,
+            retry_at=bridge.retry_at,
+            gone=self.gone is Being.DELETED,
+            refused=bridge.refused,
+            generation=self.catalog.generation,
+        )
 
     @property
     def in_question(self) -> bool:
@@ -81,7 +114,8 @@ class Topic:
     def confirmed(self) -> Position | None:
         """The last entry that is stored for good, whether consumers get it or not; None: no listed ledger has one."""
         spans = self.info.ledgers.spans
-        found = [(s.ledger, s.last) for s in spans if s.last is not None and s.last >= 0][-1:]
+        newest = self.info.ledgers.newest_closed()
+        found = [] if newest is None else [newest]
         last = self.info.last_confirmed
         if last is not None and spans and last[0] <= spans[-1].ledger:  # beyond: the list is older than the end
             found.append(last)
@@ -107,6 +141,19 @@ class Topic:
         return None if first is None or first > raw else (first, raw)
 
     @property
+    def copies(self) -> frozenset[int]:
+        """The ledgers that brokers have offloaded and that become segments as they are."""
+        claim, info = self.catalog.claim, self.info
+        if claim is None or claim.taking not in (Taking.COPY, Taking.REFERENCE):
+            return frozenset()
+        return frozenset(ledger for ledger in info.offloaded if _fits(info, ledger))
+
+    @property
+    def references(self) -> bool:
+        """Whether these stay where brokers have them."""
+        return self.catalog.claim is not None and self.catalog.claim.taking is Taking.REFERENCE
+
+    @property
     def mark_delete(self) -> Position:
         return Position(self.incarnation, *self.end.mark_delete)
 
@@ -125,9 +172,17 @@ class Topic:
 
     def pending(self, state: TopicState) -> int:
         """An estimate of what lies after the last uploaded position."""
-        return pending_bytes(self.info, self._next(state), self.last)
+        return self.info.sums.object_bytes(self._next(state), self.last)
 
-    def view(self, state: TopicState, slow: LaneLimits, allowance: int | None = None, allowed_at: int = 0) -> TopicView:
+    def view(
+        self,
+        state: TopicState,
+        slow: LaneLimits,
+        allowance: int | None = None,
+        allowed_at: int = 0,
+        most_at_once: int = 1,
+        span_ms: int = 0,
+    ) -> TopicView:
         """The planner's view of the topic. `slow`: the slow lane's limits."""
         begin, start, retirement = self.catalog.next_start(self.info.ledgers), self._next(state), self.retirement
         return TopicView(
@@ -145,31 +200,31 @@ class Topic:
             allowed_at=allowed_at,
             speed=self.learnt.speed,
             died=self.learnt.died,
+            slow_ahead=self.learnt.slow_ahead,
             planned_at=self.planned.at,
             reach=None
             if start is None
-            else reach(self.info, start, lanes.sure_bytes(self.learnt.speed, slow), enough(state, self.rules)),
+            else reach(self.info, start, lanes.sure_bytes(self.learnt.speed, slow), enough(state.open, self.rules)),
+            copies=self.copies,
+            references=self.references,
+            offloaded=self.info.offloaded,
+            after=self.catalog.accounted,
+            sums=self.info.sums,
+            times=self.times.known,
+            most_at_once=most_at_once,
+            span_ms=span_ms,
         )
+
+
+def _fits(info: TopicInfo, ledger: int) -> bool:
+    """Whether a ledger is closed, not empty, and no larger than an object may be."""
+    last, (entries, size) = info.ledgers.closed_with(ledger), info.sizes.get(ledger, (0, 0))
+    return last is not None and last >= 0 and size + entries * ENTRY_OVERHEAD <= LARGEST_COPY
 
 
 def source_of(state: TopicState, rules: TopicRules) -> Source:
     """Where the open segment's entries are read from, or where those of the next one will be."""
     return rules.source if state.open is None else state.open.source
-
-
-def pending_bytes(info: TopicInfo, start: Position | None, last: Position | None) -> int:
-    """Object bytes that `start`..`last` would take, estimated from the ledgers' average entry."""
-    if start is None or last is None or last < start:
-        return 0
-    total = 0
-    for ledger, (entries, size) in info.sizes.items():
-        if ledger < start.ledger or ledger > last.ledger or entries <= 0:
-            continue
-        first = start.entry if ledger == start.ledger else 0
-        end = last.entry if ledger == last.ledger else entries - 1
-        count = EntryRange.closed(ledger, first, end).span
-        total += count * size // entries + count * ENTRY_OVERHEAD
-    return max(total, 1)
 
 
 def reach(info: TopicInfo, start: Position, sure: int | None, part: int) -> Reach | None:

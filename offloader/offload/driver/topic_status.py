@@ -13,14 +13,14 @@ from offloader.model import TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
-from offloader.offload.driver.topic import Topic, pending_bytes
+from offloader.offload.driver.topic import Topic
 
 STATE_EVERY_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """`entries` and `size`: of all Offloaded segments and of the open one's uploaded parts. `lag_bytes`: what Pulsar
+    """`entries` and `size`: of all Offloaded segments and of the others' uploaded parts. `lag_bytes`: what Pulsar
     has beyond them; `pinned_bytes`: what it keeps because of us."""
 
     topic: TopicName
@@ -73,27 +73,33 @@ def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
     segment = state.open
     sums = topic.catalog.kept
     start = segments.next_position(segment, topic.info.ledgers) if segment else topic.begin()
-    parts = segment.parts if segment else ()
+    parts = [part for each in state.unfinished for part in each.parts]
     return TopicStatus(
         topic=topic.name,
         state=_word(topic, state),
         segments=sums.segments,
         entries=sums.entries + sum(p.entries for p in parts),
         size=sums.size + sum(p.size for p in parts),
-        lag_bytes=pending_bytes(topic.info, start, topic.last),
+        lag_bytes=_lag(topic, state, topic.info.sums.object_bytes(start, topic.last)),
         lag_ms=now - segment.assigned_at if segment else 0,
-        pinned_bytes=pending_bytes(topic.info, topic.begin(), topic.last),
+        pinned_bytes=topic.info.sums.object_bytes(topic.begin(), topic.last),
         alarm=topic.pin.alarm
         or topic.committed.catalog_error
         or topic.poll.error
         or topic.pin.error
-        or (state.failure.reason if state.failure else ""),
+        or next((f.reason for f in (state.failure, *(a.failure for a in state.ahead)) if f is not None), ""),
     )
+
+
+def _lag(topic: Topic, state: TopicState, behind: int) -> int:
+    """What is behind the open segment's uploaded part, without what is uploaded of those ahead."""
+    sums = topic.info.sums
+    return behind - sum(sums.object_bytes(a.segment.start, a.segment.covered) for a in state.ahead)
 
 
 def _word(topic: Topic, state: TopicState) -> str:
     if state.failure is not None:
         return "Failed"
-    if state.open is not None:
-        return str(state.open.status)
+    if state.unfinished:
+        return str(state.unfinished[0].status)
     return "Paused" if topic.retirement is not None and not state.releasing else "Caught up"

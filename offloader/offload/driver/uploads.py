@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError, OutcomeUnknownError
 from offloader.metadata import layout
 from offloader.metadata.state import Abandoned, TopicState
-from offloader.model import TopicName
+from offloader.model import Source, TopicName
 from offloader.offload.core import segments
+from offloader.offload.core.check import attempt
+from offloader.offload.core.history import on_segment
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.seal_steps import OBJECT_META
 from offloader.offload.driver.work import ADOPTIONS, WorkKind
@@ -25,13 +28,21 @@ class UploadStarter:
         self._context = context
         self._begun: list[tuple[TopicName, str, str | OffloadError]] = []
 
-    def start(self, topic: TopicName, uuid: str) -> None:
-        """Have the upload of a segment's object begun, unless one of the topic is."""
-        call = partial(self._context.store.begin, layout.data_key(topic, uuid), meta=OBJECT_META)
-        self._context.work.post(WorkKind.BEGIN, topic, call, partial(self._take, topic, uuid))
+    def start(self, topic: TopicName, uuids: Sequence[str]) -> None:
+        """Have the uploads of segments' objects begun, unless some of the topic are."""
+        opened = self._context.state(topic).open
+        copied = opened.uuid if opened is not None and opened.source is Source.OFFLOADED else ""
+        call = partial(self._begin, topic, uuids, copied)
+        self._context.work.post(WorkKind.BEGIN, topic, call, partial(self._take, topic, uuids))
 
-    def _take(self, topic: TopicName, uuid: str, answer: str | OffloadError) -> None:
-        self._begun.append((topic, uuid, answer))
+    def _begin(self, topic: TopicName, uuids: Sequence[str], copied: str) -> list[str | OffloadError]:
+        """Not in the driver's thread. One that fails keeps none of the others."""
+        begin = partial(self._context.store.begin, meta=OBJECT_META)
+        return [attempt(partial(begin, layout.data_key(topic, uuid), copies=uuid == copied)) for uuid in uuids]
+
+    def _take(self, topic: TopicName, uuids: Sequence[str], answers: list[str | OffloadError] | OffloadError) -> None:
+        each = [answers] * len(uuids) if isinstance(answers, OffloadError) else answers
+        self._begun += [(topic, uuid, answer) for uuid, answer in zip(uuids, each, strict=True)]
 
     def collect(self) -> None:
         """Journal all uploads that have begun meanwhile, in one record."""
@@ -42,7 +53,10 @@ class UploadStarter:
         self._begun.clear()
 
     def _uploading(self, state: TopicState, uuid: str, answer: str | OffloadError) -> TopicState:
-        """The upload is for the object `uuid`: where the segment has another uuid by now, it is abandoned."""
+        """The upload is for the object `uuid`: where no segment has that uuid any more, it is abandoned."""
+        return on_segment(state, uuid, partial(self._uploading_one, uuid, answer))
+
+    def _uploading_one(self, uuid: str, answer: str | OffloadError, state: TopicState) -> TopicState:
         if not isinstance(answer, OffloadError):
             return segments.uploading(state, uuid, answer)
         log.warning("cannot begin an upload topic=%s: %s", state.topic, answer, extra={"see": "upload-refused"})

@@ -34,7 +34,9 @@ class WorkKind(StrEnum):
     DISCOVER = "discover"
     ADOPT = "adopt"  # new topics and new incarnations
     ADOPT_AGAIN = "adopt-again"  # those whose broker had to be waited for: they hold no new ones
+    TIMES = "times"  # when entries were published, where the borders of history depend on it
     BEGIN = "begin"  # uploads
+    COPY = "copy"  # objects of brokers are copied, and the copies read
     SEAL = "seal"
     CATALOG = "catalog"  # losses and ends of ledgers are recorded, a catalog in trouble is loaded again
     ACKNOWLEDGE = "acknowledge"
@@ -43,6 +45,9 @@ class WorkKind(StrEnum):
     ABORT = "abort"  # uploads that were given up
     COMPACT = "compact"  # manifests are written
     RETENTION = "retention"  # of the archive
+    BRIDGE = "bridge"  # bridge logs are read and written
+    BRIDGE_BUILD = "bridge-build"  # objects for brokers
+    BRIDGE_SWAP = "bridge-swap"  # records are rewritten, topics unloaded, what brokers deliver is looked at
 
 
 THREADS: Mapping[WorkKind, int] = {
@@ -53,7 +58,9 @@ THREADS: Mapping[WorkKind, int] = {
     WorkKind.DISCOVER: 1,
     WorkKind.ADOPT: 16,
     WorkKind.ADOPT_AGAIN: 8,
+    WorkKind.TIMES: 4,
     WorkKind.BEGIN: 8,
+    WorkKind.COPY: 2,  # each holds a block or two in memory
     WorkKind.SEAL: 4,
     WorkKind.CATALOG: 8,
     WorkKind.ACKNOWLEDGE: 8,
@@ -62,13 +69,25 @@ THREADS: Mapping[WorkKind, int] = {
     WorkKind.ABORT: 2,
     WorkKind.COMPACT: 2,
     WorkKind.RETENTION: 1,  # one after the other: what is under way is recorded, and known, before the next
+    WorkKind.BRIDGE: 4,
+    WorkKind.BRIDGE_BUILD: 4,
+    WorkKind.BRIDGE_SWAP: 4,
 }
 
 # These journal, too, in threads of their own.
 ADOPTIONS = (WorkKind.ADOPT, WorkKind.ADOPT_AGAIN)
 # While any of these is under way for a topic, nothing is decided about it. An acknowledgement only moves the pin.
 CHANGES_A_TOPIC = frozenset(
-    {WorkKind.LEDGERS, WorkKind.TAIL, *ADOPTIONS, WorkKind.BEGIN, WorkKind.SEAL, WorkKind.CATALOG, WorkKind.RELEASE}
+    {
+        WorkKind.LEDGERS,
+        WorkKind.TAIL,
+        *ADOPTIONS,
+        WorkKind.BEGIN,
+        WorkKind.COPY,
+        WorkKind.SEAL,
+        WorkKind.CATALOG,
+        WorkKind.RELEASE,
+    }
 )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from offloader.model import Lane
-from offloader.offload.core.planner import Plan
+from offloader.offload.core.plans import Plan
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from offloader.bookkeeper.connect import BookKeeperSettings, connect
 from offloader.bookkeeper.filling import FilledSource
-from offloader.errors import ConfigError, OffloadError
+from offloader.errors import ConfigError, FatalError, OffloadError
 from offloader.model import Slice, Source
+from offloader.offload.worker.offloaded_source import OffloadedSource
 from offloader.ports.entry_source import EntrySource
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.broker_source import BrokerSource
@@ -54,7 +55,10 @@ class EntrySources:
         bookkeeper: BookKeeperSettings | None,
         clock: Clock = time.monotonic,
         wrapper: Wrapper = UNWRAPPED,
+        stock: Callable[[], ObjectStore] | None = None,
     ) -> None:
+        """`stock` opens the bucket of Pulsar's own offloader: what BookKeeper has no more is read from there."""
+        self._stock = stock
         self._pulsar = pulsar
         self._bookkeeper = bookkeeper
         self._kinds = {kind: _Kind(partial(self._make, kind), clock, wrapper) for kind in Source}
@@ -73,11 +77,15 @@ class EntrySources:
             case Source.BROKER:
                 return BrokerSource(self._pulsar)
             case Source.BROKER_WITH_BOOKIES:
-                stored = cast("BookKeeperSource", self._kinds[Source.BOOKKEEPER].get().plain)
-                return FilledSource(self._kinds[Source.BROKER].get().plain, stored)
+                stored = self._kinds[Source.BOOKKEEPER].get().plain
+                bookies = stored.stored if isinstance(stored, OffloadedSource) else cast("BookKeeperSource", stored)
+                return FilledSource(self._kinds[Source.BROKER].get().plain, bookies)
             case Source.BOOKKEEPER:
                 assert self._bookkeeper is not None
-                return connect(self._bookkeeper)
+                found = connect(self._bookkeeper)
+                return found if self._stock is None else OffloadedSource(found, self._stock())
+            case Source.OFFLOADED | Source.REFERENCED:
+                raise FatalError("what brokers offloaded is taken over whole by the driver; no worker reads it")
 
 
 class _Made(NamedTuple):

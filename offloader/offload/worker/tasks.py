@@ -10,11 +10,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark import TaskContext
 
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.errors import OffloadError
+from offloader.lifecycle.ledgers.stock_copies import stock_store
 from offloader.model import Receipt, Slice
 from offloader.offload.worker.entry_sources import UNWRAPPED, EntrySources, Wrapper
 from offloader.offload.worker.secrets import Public, with_secrets
@@ -31,6 +33,7 @@ class WorkerSettings:
     bookkeeper: BookKeeperSettings | None
     threads: int
     wrapper: Wrapper = UNWRAPPED
+    stock: str = ""  # the URL of the bucket of Pulsar's own offloader
 
 
 def answers(slices: list[bytes], settings: bytes) -> Iterator[bytes]:
@@ -73,10 +76,13 @@ _opening = threading.Lock()
 
 def _connections(settings: WorkerSettings) -> tuple[EntrySources, ObjectStore]:
     wrapper = settings.wrapper
-    reached = (settings.public, settings.bookkeeper, wrapper)
+    reached = (settings.public, settings.bookkeeper, wrapper, settings.stock)
     with _opening:
         if reached not in _open:
             pulsar, storage = with_secrets(settings.public, os.environ)
-            sources = EntrySources(pulsar, settings.bookkeeper, wrapper=wrapper)
+            stock = (
+                partial(open_store, stock_store(settings.stock, storage), read_only=True) if settings.stock else None
+            )
+            sources = EntrySources(pulsar, settings.bookkeeper, wrapper=wrapper, stock=stock)
             _open[reached] = sources, wrapper.store(open_store(storage))
         return _open[reached]

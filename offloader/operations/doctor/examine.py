@@ -13,7 +13,7 @@ from offloader.model import TopicName
 from offloader.offload.core import namespace_policies
 from offloader.offload.core.check import Check, attempt, fail
 from offloader.offload.driver.discovery import discover
-from offloader.operations.doctor import deletion_checks, pulsar_checks, store_checks
+from offloader.operations.doctor import bridge_checks, deletion_checks, pulsar_checks, store_checks
 from offloader.operations.doctor.probes import Probes, find_root, try_store, try_upload
 
 
@@ -77,7 +77,10 @@ def _topics(config: Config, probes: Probes, *, from_bookies: bool) -> Iterator[C
         yield pulsar_checks.readable(str(topic), attempt(partial(probes.open_reader, topic)))
         if from_bookies:
             yield pulsar_checks.ledger_readable(attempt(partial(probes.read_ledger, topic)))
-        yield from _policies(probes, topic, enabled[topic], interval)
+        yield from _policies(probes, topic, enabled[topic], config)
+    readable = {topic.namespace: topic for topic, policy in enabled.items() if policy.broker_readable}
+    for topic in sorted(readable.values()):
+        yield from bridge_checks.check_bridge(probes.bridge(topic))
 
 
 def _chosen(config: Config, probes: Probes, namespaces: Iterable[str]) -> list[str]:
@@ -100,9 +103,12 @@ def _bucket(probes: Probes, longest_roll_ms: int) -> Iterator[Check]:
         yield from store_checks.clock("store-clock", offset)
 
 
-def _policies(probes: Probes, topic: TopicName, policy: TopicPolicy, discovery_ms: int) -> Iterator[Check]:
+def _policies(probes: Probes, topic: TopicName, policy: TopicPolicy, config: Config) -> Iterator[Check]:
     applied: Mapping[str, object] | OffloadError = attempt(partial(probes.applied, topic))
     if isinstance(applied, OffloadError):
         yield fail("policies", f"{topic.namespace}: {applied}", "let the role read the namespace's policies")
     else:
-        yield from namespace_policies.check_policies(topic.namespace, applied, policy, discovery_ms)
+        yield from namespace_policies.check_policies(topic.namespace, applied, policy, config.discovery_interval_ms)
+        if policy.broker_readable:
+            ttl, wait_ms = applied.get("message_ttl_in_seconds"), config.bridge.longest_wait_ms
+            yield namespace_policies.bridge_time_to_live(topic.namespace, ttl, policy.max_rollover_ms, wait_ms)

@@ -28,6 +28,8 @@ from offloader.metadata.root import prove, read_root
 from offloader.metadata.state import Root
 from offloader.model import MIB, TopicName
 from offloader.offload import settings
+from offloader.operations.doctor.bridge_checks import BridgeFacts
+from offloader.operations.doctor.bridge_probes import bridge_facts
 from offloader.operations.doctor.store_checks import BucketFacts
 from offloader.ports.admin import Admin, TopicInfo
 from offloader.ports.entry_source import Extent
@@ -72,6 +74,9 @@ class Probes(Protocol):
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
         """The bucket's rules, and how far its clock is ahead; None where the store has no buckets."""
 
+    def bridge(self, topic: TopicName) -> BridgeFacts:
+        """Whether brokers would read what is bridged of a topic. Raises nothing: what fails is told in its place."""
+
 
 class RealProbes:
     """The real one."""
@@ -79,6 +84,7 @@ class RealProbes:
     def __init__(self, config: Config, admin: Admin, store: ObjectStore) -> None:
         self.admin = admin
         self.store = store
+        self._config = config
         self._pulsar = settings.pulsar(config)
         self._bookkeeper = settings.bookkeeper(config)
         self._lifecycle = config.lifecycle
@@ -152,6 +158,9 @@ class RealProbes:
 
         prefix, rules, date = life_cycle_rules(self._store_settings)
         return BucketFacts(prefix, rules), ahead(date)
+
+    def bridge(self, topic: TopicName) -> BridgeFacts:
+        return bridge_facts(self._config, self.admin, self.store, topic)
 
 
 class LedgerProbes:

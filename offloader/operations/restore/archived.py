@@ -10,6 +10,7 @@ from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan
 from offloader.archive.selection import Selection
 from offloader.archive.topic import ArchivedTopic
+from offloader.metadata import stock_keys
 from offloader.metadata.layout import data_key
 from offloader.model import Position
 from offloader.operations.restore.transactions import Outcomes, outcomes
@@ -30,7 +31,11 @@ class ArchiveSource:
     def __init__(self, topic: ArchivedTopic) -> None:
         self._topic = topic
         self._snapshot = topic.snapshot
-        self._copied = {data_key(topic.name, s.uuid) for s in self._snapshot.catalog.segments if s.source.complete}
+        self._copied = {
+            data_key(topic.name, s.uuid) if s.brokers is None else stock_keys.data_key(s.brokers.uuid, s.start.ledger)
+            for s in self._snapshot.catalog.segments
+            if s.source.complete
+        }
 
     def outline(self, after: Position | None) -> Outline:
         """From the records alone. Raises DamagedRecordError."""

@@ -11,7 +11,7 @@ from hashlib import sha256
 from offloader.ahead import map_ahead
 from offloader.archive.findings import Finding, FindingKind
 from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
-from offloader.metadata.beside import is_buried
+from offloader.metadata.beside import tombstone
 from offloader.metadata.catalog_codec import decode_of
 from offloader.metadata.journals import Journals
 from offloader.metadata.layout import parse_topic_key, record_key
@@ -41,8 +41,13 @@ def check_copies(
             return Finding(FindingKind.MISSING_RECORD, key, f"{record.key} has no copy beside the segments", topic)
         if size == record.size and (quick or _same(store, key, record)):
             return None
-        if not (buried and is_buried(store, topic, record.uuid)):
+        stone = tombstone(store, topic, record.uuid) if buried else None
+        if stone is None:
             return Finding(FindingKind.DAMAGED_RECORD, key, f"it is not what {record.key} is", topic)
+        unknown = {held.ledger for held in stone.ledgers} - {each.ledger for each in stone.copies}
+        if stone.is_handed_over and unknown:
+            message = f"it does not say where brokers have ledger {min(unknown)}"
+            return Finding(FindingKind.DAMAGED_RECORD, key, message, topic)
         return None
 
     records = (

@@ -22,6 +22,12 @@ def may_be_absent(head: CatalogHead, segment: Segment) -> bool:
     return head.removal is not None and range_of(head.removed.absent, segment.end) is not None
 
 
+def handed_over(read: ReadCatalog) -> int:
+    """How many segments are read from brokers' copies."""
+    told = read.catalog.head.removed.handed_over
+    return sum(range_of(told, segment.end) is not None for segment in read.catalog.segments) if told else 0
+
+
 def not_deleted(store: ObjectStore, segment: Segment, findings: list[Finding]) -> list[Finding]:
     """The findings of a segment, without that its objects are missing if they were deleted since the catalog was
     read."""

@@ -12,7 +12,6 @@ from offloader.errors import DamagedObjectError, DamagedRecordError
 from offloader.format.entry import fault, inspect
 from offloader.format.reader import Block, BlockEntry, entries, read_blocks
 from offloader.format.stats import StatsBuilder
-from offloader.metadata.layout import data_key
 from offloader.model import Part, Position, Segment, TopicName
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.bounded_reads import read_ranges
@@ -21,13 +20,13 @@ from offloader.storage.bounded_reads import read_ranges
 class PartStream:
     """The parts' bytes, one part in memory at a time, checked on the way. `damaged`: a part is not as recorded."""
 
-    def __init__(self, store: ObjectStore, topic: TopicName, segment: Segment) -> None:
+    def __init__(self, store: ObjectStore, topic: TopicName, segment: Segment, key: str) -> None:
         self.findings: list[Finding] = []
         self.damaged = False
         self._store = store
         self._topic = topic
         self._segment = segment
-        self._key = data_key(topic, segment.uuid)
+        self._key = key
         self._expected = _positions(segment)
         self._wrong_entries = False
 
@@ -65,7 +64,8 @@ class PartStream:
             self._add(FindingKind.WRONG_STATISTICS, message, part.offset)
 
     def _check_entry(self, part: Part, block: Block, stored: BlockEntry, stats: StatsBuilder) -> None:
-        found = (block.header.ledger, stored.entry)
+        ledger = self._segment.v1_ledger if block.header.ledger is None else block.header.ledger
+        found = (ledger, stored.entry)
         expected = next(self._expected, None)
         if found != expected and not self._wrong_entries:
             self._wrong_entries = True  # everything after it is shifted

@@ -3,7 +3,10 @@ byte."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from offloader.archive.findings import Finding, FindingKind, offset_in
+from offloader.archive.ledgers.pair import LedgerPair
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.index import Index, decode_index
 from offloader.format.strict import account, check_ledger_infos
@@ -17,17 +20,45 @@ from offloader.storage.bounded_reads import naming, read_index
 VERSION_KEY = "s3managedledgeroffloaderformatversion"
 
 
-def check_objects(store: ObjectStore, topic: TopicName, segment: Segment, *, quick: bool) -> list[Finding]:
-    """What is wrong with a segment's objects; a segment without entries has none. `quick` needs no parts. Raises what
-    the store raises."""
+OpenBucket = Callable[[str], ObjectStore]
+
+
+def check_objects(
+    store: ObjectStore, topic: TopicName, segment: Segment, *, quick: bool, open_bucket: OpenBucket | None = None
+) -> list[Finding]:
+    """What is wrong with a segment's objects; a segment without entries has none. `quick` needs no parts.
+    `open_bucket`: of brokers' objects that a catalog names where they are; None: these are not looked at. Raises what
+    the stores raise."""
     if not (segment.size if quick else segment.parts):
         return []
+    if segment.brokers is not None:
+        theirs = None if open_bucket is None else open_bucket(segment.brokers.bucket)
+        return [] if theirs is None else _check_brokers(theirs, topic, segment, segment.brokers.uuid, quick=quick)
     checks = _SegmentCheck(store, topic, segment)
     there = checks.data_is_there()
     index = checks.index()
     if there and index is not None and not quick:
         checks.contents(index)
     return checks.findings
+
+
+def _check_brokers(store: ObjectStore, topic: TopicName, segment: Segment, uuid: str, *, quick: bool) -> list[Finding]:
+    """Of an object that brokers own: where it is not there any more, they have deleted it."""
+    pair = LedgerPair(store, topic, uuid, segment.start.ledger)
+    stat = store.stat(pair.data_key)
+    if stat is None or store.stat(pair.index_key) is None:
+        return []  # deleted by Pulsar, which takes both
+    pair.read_index()
+    pair.check_size(stat.size)
+    if stat.size != segment.size and pair.sound:
+        pair.add(FindingKind.WRONG_SIZE, pair.data_key, f"it has {stat.size} bytes, the catalog says {segment.size}")
+    if quick or not pair.sound:
+        return pair.findings
+    stream = PartStream(store, topic, segment, pair.data_key)
+    for _ in stream:
+        pass
+    stream.finish()
+    return [*pair.findings, *stream.findings]
 
 
 class _SegmentCheck:
@@ -74,12 +105,12 @@ class _SegmentCheck:
 
     def contents(self, index: Index) -> None:
         """Every byte, in one pass."""
-        stream = PartStream(self._store, self._topic, self._segment)
+        stream = PartStream(self._store, self._topic, self._segment, self._data_key)
         damage: DamagedObjectError | None = None
         parts = iter(stream)
         try:
             with naming(self._data_key):
-                account(parts, index, own=True)
+                account(parts, index, own=True, v1_ledger=self._segment.v1_ledger)
         except DamagedObjectError as error:
             damage = error
         for _ in parts:  # the other parts' checks

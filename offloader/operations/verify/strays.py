@@ -11,6 +11,7 @@ from offloader.metadata.journals import Journals
 from offloader.metadata.layout import ROOT, KeyKind, catalog_folder, parse_topic_key
 from offloader.metadata.root import read_root
 from offloader.model import TopicName
+from offloader.operations.verify.bridge_logs import is_bridged
 from offloader.operations.verify.catalog_records import ReadCatalog
 from offloader.ports.object_store import ObjectStore, OpenUpload
 
@@ -48,15 +49,19 @@ def check_root(store: ObjectStore) -> Iterator[Finding]:
 
 
 def stray_objects(
-    listed: Iterable[tuple[str, int]], read: Mapping[TopicName, ReadCatalog], journals: Journals, cluster: str
+    listed: Iterable[tuple[str, int]],
+    read: Mapping[TopicName, ReadCatalog],
+    journals: Journals,
+    cluster: str,
+    bridged: frozenset[str] = frozenset(),
 ) -> Iterator[Finding]:
     """Objects that neither a catalog nor a journal names. They were `listed`, with their sizes, before both were read.
-    `cluster`: whose root it is."""
+    `cluster`: whose root it is. `bridged`: the uuids of brokers' copies, which may be in the same bucket."""
     names = NamesInForce(journals, cluster, {topic: _names(r) for topic, r in read.items()})
     generations: set[str] = set()
     for key, size in listed:
         place = placed(key, size, names)
-        if place.standing is KeyStanding.FOREIGN:
+        if place.standing is KeyStanding.FOREIGN and not is_bridged(key, bridged):
             yield Finding(FindingKind.STRAY_OBJECT, key, "its name is none that the offloader writes")
         elif place.standing is KeyStanding.UNNAMED and place.kind in _FINDINGS:
             key = _generation_of(place) or key
@@ -82,11 +87,15 @@ def _generation_of(place: PlacedKey) -> str:
     return catalog_folder(parsed.topic, parsed.generation)
 
 
-def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[tuple[OpenUpload | None, Finding]]:
-    """Uploads that no journal names; None in place of one that is not ours to end. `uploads` are listed before the
-    journals are read, which know one that has just begun by its uuid."""
+def open_uploads(
+    uploads: Iterable[OpenUpload], journals: Journals, bridged: frozenset[str] = frozenset()
+) -> Iterator[tuple[OpenUpload | None, Finding]]:
+    """Uploads that no journal and no bridge names; None in place of one that is not ours to end. `uploads` are listed
+    before the journals are read, which know one that has just begun by its uuid."""
     for upload in uploads:
         parsed = parse_topic_key(upload.key)
+        if is_bridged(upload.key, bridged):
+            continue
         if parsed is None or parsed.kind is not KeyKind.DATA:  # nothing else of ours is uploaded in parts
             why = "its key is none that the offloader uploads to; it is left alone"
             message = f"another product's upload {upload.upload}: {why}"

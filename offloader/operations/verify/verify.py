@@ -28,9 +28,10 @@ from offloader.metadata.root import read_root
 from offloader.metadata.state import REBUILT, TopicCatalog
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.operations.verify.beside import check_copies, lost_ends
+from offloader.operations.verify.bridge_logs import read_bridges
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord, parts_of, read_catalog
-from offloader.operations.verify.deleted import left_of_deleted, may_be_absent, not_deleted
-from offloader.operations.verify.segment_check import check_objects
+from offloader.operations.verify.deleted import handed_over, left_of_deleted, may_be_absent, not_deleted
+from offloader.operations.verify.segment_check import OpenBucket, check_objects
 from offloader.operations.verify.strays import damaged_journals, open_uploads, stray_objects
 from offloader.ports.object_store import ObjectStore
 
@@ -50,6 +51,7 @@ class Report:
     aborted: tuple[str, ...] = ()
     unreadable: int = 0  # of the entries, those that are no messages and were copied as they are
     deleted: int = 0  # of the segments, those that are recorded as deleted: of these, nothing has to be there
+    handed_over: int = 0  # of the deleted, those that are read from brokers' copies
 
 
 def verify(
@@ -58,12 +60,13 @@ def verify(
     *,
     quick: bool = False,
     abort_uploads: bool = False,
+    open_bucket: OpenBucket | None = None,
 ) -> Report:
     """Check topics, by default all of the root. `quick`: existence, sizes, indexes and continuity only, without data.
 
     Safe beside running applications: lists objects, then reads journals, then catalogs, the way that a segment goes.
-    `abort_uploads` ends the uploads of segments that no journal names; nothing else is ever changed. Raises what the
-    store raises.
+    `abort_uploads` ends the uploads of segments that no journal names; nothing else is ever changed.
+    `open_bucket`: as of `check_objects`. Raises what the stores raise.
     """
     chosen = None if topics is None else sorted(set(topics))
     prefixes = [""] if chosen is None else [topic_folder(topic) for topic in chosen]
@@ -76,17 +79,23 @@ def verify(
             r.catalog.topic: r
             for r in map_ahead(pool, lambda topic: read_catalog(store, topic, slim=True), names, 2 * THREADS)
         }
-    findings = [*damaged_journals(journals), *_check_records(read), *_check_journals(store, read, journals)]
+        bridged, of_bridges = read_bridges(store, (key for key, _ in listed), pool)
+    findings = [
+        *damaged_journals(journals),
+        *of_bridges,
+        *_check_records(read),
+        *_check_journals(store, read, journals),
+    ]
     tokens = ((record.key, record.uuid) for r in read.values() for record in r.records)
     findings += _check_tokens(chain(journals.tokens, tokens))
-    findings += _check_objects(store, read, quick=quick)
+    findings += _check_objects(store, read, quick=quick, open_bucket=open_bucket)
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         findings += check_copies(store, read.values(), dict(listed), pool, quick=quick)
     findings += left_of_deleted(store, (key for key, _ in listed), read)
     if chosen is None:
         findings += _check_claims(store, read, [key for key, _ in listed])
-    findings += lost_ends(store, stray_objects(listed, read, journals, _cluster(store)), read, journals)
-    unnamed = list(open_uploads(uploads, journals))
+    findings += lost_ends(store, stray_objects(listed, read, journals, _cluster(store), bridged), read, journals)
+    unnamed = list(open_uploads(uploads, journals, bridged))
     findings += [finding for _, finding in unnamed]
     ours = [upload.upload for upload, _ in unnamed if upload is not None]
     aborted = ours if abort_uploads and journals.readable else []
@@ -102,6 +111,7 @@ def verify(
         aborted=tuple(aborted),
         unreadable=sum(r.unreadable for r in read.values()),
         deleted=sum(len(r.catalog.segments) for r in read.values()) - len(segments),
+        handed_over=sum(handed_over(r) for r in read.values()),
     )
 
 
@@ -201,12 +211,15 @@ def _check_claims(
                 yield Finding(FindingKind.LEFT_OVER, key, message)
 
 
-def _check_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool) -> Iterator[Finding]:
+def _check_objects(
+    store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool, open_bucket: OpenBucket | None
+) -> Iterator[Finding]:
     def check(work: tuple[TopicName, Segment, ReadRecord]) -> list[Finding]:
         topic, slim, record = work
         segment = slim if quick else parts_of(store, topic, record)
         if segment is not None:
-            return not_deleted(store, segment, check_objects(store, topic, segment, quick=quick))
+            found = check_objects(store, topic, segment, quick=quick, open_bucket=open_bucket)
+            return not_deleted(store, segment, found)
         message = "it is another one now than when this check began"
         return [Finding(FindingKind.DAMAGED_RECORD, record.key, message, topic, position=slim.start)]
 

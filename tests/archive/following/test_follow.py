@@ -53,7 +53,7 @@ def follow(sim: Simulation, after: Position | None = None, idle: float | None = 
     seconds = Seconds()
     patience = FollowLimits(idle=idle, trouble=60.0)
     live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), patience, seconds, seconds.pause)
-    return Following(live, CatalogCache(sim.store).records).runs(TOPIC, runs_after, after)
+    return Following(live, *[CatalogCache(sim.store).records] * 2).runs(TOPIC, runs_after, after)
 
 
 def delivered(sim: Simulation) -> list[tuple[int, int, bytes]]:

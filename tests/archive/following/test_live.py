@@ -11,6 +11,8 @@ from offloader.archive.archive import Archive
 from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.following.follower import Following
 from offloader.archive.following.live import FollowLimits, Live
+from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import LazyTopicRecords
 from offloader.archive.selection import Selection
@@ -18,7 +20,10 @@ from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError
 from offloader.model import GapKind, Position
 from offloader.storage.local import LocalStore
+from offloader.storage.settings import StoreSettings
+from tests.archive.bridges import fresh_bucket, opened
 from tests.archive.following.test_follow import TOPIC, Seconds, delivered, started
+from tests.archive.ledgers.support import put_ledger
 from tests.archive.messages.encoder import Producer, Sent, batch, chunked
 from tests.archive.support import Archive as Built
 from tests.offload.simulation import Simulation
@@ -42,7 +47,7 @@ def topic(sim: Simulation, idle: float = 0.2) -> ArchivedTopic:
     return ArchivedTopic(
         Stores.of(sim.store),
         LazyTopicRecords(catalogs.history(TOPIC)),
-        following=Following(live, CatalogCache(sim.store).records),
+        following=Following(live, *[CatalogCache(sim.store).records] * 2),
     )
 
 
@@ -127,3 +132,25 @@ def test_an_archive_that_knows_no_pulsar_cannot_follow(tmp_path) -> None:
     Built(LocalStore(tmp_path)).claim()
     with pytest.raises(ConfigError, match=r"^follow: nothing says how Pulsar is reached"):
         next(Archive(tmp_path.as_uri()).topic("orders").entries(follow=True))
+
+
+def test_what_stock_brokers_have_offloaded_comes_first(sim: Simulation) -> None:
+    produce(sim, *range(7))
+    sim.settle()
+    produce(sim, 7, 8)
+    first = min(ledger for ledger, _, _ in delivered(sim)) - 1
+    url = fresh_bucket()
+    put_ledger(opened(url), first, [b"a", b"b"], topic=TOPIC)
+    bucket = LedgerBucket(StoreSettings(url))
+    seconds = Seconds()
+    live = Live(
+        lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), FollowLimits(idle=0.2), seconds, seconds.pause
+    )
+    stores = Stores(StoreSettings("memory://unused"), (bucket.store,), borrowed=sim.store)
+    found = Archive(OpenArchive(stores, bucket), pulsar=live).topic(TOPIC)
+    together = [(first, 0, b"a"), (first, 1, b"b"), *delivered(sim)]
+    assert [(e.position.ledger, e.position.entry, e.data) for e in found.entries(follow=True)] == together
+    later = [
+        (e.position.ledger, e.position.entry) for e in found.entries(Selection(Position(0, first, 1)), follow=True)
+    ]
+    assert later == [(ledger, entry) for ledger, entry, _ in together[1:]]

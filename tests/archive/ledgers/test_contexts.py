@@ -30,14 +30,20 @@ def record(*ledgers: LedgerContext) -> ManagedLedgerInfo:
             halves = [half - 2**64 if half >= 2**63 else half for half in divmod(number, 2**64)]
             added.offloadContext.uidMsb, added.offloadContext.uidLsb = halves
             added.offloadContext.complete = one.complete
-            added.offloadContext.driverMetadata.name = "S3"
+            added.offloadContext.driverMetadata.name = one.driver
+            if one.bookkeeper_deleted:
+                added.offloadContext.bookkeeperDeleted = True
             added.offloadContext.driverMetadata.properties.add(key="region", value="us-east-1")
             added.offloadContext.driverMetadata.properties.add(key="bucket", value=one.bucket)
     return info
 
 
-OFFLOADED = LedgerContext(3, 59, 6609234, "f03accb8-3ebf-4598-8959-910acf1e18b1", complete=True, bucket="ledgers")
-ATTEMPTED = LedgerContext(5, 59, 5263525, "cb755402-a6af-470f-93ca-ba1e6ce29ec2", complete=False, bucket="ledgers")
+OFFLOADED = LedgerContext(
+    3, 59, 6609234, "f03accb8-3ebf-4598-8959-910acf1e18b1", complete=True, bucket="ledgers", driver="S3"
+)
+ATTEMPTED = LedgerContext(
+    5, 59, 5263525, "cb755402-a6af-470f-93ca-ba1e6ce29ec2", complete=False, bucket="ledgers", driver="S3"
+)
 CLOSED = LedgerContext(7, 9, 1000)
 OPEN = LedgerContext(8, None, 0)
 
@@ -78,6 +84,8 @@ contexts = st.builds(
     uuid=st.uuids().map(str),
     complete=st.booleans(),
     bucket=st.text(max_size=5),
+    driver=st.text(max_size=5),
+    bookkeeper_deleted=st.booleans(),
 )
 
 

@@ -23,8 +23,10 @@ from offloader.model import Position
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.storage.memory import MemoryStore
+from tests.archive.ledgers.support import messages
 from tests.archive.support import TOPIC, Archive, stream
 from tests.archive.test_deleted import delete
+from tests.format.stock import write_blocks
 
 from .support import (
     CERTAIN,
@@ -68,6 +70,15 @@ def test_what_is_left_over_of_a_deleted_segment_is_certain_and_its_tombstone_is_
     )
     assert made.store.stat(layout.record_key(TOPIC, first)) is not None
     assert scan.orphans[0].evidence.proof is DeletionProof.PASSED_BY
+
+
+def test_a_copy_of_what_brokers_had_offloaded_is_none_for_certain_as_it_does_not_say_of_which_ledger():
+    made, clock = archive()
+    made.store.put(DATA, b"".join(write_blocks(messages(5, 20), 512)))
+    clock.now += 3 * HOUR
+    (found,) = scanner(made.store, clock).scan().candidates
+    assert (found.id, found.verdict) == (DATA, SUSPECT)
+    assert "nothing says of which" in " ".join(found.evidence)
 
 
 def test_without_a_tombstone_beside_it_nothing_is_left_over_of_a_deletion():

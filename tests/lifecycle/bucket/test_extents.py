@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from offloader.lifecycle.bucket.extents import NO_END, NoExtent, ObjectSpan, of_data, of_index, of_record, together
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import encode_catalog
+from tests.archive.ledgers.support import messages
 from tests.archive.support import TOPIC
+from tests.format.stock import write_blocks
 
 from .support import a_uuid, archive, header, segment_of
 
@@ -25,6 +27,17 @@ def test_any_bytes_are_an_answer(data: bytes):
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_a_data_object_says_where_it_begins(ledger: int, entry: int):
     assert of_data(header(ledger, entry)) == ObjectSpan((ledger, entry))
+
+
+def test_a_copy_of_what_brokers_had_offloaded_is_no_junk_and_its_index_says_of_which_ledger():
+    data = b"".join(write_blocks(messages(7, 20), 512))
+    assert of_data(data) is NoExtent.OF_BROKERS
+    assert together([NoExtent.OF_BROKERS]) is NoExtent.OF_BROKERS
+    assert together([NoExtent.JUNK, NoExtent.OF_BROKERS]) is NoExtent.OF_BROKERS
+    assert together([NoExtent.OF_BROKERS, NoExtent.NEWER]) is NoExtent.NEWER
+    assert together([NoExtent.OF_BROKERS, ObjectSpan((7, 0), (7, NO_END))]) == ObjectSpan((7, 0), (7, NO_END))
+    second = len(next(write_blocks(messages(7, 20), 512)))
+    assert of_data(data[second:]) is NoExtent.JUNK, "a copy is of a whole ledger"
 
 
 @given(st.data())

@@ -6,7 +6,16 @@ from random import Random
 
 import pytest
 
-from offloader.lifecycle.retention.plan import DAY_MS, Holding, KeptSegment, aged_from, all_of, due, next_due
+from offloader.lifecycle.retention.plan import (
+    DAY_MS,
+    Holding,
+    KeptSegment,
+    PulsarSide,
+    aged_from,
+    all_of,
+    due,
+    next_due,
+)
 from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
 from offloader.metadata.deletions import DeletionReason, PulsarTrimmed
 from offloader.model import MIB, Position
@@ -30,7 +39,7 @@ def aged(*minutes: int) -> Holding:
 
 
 def gone(of: Holding, policy: RetentionPolicy, trimmed: PulsarTrimmed | None = None) -> list[str]:
-    found = due(of, policy, NOW, trimmed)
+    found = due(of, policy, NOW, PulsarSide(trimmed))
     return [] if found is None else [each.segment.uuid for each in found.due]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -12,7 +13,7 @@ from offloader.errors import OffloadError
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata.catalog_codec import encode_catalog
-from offloader.metadata.deletions import Deleting, buried
+from offloader.metadata.deletions import BrokersCopy, Deleting, buried
 from offloader.metadata.layout import data_key, index_key, record_key
 from offloader.metadata.state import CatalogHead
 from offloader.model import Segment, TopicName
@@ -47,9 +48,11 @@ def test_the_worlds_delete_and_kill_and_tell():
 
 
 class IndexFirst(ArchiveDeletion):
-    def _delete(self, topic: TopicName, pending: Deleting, segments: list[Segment]) -> int:
+    def _delete(
+        self, topic: TopicName, pending: Deleting, segments: list[Segment], copies: Mapping[int, BrokersCopy]
+    ) -> int:
         self.store.delete([index_key(topic, segment.uuid) for segment in segments])
-        return super()._delete(topic, pending, segments)
+        return super()._delete(topic, pending, segments, copies)
 
 
 class NoRecord(ArchiveRetention):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from offloader.metadata.root import open_root
 from offloader.operations.doctor.store_checks import BucketFacts
 from tests.archive.support import TOPIC
 from tests.cli.support import Line
+from tests.operations.doctor.test_bridge import SOUND
 
 SILENT = BookieUnavailableError("a bookie did not answer")
 
@@ -71,6 +72,9 @@ class FakeProbes:
 
     def stock_bucket(self) -> Any:
         return self._answer("stock_bucket", self.stock)
+
+    def bridge(self, topic) -> Any:
+        return replace(SOUND, topic=topic)
 
     def _answer(self, call: str, answer: Any) -> Any:
         if call in self.errors:
@@ -289,3 +293,18 @@ def test_a_bucket_that_deletes(line) -> None:
 def test_policies_that_move_the_pin(line) -> None:
     line.probes.policies["message_ttl_in_seconds"] = 60
     assert verdicts(line)["message-ttl"] == "fail"
+
+
+def test_brokers_are_looked_at_only_where_they_are_to_read(line) -> None:
+    assert not any(name.startswith("bridge-") for name in verdicts(line))
+    line.config = """
+        application: app
+        pulsar: {serviceUrl: "pulsar://localhost:6650", adminUrl: "http://localhost:8080",
+                 metadataServiceUri: "zk://localhost:2181/ledgers"}
+        storage: {root: "s3://unused"}
+        policies: {enabled: true, brokerReadable: true}
+    """
+    assert {name for name in verdicts(line) if name.startswith("bridge-")} >= {"bridge-driver", "bridge-retention"}
+    assert verdicts(line)["bridge-ttl"] == "ok"
+    line.probes.policies["message_ttl_in_seconds"] = 3 * 3_600
+    assert verdicts(line)["bridge-ttl"] == "fail"

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from offloader.config.bridging import Bridge
 from offloader.offload.core.check import Verdict
-from offloader.offload.core.namespace_policies import backlog_quotas, expiration, retention, stock_offload, time_to_live
+from offloader.offload.core.namespace_policies import (
+    backlog_quotas,
+    bridge_time_to_live,
+    expiration,
+    retention,
+    stock_offload,
+    time_to_live,
+)
 
 NS = "public/default"
 MINUTE, DAY = 60_000, 86_400_000
@@ -15,6 +23,28 @@ OK, WARN, FAIL = Verdict.OK, Verdict.WARN, Verdict.FAIL
 @pytest.mark.parametrize(("seconds", "verdict"), [(None, OK), (0, OK), (-1, OK), (3_600, FAIL), (86_400 * 7, WARN)])
 def test_messages_that_expire(seconds, verdict) -> None:
     check = time_to_live(NS, seconds, 10 * MINUTE)
+    assert check.verdict is verdict
+    assert ("set-message-ttl public/default" in check.remedy) == (verdict is not OK)
+
+
+@pytest.mark.parametrize(
+    ("hours", "bridge", "verdict"),
+    [
+        (0, {}, OK),
+        (3, {}, FAIL),
+        (3, {"minInterval": "0s"}, FAIL),
+        (5, {"minInterval": "0s"}, OK),
+        (5, {}, FAIL),
+        (6, {}, OK),
+        (24, {"quietHours": "01:00-02:00"}, FAIL),
+        (29, {"quietHours": "01:00-02:00"}, OK),
+        (29, {"quietHours": "01:00-02:00", "minInterval": "2d"}, FAIL),
+    ],
+)
+def test_messages_that_expire_before_brokers_can_read_them_from_objects(hours, bridge, verdict) -> None:
+    """A ledger is open for four hours, is offloaded within ten minutes, and waits for its round."""
+    wait_ms = Bridge.model_validate(bridge).longest_wait_ms
+    check = bridge_time_to_live(NS, hours * 3_600, 10 * MINUTE, wait_ms)
     assert check.verdict is verdict
     assert ("set-message-ttl public/default" in check.remedy) == (verdict is not OK)
 
@@ -73,6 +103,7 @@ def test_retention_against_discovery(policies, verdict) -> None:
         (None, OK),
         ({"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadThresholdInBytes": -1}, OK),
         ({"managedLedgerOffloadDriver": None, "managedLedgerOffloadThresholdInBytes": 0}, OK),
+        ({"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadThresholdInSeconds": None}, OK),
         ({"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadThresholdInBytes": 0}, FAIL),
         ({"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadThresholdInSeconds": 60}, FAIL),
     ],

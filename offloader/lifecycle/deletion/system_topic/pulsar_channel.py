@@ -4,56 +4,31 @@ redeliveries, delays and schemas."""
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
-from offloader.errors import (
-    AuthenticationFailedError,
-    AuthorizationFailedError,
-    BrokerUnavailableError,
-    ConfigError,
-    FatalError,
-    OutcomeUnknownError,
-    TopicNotFoundError,
-)
+from offloader.errors import BrokerUnavailableError, OutcomeUnknownError
 from offloader.lifecycle.deletion.system_topic.channel import ArrivedMessage, SystemTopicName
 from offloader.lifecycle.deletion.system_topic.letters import PUT_BACK_MS, WORKER
 from offloader.lifecycle.deletion.system_topic.messages import AVRO_SCHEMA
-from offloader.pulsar.auth import Authentication, authentication
+from offloader.pulsar.client_library import NothingCameError, client_library, library_errors, open_client
 from offloader.pulsar.settings import PulsarSettings
 
+NEEDED_BY = "lifecycle.systemTopic"
 QUEUED = 8  # messages that wait in this process, of each partition: each may have 5 MB
-_REFUSED = {
-    "AuthenticationError": AuthenticationFailedError,
-    "AuthorizationError": AuthorizationFailedError,
-    "IncompatibleSchema": FatalError,
-    "TopicNotFound": TopicNotFoundError,
-    "MessageTooBig": FatalError,
-}
 
 
 class PulsarChannel:
     """One client, with connections and threads of its own. Raises ConfigError where the package is missing."""
 
     def __init__(self, settings: PulsarSettings, *, put_back_ms: int = PUT_BACK_MS) -> None:
-        self._library = _library()
+        self._library = client_library(NEEDED_BY)
         self._timeout_ms = int(settings.operation_timeout * 1000)
         self._put_back_ms = put_back_ms
-        with self._errors("connecting"):
-            self._client = self._library.Client(
-                settings.service_url,
-                authentication=_credentials(self._library, authentication(settings)),
-                operation_timeout_seconds=max(int(settings.operation_timeout), 1),
-                connection_timeout_ms=int(settings.connect_timeout * 1000),
-                tls_trust_certs_file_path=settings.tls_trust_certs_file or None,
-                tls_allow_insecure_connection=settings.tls_allow_insecure,
-                tls_validate_hostname=settings.tls_verify_hostname and not settings.tls_allow_insecure,
-                # What matters comes as an exception; a log of its own would go between the lines of ours.
-                logger=self._library.FileLogger(self._library.LoggerLevel.Error, "/dev/null"),
-            )
+        self._client = open_client(self._library, settings)
 
     def producer(self, topic: SystemTopicName) -> PulsarTopicProducer:
         """Registers our schema with the topic, where it has none like it."""
@@ -88,7 +63,7 @@ class PulsarChannel:
             self._client.close()
 
     def _errors(self, what: str) -> Any:
-        return _errors(self._library, what)
+        return library_errors(self._library, what)
 
 
 class PulsarTopicProducer:
@@ -101,7 +76,7 @@ class PulsarTopicProducer:
 
     def send(self, data: bytes, properties: Mapping[str, str], delay: int = 0) -> None:
         try:
-            with _errors(self._library, f"sending to {self._topic}"):
+            with library_errors(self._library, f"sending to {self._topic}"):
                 after = timedelta(milliseconds=delay) if delay else None
                 self._producer.send(data, properties=dict(properties), deliver_after=after)
         except BrokerUnavailableError as error:
@@ -125,39 +100,23 @@ class PulsarTopicConsumer:
 
     def receive(self, seconds: float) -> ArrivedMessage | None:
         try:
-            with _errors(self._library, "receiving"):
+            with library_errors(self._library, "receiving"):
                 # At least a millisecond: no time at all means to wait for ever.
                 return _arrived(self._consumer.receive(max(int(seconds * 1000), 1)))
-        except _NothingCameError:
+        except NothingCameError:
             return None
 
     def acknowledge(self, message: ArrivedMessage) -> None:
-        with _errors(self._library, "acknowledging"):
+        with library_errors(self._library, "acknowledging"):
             self._consumer.acknowledge(message.handle)
 
     def put_back(self, message: ArrivedMessage) -> None:
-        with _errors(self._library, "putting back"):
+        with library_errors(self._library, "putting back"):
             self._consumer.negative_acknowledge(message.handle)
 
     def close(self) -> None:
         with suppress(self._library.PulsarException):
             self._consumer.close()
-
-
-class _NothingCameError(BrokerUnavailableError):
-    """A time-out, which is no failure of a receive."""
-
-
-@contextmanager
-def _errors(library: ModuleType, what: str) -> Iterator[None]:
-    """The package's errors as ours."""
-    try:
-        yield
-    except library.Timeout as error:
-        raise _NothingCameError(f"{what}: no answer in time") from error
-    except library.PulsarException as error:
-        kind = _REFUSED.get(type(error).__name__, BrokerUnavailableError)
-        raise kind(f"{what}: {type(error).__name__} {error}") from error
 
 
 def _arrived(message: Any) -> ArrivedMessage:
@@ -193,23 +152,7 @@ def _schema_version(message: Any) -> int | None:
 
 def check_library() -> None:
     """Raises ConfigError where the package is missing."""
-    _library()
-
-
-def _library() -> ModuleType:
-    try:
-        return importlib.import_module("pulsar")
-    except ImportError as error:
-        raise ConfigError(
-            "lifecycle.systemTopic: the package pulsar-client is not installed; "
-            "pip install 'pulsar-streaming-offloader[systemtopic]'"
-        ) from error
-
-
-def _credentials(library: ModuleType, ours: Authentication) -> Any:
-    """Asked at each connect: a token may change."""
-    supplier: Callable[[], str] = lambda: ours.data().decode()  # noqa: E731
-    return library.AuthenticationToken(supplier) if ours.method == "token" else None
+    client_library(NEEDED_BY)
 
 
 def _schema(library: ModuleType) -> Any:

@@ -1,0 +1,1 @@
+"""Pulsar's own classes read bridged objects, without a broker around them."""

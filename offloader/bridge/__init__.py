@@ -1,0 +1,1 @@
+"""The bridge: stock brokers read what was streamed."""

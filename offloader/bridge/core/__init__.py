@@ -1,0 +1,1 @@
+"""Which ledgers can be bridged, of what bytes their objects are made, what follows from a look. Pure, no I/O."""

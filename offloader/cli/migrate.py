@@ -1,0 +1,261 @@
+"""`offloader migrate`: from Pulsar's ledger-based offload to streaming, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import wraps
+from typing import Any, cast
+
+import click
+
+from offloader.cli.brokers_offload import TO_LEDGER_BASED, BrokersOffload
+from offloader.cli.command import ERROR, OK, CommandSession, command
+from offloader.cli.migration_proof import proven
+from offloader.cli.migration_report import ESTIMATES, TopicReport, cost_fields, cost_line, report_of
+from offloader.cli.migration_scope import Scope, held, not_enabled, parse_scope, topics_of
+from offloader.cli.parsing import C, parsed, with_options
+from offloader.cli.topic_requests import ask_all, outcomes
+from offloader.cli.topics import TIMEOUT
+from offloader.config.units import parse_size
+from offloader.errors import ConfigError, FatalError
+from offloader.metadata.requests import MIGRATIONS, RequestKind
+from offloader.migrate.cost import Cost, Prices
+from offloader.migrate.stock_reader import check_client
+from offloader.model import Taking, TopicName
+
+KINDS = {taking: kind for kind, taking in MIGRATIONS.items()}
+
+
+@click.group("migrate")
+def migrate_group() -> None:
+    """The way from Pulsar's ledger-based offload to segments, and back."""
+
+
+def _price(name: str, default: float, of: str) -> Callable[[C], C]:
+    return click.option(f"--price-{name}", type=click.FloatRange(min=0), default=default, show_default=True, help=of)
+
+
+DEFAULTS = Prices()
+
+
+def price_options(command_: C) -> C:
+    """Prices, which the command gets as one `prices`."""
+
+    @wraps(command_)
+    def run(*, price_writes: float, price_reads: float, price_month: float, price_egress: float, **others: Any) -> Any:
+        return command_(prices=Prices(price_writes, price_reads, price_month, price_egress), **others)
+
+    return with_options(
+        cast("C", run),
+        _price("writes", DEFAULTS.writes, "For 1,000 writes."),
+        _price("reads", DEFAULTS.reads, "For 1,000 reads."),
+        _price("month", DEFAULTS.month, "For a GiB a month."),
+        _price("egress", DEFAULTS.egress, "For a GiB that leaves the store."),
+    )
+
+
+@migrate_group.command("to-streaming")
+@click.argument("scope", metavar="TOPIC|NAMESPACE", callback=parsed(parse_scope))
+@click.option("--dry-run", is_flag=True, help="Only say what would be done, and about what it would cost.")
+@click.option(
+    "--rewrite", is_flag=True, help="Read what brokers have offloaded like everything else, instead of copying it."
+)
+@click.option(
+    "--reference",
+    is_flag=True,
+    help="Copy nothing of what brokers have offloaded: the archive reads it where it is, and brokers may delete it.",
+)
+@click.option(
+    "--keep-offload", is_flag=True, help="Leave the namespace's offload threshold alone: brokers go on offloading."
+)
+@price_options
+@TIMEOUT
+@command()
+def to_streaming(
+    session: CommandSession,
+    scope: Scope,
+    *,
+    dry_run: bool,
+    rewrite: bool,
+    reference: bool,
+    keep_offload: bool,
+    prices: Prices,
+    timeout: int | None,
+) -> int:
+    """Make what stock brokers have offloaded part of the archive, and stream what follows.
+
+    The running application does it; all topics must be enabled, or nothing is changed. First it subscribes, which keeps
+    everything; only when all topics are kept, and a namespace was named, is its offload threshold switched off. Exit
+    code 2 where brokers go on by policies of a topic itself. Safe to repeat; takes back what `to-ledger-based` has
+    begun.
+
+    \b
+    JSON: one object a line: {topic, ledgers: [{ledger, entries, bytes, state, action, why}], refused, writes, reads,
+    storedBytes, outBytes, estimatedOnce, estimatedMonthly, pauseSeconds}, then with --dry-run the same sums as
+    {message, topics, …}; without it {message, topic, request, ok} of each topic, then {message, namespace, former}, and
+    {message, namespace, topics} with those that brokers still offload. With --dry-run also {message} of each topic that
+    the application would refuse.
+    """
+    if rewrite and reference:
+        raise ConfigError("--rewrite and --reference exclude each other: entries are read into segments, or stay")
+    taking = Taking.REWRITE if rewrite else Taking.REFERENCE if reference else Taking.COPY
+    topics = topics_of(session, scope)
+    unfit = not_enabled(session, scope, topics)
+    refused = _tell_plans(session, report_of(session, topics, taking), prices, unfit, sums=dry_run)
+    if dry_run:
+        return ERROR if refused else OK
+    if refused:
+        raise FatalError("nothing was changed: " + "; ".join(refused))
+    asked = dict.fromkeys(topics)
+    while topics:
+        code = outcomes(session, ask_all(session, KINDS[taking], topics), timeout)
+        if code != OK:
+            return code
+        topics = [topic for topic in topics_of(session, scope) if topic not in asked]  # made meanwhile
+        asked |= dict.fromkeys(topics)
+    keep = keep_offload or scope.topic is not None
+    return BrokersOffload(session, scope.namespace, list(asked)).switch_off(keep=keep)
+
+
+def _tell_plans(
+    session: CommandSession, reports: Sequence[TopicReport], prices: Prices, unfit: Sequence[str], *, sums: bool
+) -> list[str]:
+    """Print what would be done to each topic, with `sums` also their sums, and why topics are `unfit`. What cannot be
+    done, and why."""
+    for report in reports:
+        session.output.lines(list(report.lines(prices)), report.fields(prices))
+    if sums:
+        _sum_up(session, reports, prices)
+        for why in unfit:
+            session.output.line(f"refused: {why}", {"message": why})
+    return [*(why for report in reports for why in report.refusals), *unfit]
+
+
+def _sum_up(session: CommandSession, reports: Sequence[TopicReport], prices: Prices) -> None:
+    cost = sum((report.cost for report in reports), Cost())
+    text = f"{len(reports)} topics: {cost_line(cost, prices)}; {ESTIMATES}"
+    session.output.line(text, {"message": text, "topics": len(reports), **cost_fields(cost, prices)})
+
+
+@migrate_group.command("to-ledger-based")
+@click.argument("scope", metavar="TOPIC|NAMESPACE", callback=parsed(parse_scope))
+@click.option("--dry-run", is_flag=True, help="Only say what would be done, and about what it would cost.")
+@click.option(
+    "--threshold",
+    metavar="SIZE",
+    callback=parsed(parse_size),
+    default="0",
+    show_default=True,
+    help="From how much on brokers offload the namespace's topics by themselves again.",
+)
+@click.option("--yes", is_flag=True, help="Give the subscriptions up once brokers have been proven to read everything.")
+@click.option(
+    "--without-offload",
+    is_flag=True,
+    help="Give them up also where brokers offload nothing by themselves: what is consumed then has no copy.",
+)
+@price_options
+@TIMEOUT
+@command()
+def to_ledger_based(
+    session: CommandSession,
+    scope: Scope,
+    *,
+    dry_run: bool,
+    threshold: int,
+    yes: bool,
+    without_offload: bool,
+    prices: Prices,
+    timeout: int | None,
+) -> int:
+    """Hand topics back to Pulsar's own offload: brokers read everything, and go on by themselves.
+
+    The running application gives brokers copies of all closed ledgers, and goes on offloading and copying. Then the
+    whole topic is read with Pulsar's own client (the package pulsar-client) and compared with the archive. With --yes
+    the namespace's offload threshold follows, and where brokers then offload each topic by themselves, the
+    subscriptions go last, once brokers read all up to the topics' ends; without it everything stays kept, and `migrate
+    undo` takes it back. Where it is interrupted, the same command goes on.
+
+    \b
+    JSON: one object a line: {message, topic} of each topic that is let go of already, the plan of each other one as of
+    `to-streaming`, then {message, topic, request, ok}, then {message, topic, equal, unseen, unarchived, trimmed,
+    wrong}, and with --yes {message, namespace, threshold} and {message, topic, request, ok}; with --dry-run the plans,
+    and their sums as {message, topics, …}, and {message} of each topic that the application would refuse.
+    """
+    existing = topics_of(session, scope)
+    found = held(session, scope, existing)
+    _tell_let_go(session, found.let_go)
+    let_go = set(found.let_go)
+    topics = [topic for topic in existing if topic not in let_go]
+    if not topics:
+        return OK
+    brokers = BrokersOffload(session, scope.namespace, topics)
+    if yes and scope.topic is not None and not without_offload and (why := brokers.why_off()):
+        found.refused.append(why)
+    refused = _tell_plans(session, report_of(session, topics, None), prices, found.refused, sums=dry_run)
+    if dry_run:
+        return ERROR if refused else OK
+    if refused:
+        raise FatalError("nothing was changed: " + "; ".join(refused))
+    check_client()
+    if scope.topic is None:
+        brokers.record(TO_LEDGER_BASED)
+    code = outcomes(session, ask_all(session, RequestKind.HAND_OVER, topics), timeout)
+    if code != OK:
+        return code
+    arrived = [_proven(session, topic) for topic in topics]  # all of them are told of
+    if not all(arrived):
+        return ERROR
+    if not yes:
+        text = "everything is still kept: the same with --yes lets go, `offloader migrate undo` takes it back"
+        session.output.line(text, {"message": text, "topics": len(topics)})
+        return OK
+    if scope.topic is None:
+        brokers.switch_on(threshold)
+    if not without_offload and (why := brokers.why_off()):
+        if scope.topic is None and not found.let_go:
+            brokers.as_before()
+            why = f"{scope.namespace}'s threshold is as before; {why}"
+        raise FatalError(f"nothing was let go of: {why}")
+    return outcomes(session, ask_all(session, RequestKind.RELEASE, topics), timeout)
+
+
+@migrate_group.command("undo")
+@click.argument("scope", metavar="TOPIC|NAMESPACE", callback=parsed(parse_scope))
+@TIMEOUT
+@command()
+def undo(session: CommandSession, scope: Scope, *, timeout: int | None) -> int:
+    """Go on offloading topics that were being handed back, as long as their subscriptions are there.
+
+    What brokers have copies of they go on reading. Of a namespace its offload threshold is put back, as it was before
+    the last migration, in whichever direction; but not switched off where a topic is let go of already.
+
+    \b
+    JSON: one object a line: {message, topic} of each topic that is let go of already, {message, topic, request, ok} of
+    each that this application offloads, then {message, namespace, threshold} where that was put back; threshold null:
+    brokers go on.
+    """
+    found = held(session, scope, topics_of(session, scope))
+    _tell_let_go(session, found.let_go)
+    code = outcomes(session, ask_all(session, RequestKind.HAND_OVER_UNDO, found.ours), timeout)
+    if code == OK and scope.topic is None:
+        BrokersOffload(session, scope.namespace, found.ours).put_back(found.let_go)
+    return ERROR if found.let_go else code
+
+
+def _tell_let_go(session: CommandSession, topics: Sequence[TopicName]) -> None:
+    for topic in topics:
+        text = f"{topic} is let go of already: `offloader migrate to-streaming` takes it again"
+        session.output.line(text, {"message": text, "topic": str(topic)})
+
+
+def _proven(session: CommandSession, topic: TopicName) -> bool:
+    """Whether brokers deliver all that is listed, and what is archived of it byte for byte."""
+    proof = proven(session, topic)
+    told = f"{topic}: {proof.equal} entries arrive through brokers as they are archived"
+    others = {"no client gets": proof.unseen, "are not archived": proof.unarchived, "were trimmed": proof.trimmed}
+    told += "".join(f", {count} others {what}" for what, count in others.items() if count)
+    text = f"{topic}: {proof.wrong}" if proof.wrong else told
+    session.output.line(text, {"message": text, "topic": str(topic), **asdict(proof)})
+    return not proof.wrong

@@ -1,0 +1,184 @@
+"""What a migration would do: gathered from Pulsar and the catalogs, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offloader.archive.ledgers.contexts import LedgerContext, contexts_of_record
+from offloader.cli.command import CommandSession
+from offloader.config.units import format_size
+from offloader.errors import LedgerNotFoundError
+from offloader.metadata.state import CatalogHead
+from offloader.migrate.cost import Cost, CostShape, Prices, cost_of, pause_of
+from offloader.migrate.plan import (
+    AbsentRange,
+    ArchivedExtent,
+    LedgerAction,
+    PlannedLedger,
+    TopicLedger,
+    drivers_out_of_reach,
+    plan_to_ledger_based,
+    plan_to_streaming,
+    state_of,
+)
+from offloader.model import Taking, TopicName
+
+DRIVER = "managedLedgerOffloadDriver"
+ESTIMATES = "requests and prices are estimates"
+SECONDS = 10.0  # that a bookie may take; none is asked here
+
+
+@dataclass(frozen=True)
+class TopicReport:
+    """A topic's plan. `pause`: about how many seconds its producers wait, in all. `claimed_by`: another application;
+    "": nobody else."""
+
+    topic: TopicName
+    ledgers: tuple[PlannedLedger, ...]
+    cost: Cost
+    pause: float = 0
+    claimed_by: str = ""
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why it cannot be done, each reason once."""
+        why = [one.why for one in self.ledgers if one.action is LedgerAction.REFUSED]
+        if self.claimed_by:
+            why.append(f"it is claimed by application {self.claimed_by}")
+        return [f"{self.topic}: {one}" for one in dict.fromkeys(why)]
+
+    def of(self, action: LedgerAction) -> list[PlannedLedger]:
+        """The ledgers to which this happens."""
+        return [one for one in self.ledgers if one.action is action]
+
+    def fields(self, prices: Prices) -> dict[str, Any]:
+        """The JSON of one topic."""
+        return {
+            "topic": str(self.topic),
+            "ledgers": [
+                {
+                    "ledger": one.ledger,
+                    "entries": one.entries,
+                    "bytes": one.size,
+                    "state": str(one.state),
+                    "action": str(one.action),
+                    "why": one.why,
+                }
+                for one in self.ledgers
+            ],
+            "refused": self.refusals,
+            **cost_fields(self.cost, prices),
+            "pauseSeconds": self.pause,
+        }
+
+    def lines(self, prices: Prices) -> Iterator[str]:
+        """The same for people."""
+        yield f"{self.topic}:"
+        for action in LedgerAction:
+            found = self.of(action)
+            if found:
+                entries, size = sum(one.entries for one in found), sum(one.size for one in found)
+                yield f"  {action}: {len(found)} ledgers, {entries} entries, {format_size(size)}"
+        yield from (f"  refused: {one}" for one in self.refusals)
+        yield f"  {cost_line(self.cost, prices)}; a pause of about {self.pause:.1f} s"
+
+
+def cost_fields(cost: Cost, prices: Prices) -> dict[str, Any]:
+    """The JSON of a cost."""
+    return {
+        "writes": cost.writes,
+        "reads": cost.reads,
+        "storedBytes": cost.stored,
+        "outBytes": cost.out,
+        "estimatedOnce": round(cost.once(prices), 4),
+        "estimatedMonthly": round(cost.monthly(prices), 4),
+    }
+
+
+def cost_line(cost: Cost, prices: Prices) -> str:
+    """The same for people."""
+    return (
+        f"about {cost.writes} writes and {cost.reads} reads: {cost.once(prices):.4f} once; {format_size(cost.stored)} "
+        f"more in the store: {cost.monthly(prices):.4f} a month"
+    )
+
+
+def report_of(session: CommandSession, topics: Iterable[TopicName], taking: Taking | None) -> list[TopicReport]:
+    """One topic after the other. `taking` None: of the way back."""
+    records = _records(session)
+    return [_report(session, topic, taking, records(topic)) for topic in topics]
+
+
+def _report(
+    session: CommandSession, topic: TopicName, taking: Taking | None, contexts: Mapping[int, LedgerContext]
+) -> TopicReport:
+    config, admin = session.config, session.admin
+    catalog, info = session.catalogs.head(topic), admin.topic_info(topic)
+    said = str(admin.offload_policies(topic).get(DRIVER) or "") if info.offloaded else ""
+    facts = tuple(
+        TopicLedger(
+            span,
+            *info.sizes.get(span.ledger, (0, 0)),
+            state_of(span, info.offloaded, _attempted(contexts), _moved(contexts)),
+            contexts[span.ledger].driver or said if span.ledger in contexts else said,
+        )
+        for span in info.ledgers.spans
+    )
+    scheme = config.lifecycle.stock_bucket.partition("://")[0].lower()
+    refusals = drivers_out_of_reach(scheme, {one.driver for one in facts})
+    extent = _archived(session, catalog) if catalog.is_of(info.created, info.ledgers) else ArchivedExtent()
+    back = taking is None
+    ledgers = (
+        plan_to_ledger_based(facts, extent) if taking is None else plan_to_streaming(facts, extent, taking, refusals)
+    )
+    policy = config.policies.of(topic)
+    inside = scheme == session.storage.scheme == "s3"
+    cost = cost_of(ledgers, CostShape(policy.layout.part_size, policy.max_segment_size, inside), back=back)
+    pause = pause_of(ledgers, config.bridge.ledgers_at_once) if back else 0
+    owner = catalog.claim.application if catalog.claim is not None else ""
+    return TopicReport(topic, ledgers, cost, pause, "" if owner in ("", config.application) else owner)
+
+
+def _archived(session: CommandSession, catalog: CatalogHead) -> ArchivedExtent:
+    """Of the catalog's records only those that tell of losses are read."""
+    if catalog.claim is None:
+        return ArchivedExtent()
+    incarnation = catalog.claim.incarnation
+    history = session.catalogs.history(catalog.topic, catalog)
+    losses = (
+        AbsentRange(loss.start, loss.end, f"{loss.start}..{loss.end} was gone before it was offloaded")
+        for slot in history.slots(lambda row: row.losses > 0)
+        for loss in history.catalog(range(slot.number, slot.number + 1)).losses
+    )
+    deleted = (
+        AbsentRange(gone.start, gone.end, f"{gone.start}..{gone.end} is deleted from the archive: {gone.policy}")
+        for gone in catalog.removed.withheld
+    )
+    absent = (each for each in (*losses, *deleted) if each.end.incarnation == incarnation)
+    return ArchivedExtent(catalog.begin, catalog.end, tuple(absent))
+
+
+def _attempted(contexts: Mapping[int, LedgerContext]) -> set[int]:
+    return {ledger for ledger, one in contexts.items() if one.uuid and not one.complete}
+
+
+def _moved(contexts: Mapping[int, LedgerContext]) -> set[int]:
+    return {ledger for ledger, one in contexts.items() if one.bookkeeper_deleted}
+
+
+def _records(session: CommandSession) -> Callable[[TopicName], Mapping[int, LedgerContext]]:
+    """The contexts of a topic's ledgers, from ZooKeeper where it is configured: brokers do not tell all of them."""
+    if session.config.pulsar.metadata_service_uri is None:
+        return lambda _: {}
+    tree, _ = session.bookkeeper(SECONDS)
+
+    def read(topic: TopicName) -> Mapping[int, LedgerContext]:
+        try:
+            record = tree.managed_ledger(topic)
+        except LedgerNotFoundError:
+            return {}
+        return {one.ledger: one for one in contexts_of_record(record.raw)}
+
+    return read

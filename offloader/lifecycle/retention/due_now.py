@@ -1,0 +1,121 @@
+"""What goes of a topic now: by its policy, or on request. Reads, and writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from offloader.lifecycle.retention.chunked import begins_before
+from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver, off_list
+from offloader.lifecycle.retention.holdings import SegmentsOf, holdings
+from offloader.lifecycle.retention.plan import DAY_MS, DueRange, Holding, PulsarSide, all_of, due, next_due
+from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.metadata.bridged import NOTHING_BRIDGED, BridgedLedgers
+from offloader.metadata.deletions import Deleting
+from offloader.metadata.history import History
+from offloader.metadata.state import CatalogHead
+from offloader.model import TopicName
+from offloader.ports.object_store import ObjectStore
+
+MOST_ENDS = 100  # of segments, behind which a topic's decision reads what is kept
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """What goes of a topic by its policy now, and what is under way already. `why_not`: why nothing more goes.
+    `again_at`: where nothing goes, when something may that nothing new is recorded of (None: no time says it)."""
+
+    topic: TopicName
+    due: tuple[DueRange, ...]
+    pending: Deleting | None = None
+    why_not: str = ""
+    again_at: int | None = None
+
+
+def planned(
+    store: ObjectStore,
+    head: CatalogHead,
+    policy: RetentionPolicy,
+    now: int,
+    gone_since: int | None,
+    handing_over: HandingOver = NOTHING_HANDED_OVER,
+) -> RetentionPlan:
+    """What goes of a topic by its policy. Reads the catalog, the first bytes of what is kept, and whether brokers have
+    what they are to get. Writes nothing."""
+    removed = head.removed
+    if removed.pending is not None:
+        return RetentionPlan(head.topic, (), removed.pending, "a deletion is under way")
+    if policy.hold:
+        return RetentionPlan(head.topic, (), why_not=f"held by {policy.hold}")
+    known = holdings(History(store, head), gone_since, removed.ranges)
+    bridged = bridged_for(handing_over, head, policy)
+    pulsar = PulsarSide(removed.trimmed, bridged.ledgers)
+    found = _alike([due(each, policy, now, pulsar) for each in known])
+    goes, why_not = _sound(handing_over, head.topic, bridged, _readable(store, head, found))
+    again_at = None if goes else _again_at(known, found, policy, now, pulsar)
+    return RetentionPlan(head.topic, goes, why_not="" if goes else why_not, again_at=again_at)
+
+
+def bridged_for(handing_over: HandingOver, head: CatalogHead, policy: RetentionPolicy) -> BridgedLedgers:
+    """What brokers have of a topic, where that matters."""
+    return handing_over.bridged(head.topic) if policy.hands_over else NOTHING_BRIDGED
+
+
+def _alike(found: list[DueRange | None]) -> list[DueRange | None]:
+    """What goes for one reason goes together: what brokers get is no deletion for readers."""
+    first = next((each for each in found if each is not None), None)
+    return [each if each is None or each.is_handed_over == first.is_handed_over else None for each in found if first]
+
+
+def _sound(
+    handing_over: HandingOver, topic: TopicName, bridged: BridgedLedgers, found: tuple[DueRange, ...]
+) -> tuple[tuple[DueRange, ...], str]:
+    """Without the segments that would be the only copy, and from the first of these on; and why."""
+    goes, why = list[DueRange](), ""
+    listing = handing_over.listing(topic) if any(each.is_handed_over for each in found) else None
+    for each in found:
+        if not each.is_handed_over:
+            goes.append(each)
+            continue
+        records = each.holding.segments
+        assert isinstance(records, SegmentsOf)
+        taken = 0
+        for record in islice(records.records(), len(each.due)):
+            why = off_list(listing, [record]) or handing_over.why_not(bridged, [record])
+            if why:
+                break
+            taken += 1
+        if taken:
+            goes.append(replace(each, due=each.due[:taken], rest=each.rest or taken < len(each.due)))
+    return tuple(goes), why
+
+
+def _again_at(
+    known: list[Holding], found: list[DueRange | None], policy: RetentionPolicy, now: int, pulsar: PulsarSide
+) -> int | None:
+    if any(found):  # but for what is kept behind it
+        return now + DAY_MS // 24
+    following = (next_due(each, None, policy, now, pulsar) for each in known)
+    return min((each.at for each in following if each is not None and each.at is not None), default=None)
+
+
+def requested(store: ObjectStore, head: CatalogHead, gone_since: int | None, words: str) -> tuple[DueRange, ...]:
+    """What goes of a topic on request: all that is not protected."""
+    known = holdings(History(store, head), gone_since, head.removed.told, released_goes=True)
+    return _readable(store, head, [all_of(each, words) for each in known])
+
+
+def _readable(store: ObjectStore, head: CatalogHead, found: list[DueRange | None]) -> tuple[DueRange, ...]:
+    """Without the segments in which a message begins that is kept."""
+    shortened = (each if each is None or not each.rest else _shortened(store, head, each) for each in found)
+    return tuple(each for each in shortened if each is not None)
+
+
+def _shortened(store: ObjectStore, head: CatalogHead, found: DueRange) -> DueRange | None:
+    """Up to the last end across which no kept message reaches, as the second look asks for it, too."""
+    records = found.holding.segments
+    assert isinstance(records, SegmentsOf)
+    for taken in islice(range(len(found.due), 0, -1), MOST_ENDS):
+        if not begins_before(store, head.topic, islice(records.records(), taken, None)):
+            return replace(found, due=found.due[:taken])
+    return None

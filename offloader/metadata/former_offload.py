@@ -1,0 +1,65 @@
+"""What a namespace's own offload by brokers was before a migration changed it: a log for each namespace, none of whose
+records is ever removed. Whoever takes a migration back puts it back, from wherever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from offloader._proto import metadata_pb2 as pb
+from offloader.errors import RetryableError
+from offloader.metadata.envelope import unwrap_kind, wrap
+from offloader.metadata.layout import MIGRATION, encoded
+from offloader.metadata.log import NumberedLog
+from offloader.metadata.message_codec import add_messages, message_of, read_value
+from offloader.ports.object_store import ObjectStore
+
+KIND = "former_offload"
+
+
+@dataclass(frozen=True, slots=True)
+class FormerOffload:
+    """Brokers offloaded from `size` bytes on and after `seconds` (negative: never; None: nothing was said of it),
+    before the migration `direction` changed that. `restored`: it was put back."""
+
+    namespace: str
+    size: int
+    seconds: int | None
+    direction: str
+    at: int
+    restored: bool = False
+
+
+add_messages({FormerOffload: pb.FormerOffload}, {})
+
+
+@dataclass(frozen=True)
+class FormerOffloads:
+    """Calls raise DamagedRecordError, FormatVersionError, and what the store raises."""
+
+    store: ObjectStore
+    new_token: Callable[[], str]
+
+    def newest(self, namespace: str) -> FormerOffload | None:
+        """What the last migration of a namespace found; None: none changed anything."""
+        log, slots = self._log(namespace)
+        return None if not slots else self._read(log, slots[-1])
+
+    def record(self, former: FormerOffload) -> None:
+        """Before anything is changed. The same again, as after an interruption, adds nothing. Raises RetryableError
+        where somebody else writes at the same time."""
+        log, slots = self._log(former.namespace)
+        if slots and replace(self._read(log, slots[-1]), at=former.at) == former:
+            return
+        body = pb.Body(**{KIND: message_of(former)})
+        if log.append(slots[-1] + 1 if slots else 0, wrap(self.new_token(), body)) is not None:
+            raise RetryableError(f"{former.namespace}: somebody else migrates it at this moment: try again")
+
+    def _log(self, namespace: str) -> tuple[NumberedLog, list[int]]:
+        log = NumberedLog(self.store, f"{MIGRATION}/{'/'.join(map(encoded, namespace.split('/')))}/")
+        return log, log.slots()
+
+    def _read(self, log: NumberedLog, slot: int) -> FormerOffload:
+        key = log.key(slot)
+        opened = unwrap_kind(key, log.held_by(slot) or b"", KIND)
+        return read_value(FormerOffload, opened.body.former_offload)

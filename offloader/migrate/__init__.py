@@ -1,0 +1,1 @@
+"""The way from ledger-based offload to segments, and back."""

@@ -1,0 +1,147 @@
+"""`offloader migrate` beside the running application: interrupted anywhere, it can be continued, and taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from offloader.cli.dependencies import Dependencies
+from offloader.model import TopicName
+from offloader.offload.driver.request_handler import RequestHandler
+from tests.cli.support import Line
+from tests.offload.bridges import TOPIC, BridgedSimulation
+
+OTHER = TopicName.parse("public/default/u")
+BOTH = (TOPIC, OTHER)
+NAMESPACE = "public/default"
+SIZE = "managedLedgerOffloadThresholdInBytes"
+STEPS = 7  # requests and changes of policies of one way back, and one more
+CONFIG = """
+application: sim
+pulsar: {serviceUrl: "pulsar://localhost:6650", adminUrl: "http://localhost:8080"}
+storage: {root: "file:///unused"}
+spark: {trigger: 60s}
+namespaces: {public/default: {enabled: true}}
+"""
+
+
+class InterruptedCommandError(BaseException):
+    """Somebody has ended the command."""
+
+
+class Migration:
+    """Two topics that are streamed, and an operator. While a command sleeps the application works."""
+
+    def __init__(self, line: Line) -> None:
+        self.line, self.steps_left = line, -1
+        self.sim = sim = BridgedSimulation(seed=1, readable=False, roll="5s")
+        for topic in BOTH:
+            sim.cluster.create(topic)
+        sim.rounds(2)
+        for topic in BOTH:
+            sim.cluster.add_subscription(topic, "a-client")
+            sim.produce(topic, 22)
+        self.policies = sim.cluster.namespace(NAMESPACE).policies
+        self.policies["offload_policies"] = {"managedLedgerOffloadDriver": "S3", SIZE: -1}
+        set_threshold, admin = sim.cluster.admin.set_offload_threshold, sim.cluster.admin
+
+        def stepwise(*arguments: Any) -> None:
+            self.step()
+            set_threshold(*arguments)
+
+        admin.close = lambda: None  # type: ignore[attr-defined]
+        admin.set_offload_threshold = stepwise  # type: ignore[method-assign]
+        line.config = CONFIG
+        line.dependencies = Dependencies(
+            store=lambda _: sim.store,  # type: ignore[arg-type, return-value]
+            admin=lambda _: admin,  # type: ignore[arg-type, return-value]
+            clock_ms=sim.clock,
+            sleep=lambda _: self.work(),
+            new_token=self.token,
+        )
+        self.restart()
+
+    def restart(self) -> None:
+        self.sim.kill()
+        sim = self.sim
+        sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+
+    def token(self) -> str:
+        self.step()
+        self.sim.clock.now += 1
+        return self.sim.uuid()
+
+    def step(self) -> None:
+        self.steps_left -= 1
+        if self.steps_left == 0:
+            raise InterruptedCommandError
+
+    def work(self) -> None:
+        self.sim.rounds(1, step_ms=5_000)
+        self.somebody_offloads()
+
+    def somebody_offloads(self) -> None:
+        """At each moment either we or brokers do."""
+        assert self.brokers or all(self.pinned(topic) for topic in BOTH)
+
+    @property
+    def brokers(self) -> bool:
+        return self.policies["offload_policies"][SIZE] >= 0  # type: ignore[index, no-any-return]
+
+    def pinned(self, topic: TopicName) -> bool:
+        return self.sim.cluster.mark_delete(topic) is not None
+
+    def run(self, *arguments: str, steps: int = -1) -> int | None:
+        """Its exit code; None: it was interrupted before so many steps were done."""
+        self.steps_left = steps
+        try:
+            result = self.line.run("migrate", *arguments)
+        except InterruptedCommandError:
+            return None
+        finally:
+            self.steps_left = -1
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+        return result.exit_code
+
+
+@pytest.fixture
+def migration(line, monkeypatch):
+    """Its entries are no messages: what a stock client gets of them is shown elsewhere."""
+    monkeypatch.setattr("offloader.cli.migrate._proven", lambda *_: True)
+    made = Migration(line)
+    yield made
+    made.sim.close()
+
+
+@pytest.mark.parametrize("steps", range(1, STEPS + 1))
+def test_the_way_back_goes_on_where_it_was_interrupted(migration, steps: int) -> None:
+    way_back = ("to-ledger-based", NAMESPACE, "--yes")
+    assert (migration.run(*way_back, steps=steps) is None) == (steps < STEPS)
+    for topic in BOTH:
+        migration.sim.produce(topic, 5)
+    if steps % 2:
+        migration.restart()
+    migration.work()
+    assert migration.run(*way_back) == 0
+    assert [migration.pinned(topic) for topic in BOTH] == [False, False]
+    assert migration.brokers
+
+
+@pytest.mark.parametrize("steps", range(1, STEPS + 1))
+def test_the_way_back_is_taken_back_where_it_was_interrupted(migration, steps: int) -> None:
+    """Where nothing is let go of yet, `undo` alone does it; else brokers go on, and the way there takes all again."""
+    migration.run("to-ledger-based", NAMESPACE, "--yes", steps=steps)
+    for _ in range(5 * (1 - steps % 2)):
+        migration.work()
+    undone = migration.run("undo", NAMESPACE)
+    kept = [migration.pinned(topic) for topic in BOTH]
+    assert sum(kept) == {6: 1, 7: 0}.get(steps, 2)
+    assert (undone == 0) == all(kept)
+    assert migration.brokers != all(kept)
+    migration.somebody_offloads()
+    assert migration.run("to-streaming", NAMESPACE) == 0
+    assert [migration.pinned(topic) for topic in BOTH] == [True, True]
+    assert not migration.brokers
+    for topic in BOTH:
+        assert not migration.sim.driver.state(topic).handed_over
