@@ -19,7 +19,7 @@ from offloader.ports.object_store import ObjectStore
 
 @dataclass
 class LedgerBuilds:
-    """`Builds` of `driver/bridge_steps.py`. `archive`: the application's store. `open_bucket`: by its URL; whoever made
+    """`Builds` of `driver/bridge_ports.py`. `archive`: the application's store. `open_bucket`: by its URL; whoever made
     that closes it."""
 
     archive: ObjectStore

@@ -25,7 +25,7 @@ from offloader.metadata.bridges import BridgedLedger
 from offloader.model import TopicName
 from offloader.offload import settings as derived
 from offloader.offload.bridge_builds import LedgerBuilds
-from offloader.offload.driver.bridge_steps import BridgeParts
+from offloader.offload.driver.bridge_ports import BridgeParts
 from offloader.ports.admin import Admin
 from offloader.ports.entry_source import EntrySource
 from offloader.ports.object_store import ObjectStore

@@ -21,7 +21,7 @@ from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.bridges import BridgedLedger, BridgeRound, BridgeState, UnbridgedLedger
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
-from offloader.offload.driver.bridge_steps import BridgeParts
+from offloader.offload.driver.bridge_ports import BridgeParts
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster

@@ -14,7 +14,7 @@ from offloader.bridge.swapping import Swapper, SwapWorld
 from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
-from offloader.offload.driver.bridge_steps import BridgeParts
+from offloader.offload.driver.bridge_ports import BridgeParts
 from offloader.testing.invariants import check_invariants
 from offloader.testing.recorded_cluster import RecordedCluster, record_path
 from offloader.testing.truth import truth_of_cluster

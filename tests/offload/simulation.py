@@ -25,7 +25,7 @@ from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.plans import Plan
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.acknowledging import acknowledged
-from offloader.offload.driver.bridge_steps import BridgeParts
+from offloader.offload.driver.bridge_ports import BridgeParts
 from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver

@@ -823,7 +823,7 @@ def test_no_more_unloads_a_minute_and_no_more_topics_at_once_than_set():
 
 
 def test_topics_that_are_stuck_neither_use_up_the_unloads_nor_the_places_of_others(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("offloader.offload.driver.bridging.LAST_RETRY_MS", 20_000)
+    monkeypatch.setattr("offloader.offload.driver.bridge_progress.LAST_RETRY_MS", 20_000)
     settings = Bridge.model_validate({"minInterval": "0s", "maxInterval": "0s", "unloadsAMinute": 3, "topicsAtOnce": 2})
     sim = BridgedSimulation(seed=3, bridge=settings)
     stuck = [TopicName.parse(f"public/default/stuck{number}") for number in range(5)]

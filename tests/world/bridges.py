@@ -9,7 +9,7 @@ from typing import cast
 from offloader.bridge.piece_tasks import BridgeStores
 from offloader.metadata.bridge_log import BridgeLog
 from offloader.model import TopicName
-from offloader.offload.driver.bridge_steps import BridgeParts
+from offloader.offload.driver.bridge_ports import BridgeParts
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.cluster import MemoryCluster

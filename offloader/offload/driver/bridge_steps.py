@@ -6,19 +6,16 @@ the record before the first byte. Whoever cannot append its record has been over
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
-from typing import Protocol
 
 from offloader.bridge.core.schedule import BeginRound, BridgeWork, PassOffloaded
 from offloader.bridge.core.sorting import begun_offload
 from offloader.bridge.core.swap_steps import SwapEnd, SwapOutcome
 from offloader.bridge.swapping import StaleOrFine
 from offloader.errors import FatalError, IntegrityError, OffloadError, RetryableError, VersionConflictError
-from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.bridges import (
     BridgedLedger,
     BridgeHead,
@@ -28,6 +25,8 @@ from offloader.metadata.bridges import (
     UnbridgedLedger,
 )
 from offloader.model import LedgerList, TopicName
+from offloader.offload.driver.bridge_ports import BridgeParts
+from offloader.offload.driver.bridge_repairs import BridgeRepairs
 from offloader.offload.driver.inspecting import InspectedPlace, inspection
 
 log = logging.getLogger(__name__)
@@ -36,70 +35,17 @@ OFFLOAD_MS = 600_000  # so long brokers may offload a ledger before its topic's 
 RECORDED_AFTER_MS = 300_000  # of building: as much is read back again by whoever follows a process that died
 
 
-class Builds(Protocol):
-    """Writes ledgers' objects into a bucket, and reads them back."""
-
-    def build(self, topic: TopicName, ledger: BridgedLedger, bucket: str) -> BridgedLedger | UnbridgedLedger:
-        """Both objects are there and right, or why they never will be. Safe to repeat."""
-        ...
-
-    def discard(self, bucket: str, ledgers: Iterable[BridgedLedger]) -> None:
-        """Nothing is left of these objects, nor of their uploads. Safe to repeat."""
-        ...
-
-
-class Swaps(Protocol):
-    """Has brokers read other objects. Each call ends with the topic unloaded behind whatever it has rewritten, or says
-    that it is to be made again. `ours`: whether the round is still recorded as it was; OvertakenError passes."""
-
-    def bridge(self, topic: TopicName, under_way: BridgeRound, ours: Callable[[], bool]) -> SwapOutcome: ...
-
-    def withdraw(self, topic: TopicName, under_way: BridgeRound, ours: Callable[[], bool]) -> SwapOutcome: ...
-
-    def look(self, topic: TopicName) -> StaleOrFine: ...
-
-    def begun(self, topic: TopicName) -> Mapping[int, str]:
-        """What brokers have begun to offload by themselves, and not ended: the uuids, by ledger."""
-        ...
-
-    def missing(self, topic: TopicName, ledgers: Iterable[BridgedLedger]) -> Mapping[int, bool]:
-        """Those that are listed without any context, and of each whether BookKeeper has a copy."""
-        ...
-
-    def contexts(self, topic: TopicName) -> Mapping[int, str] | None:
-        """The uuids that the topic's record has of offloaded ledgers; None: there is no record."""
-        ...
-
-    def broken(self, topic: TopicName, bucket: str, ledgers: Iterable[BridgedLedger]) -> Mapping[int, str]:
-        """What is wrong with the objects of those that brokers list, by ledger."""
-        ...
-
-
-@dataclass(frozen=True)
-class BridgeParts:
-    """What a bridge reaches, opened when it is needed first. `bucket_of`: the URL of the bucket that brokers read a
-    topic's objects from. `refusal`: why nothing is begun for a topic, for its operator; empty: it may be. `no_room`:
-    why its record cannot take the contexts of more ledgers, whose objects are in a bucket; empty: it can."""
-
-    log: BridgeLog
-    builds: Callable[[], Builds]
-    swaps: Callable[[], Swaps]
-    bucket_of: Callable[[TopicName], str]
-    refusal: Callable[[TopicName], str] = lambda _: ""
-    no_room: Callable[[TopicName, Sequence[BridgedLedger], str], str] = lambda *_: ""
-
-
 @dataclass(frozen=True)
 class BridgeSteps:
-    """`still_ours`: raises OvertakenError where another process owns the application by now. `unloads`: how often each
-    topic was unloaded, until somebody takes that away."""
+    """`still_ours`: raises OvertakenError where another process owns the application by now. `repairs`: count the
+    unloads of all."""
 
     parts: BridgeParts
     application: str
     clock_ms: Callable[[], int]
     new_uuid: Callable[[], str]
     still_ours: Callable[[], None]
-    unloads: Counter[TopicName] = field(default_factory=Counter)
+    repairs: BridgeRepairs
     _begun: dict[tuple[TopicName, str], int] = field(default_factory=dict)  # offloads of brokers, and since when
 
     def load(self, topic: TopicName) -> BridgeHead:
@@ -130,11 +76,11 @@ class BridgeSteps:
         former owner that still answers may mean a round that was withdrawn, whose objects are gone; and so may a list
         that is older than the end of that round."""
         self.still_ours()
-        found = self._look(topic)
+        found = self.repairs.look(topic)
         if found is not StaleOrFine.FINE:
             why = "has loaded its record only now" if found is StaleOrFine.REPAIRED else "may not know its record"
             raise RetryableError(f"{topic}: the broker that says what it has offloaded {why}: it is asked again")
-        contexts, ours = self.parts.swaps().contexts(topic) or {}, self._proven_rounds(topic, frozenset(step.ledgers))
+        contexts, ours = self.parts.swaps().contexts(topic) or {}, self.repairs.proven(topic, frozenset(step.ledgers))
         uuids = {ledger.uuid for finished in ours for ledger in finished.ledgers}
         for ledger in step.ledgers:
             if contexts.get(ledger) in (None, *uuids):
@@ -150,9 +96,8 @@ class BridgeSteps:
         if state is None or state.round is None:
             raise IntegrityError(f"{topic}: there is no bridge round to go on with")
         self.still_ours()
-        match (
-            work
-        ):  # that a round is over is recorded first, with what is to go: no record of Pulsar's can name it then
+        match work:
+            # That a round is over is recorded first, with what is to go: no record of Pulsar's can name it then.
             case BridgeWork.GONE:
                 return self._record(head, self._gone(topic, state, state.round))
             case BridgeWork.ANEW:
@@ -176,47 +121,6 @@ class BridgeSteps:
             raise IntegrityError(f"{topic}: nothing of its bridge is recorded")
         return self._record(head, head.state.letting_go(ledger))
 
-    def repair(
-        self, topic: TopicName, head: BridgeHead, found: frozenset[int], *, wanted: bool
-    ) -> tuple[BridgeHead, frozenset[int]]:
-        """Of ledgers that are listed as not offloaded: those that need not be; and with a round recorded, where one is
-        to put others in again.
-
-        A broker that does not know its record is made to load it. Where the record lacks what was proven, somebody has
-        taken it out: it is put in again, since BookKeeper's copy goes, or has gone. Where brokers are not to read it
-        any more, only what they cannot read from BookKeeper."""
-        ours = self._proven_rounds(topic, found)
-        if not ours or head.state is None:
-            return head, found
-        sound = found - {each.ledger for finished in ours for each in finished.ledgers}
-        log.warning(
-            "bridge topic=%s: %d ledgers that brokers can read are not listed as offloaded, the first is %d",
-            topic, len(found - sound), min(found - sound), extra={"see": "bridge-stale"},
-        )  # fmt: skip
-        self.still_ours()
-        swaps = self.parts.swaps()
-        match self._look(topic):
-            case StaleOrFine.UNKNOWN:
-                raise RetryableError(f"{topic}: whether its broker knows its record cannot be told now")
-            case StaleOrFine.STALE:
-                raise FatalError(f"{topic}: its broker does not know its record, in spite of an unload")
-            case StaleOrFine.REPAIRED:
-                return head, sound
-        if head.state.round is not None:  # it is looked at again once that is over
-            return head, sound
-        missing = swaps.missing(topic, [each for finished in ours for each in finished.ledgers])
-        for finished in reversed(ours):  # what was bridged first is first gone from BookKeeper
-            ledgers = tuple(x for x in finished.ledgers if x.ledger in missing and (wanted or not missing[x.ledger]))
-            if ledgers:
-                state = head.state.repairing(ledgers, finished.bucket, self.application, self.clock_ms())
-                return self._record(head, state), sound
-        return head, sound
-
-    def _look(self, topic: TopicName) -> StaleOrFine:
-        found = self.parts.swaps().look(topic)
-        self.unloads[topic] += found in (StaleOrFine.REPAIRED, StaleOrFine.STALE)
-        return found
-
     def inspect(
         self, topic: TopicName, incarnation: int, listed: LedgerList, at: InspectedPlace
     ) -> tuple[InspectedPlace | None, Mapping[int, str]]:
@@ -226,21 +130,9 @@ class BridgeSteps:
             return due.following, {}
         return due.following, self.parts.swaps().broken(topic, due.finished.bucket, due.ledgers)
 
-    def _proven_rounds(self, topic: TopicName, found: frozenset[int]) -> list[BridgeRound]:
-        """Rounds that were proven, each with only those of its ledgers that are asked for."""
-        rounds, lowest = list[BridgeRound](), min(found)
-        for state in self.parts.log.finished_rounds(topic):
-            finished = state.finished
-            ledgers = tuple(each for each in finished.ledgers if each.ledger in found) if finished else ()
-            if finished and ledgers:
-                rounds.append(replace(finished, ledgers=ledgers))
-            if finished and finished.ledgers[0].ledger <= lowest:
-                break
-        return rounds
-
     def _swap(self, topic: TopicName, head: BridgeHead, state: BridgeState, under_way: BridgeRound) -> BridgeHead:
         outcome = self.parts.swaps().bridge(topic, under_way, partial(self._is_ours, topic, head))
-        self.unloads[topic] += outcome.unloads
+        self.repairs.unloads[topic] += outcome.unloads
         _mind(topic, outcome)
         if outcome.end is SwapEnd.BUILD:
             return self._build_again(topic, head, state, under_way, outcome)
@@ -327,7 +219,7 @@ class BridgeSteps:
     def _withdraw(self, topic: TopicName, head: BridgeHead, state: BridgeState, under_way: BridgeRound) -> BridgeHead:
         """Its objects are to go, but for those whose ledgers brokers have nowhere else by now."""
         outcome = self.parts.swaps().withdraw(topic, under_way, partial(self._is_ours, topic, head))
-        self.unloads[topic] += outcome.unloads
+        self.repairs.unloads[topic] += outcome.unloads
         _mind(topic, outcome)
         if outcome.end is not SwapEnd.WITHDRAWN:
             raise RetryableError(f"{topic}: its round cannot be withdrawn yet: {outcome.why}")

@@ -30,7 +30,8 @@ OWNERS = {
     "losses": "losses",
     "retirement": "retiring",
     "release": "retiring",
-    "bridge": "bridging",
+    "bridge": "bridge_progress",
+    "minded": "bridge_minding",
 }
 
 
@@ -167,8 +168,7 @@ class BridgeProgress:
     first. `changed_at`: when that last changed: a ledger list that is older says nothing about it. `given_up`: the
     topic is let go of, nobody waits for brokers any more. `handed_over`: brokers are to read all of it, whatever its
     policy says, before that. `hurries`: somebody waits for that. `error`, `in_vain`: why its next step failed, and how
-    often. `refused`: because brokers refused it. `withdrawn`: rounds withdrawn by us since a proven one.
-    `sound`: ledgers that are listed as not offloaded, and need not be."""
+    often. `refused`: because brokers refused it. `withdrawn`: rounds withdrawn by us since a proven one."""
 
     head: BridgeHead | None = None
     changed_at: int = 0
@@ -180,4 +180,13 @@ class BridgeProgress:
     refused: bool = False
     withdrawn: int = 0
     retry_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Minded:
+    """The search for ledgers that brokers were proven to read, and list no more. `info`: what was looked through last;
+    None: it is done again, at `again_at`. `sound`: ledgers that are listed as not offloaded, and need not be."""
+
+    info: TopicInfo | None = None
+    again_at: int = 0
     sound: frozenset[int] = frozenset()

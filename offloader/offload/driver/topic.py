@@ -48,6 +48,7 @@ class Topic:
     pin: facets.PinState = field(default_factory=facets.PinState)
     losses: facets.LossState = field(default_factory=facets.LossState)
     bridge: facets.BridgeProgress = field(default_factory=facets.BridgeProgress)
+    minded: facets.Minded = field(default_factory=facets.Minded)
     inquiry: facets.Inquiry | None = None  # it does not, or did not, answer as the one that we know
 
     @property
