@@ -38,7 +38,7 @@ class FoundRecord:
 class BridgeFacts:
     """What was found of one topic that is `brokerReadable`, and in its name of its namespace. Each that could not be
     found out is the error. `own_policies`: the topic has offload
-    policies of its own. `version`: of a broker."""
+    policies of its own. `version`: of a broker. `keeps_segments`: the archive stays whole beside brokers' copies."""
 
     topic: TopicName
     offloading: BrokerOffloading | OffloadError
@@ -49,6 +49,7 @@ class BridgeFacts:
     bucket: TriedBucket | OffloadError
     endpoint: str = ""
     version: str | OffloadError = ""
+    keeps_segments: bool = True
 
 
 def check_bridge(facts: BridgeFacts) -> Iterator[Check]:
@@ -139,8 +140,13 @@ def _retention(facts: BridgeFacts) -> Check:
     if 0 in found:
         remedy = f"pulsar-admin namespaces set-retention {facts.topic.namespace} with as much as clients shall read"
         return fail(name, f"{facts.topic}: retention 0: brokers delete what is bridged once it is consumed", remedy)
-    kept = [f"{minutes} minutes"] * (minutes > 0) + [f"{megabytes} MB"] * (megabytes > 0)
-    return ok(name, f"{facts.topic}: clients can read {' and '.join(kept) or 'everything'} after it is consumed")
+    kept = " and ".join([f"{minutes} minutes"] * (minutes > 0) + [f"{megabytes} MB"] * (megabytes > 0))
+    if kept and not facts.keeps_segments:
+        text = f"{facts.topic}: brokers delete all but {kept} of what is consumed, and nobody else keeps it"
+        return warn(
+            name, text, "bridge.keepSegments: true, or a longer retention: pulsar-admin namespaces set-retention"
+        )
+    return ok(name, f"{facts.topic}: clients can read {kept or 'everything'} after it is consumed")
 
 
 def _record(topic: TopicName, found: FoundRecord | OffloadError) -> Check:

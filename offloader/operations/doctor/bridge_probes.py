@@ -39,6 +39,7 @@ def bridge_facts(config: Config, admin: Admin, store: ObjectStore, topic: TopicN
         attempt(partial(_bucket, config, store, offloading)),
         config.storage.endpoint or "",
         attempt(admin.version),
+        config.bridge.keep_segments,
     )
 
 

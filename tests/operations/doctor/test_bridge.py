@@ -71,6 +71,7 @@ def test_a_sound_cluster_passes():
         (replace(SOUND, configuration=AuthorizationFailedError("no")), "auto-skip", Verdict.WARN, "super user"),
         (replace(SOUND, retention=(0, 0)), "retention", Verdict.FAIL, "set-retention public/default"),
         (replace(SOUND, retention=(60, 0)), "retention", Verdict.FAIL, "set-retention public/default"),
+        (replace(SOUND, retention=(60, -1), keeps_segments=False), "retention", Verdict.WARN, "keepSegments"),
         (replace(SOUND, retention=AuthorizationFailedError("no")), "retention", Verdict.FAIL, "role"),
         (
             replace(SOUND, record=FoundRecord("/t", RecordSize(400_000, compressed=False, most=700_000))),
@@ -99,6 +100,12 @@ def test_a_lag_below_0_is_fine_where_brokers_take_it_for_never():
     (lag,) = [check for check in check_bridge(facts) if check.name == "bridge-deletion-lag"]
     assert lag.verdict is Verdict.OK
     assert "keep BookKeeper's copy" in lag.message
+
+
+def test_what_clients_can_read_for_ever_needs_no_segments():
+    facts = replace(SOUND, keeps_segments=False)
+    (check,) = [check for check in check_bridge(facts) if check.name == "bridge-retention"]
+    assert check.verdict is Verdict.OK
 
 
 def test_a_retention_that_is_not_for_ever_says_how_long_clients_read():
