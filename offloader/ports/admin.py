@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from offloader.model import LedgerList, LedgerSums, TopicName
+from offloader.model import ENTRY_OVERHEAD, MAX_OBJECT_SIZE, MIB, LedgerList, LedgerSums, TopicName
+
+LARGEST_COPY = MAX_OBJECT_SIZE - 128 * MIB  # without headers and padding of its blocks
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,15 @@ class TopicInfo:
     def sums(self) -> LedgerSums:
         """All ledgers, to search in."""
         return LedgerSums(self.sizes, self.written)
+
+    @cached_property
+    def copyable(self) -> frozenset[int]:
+        """What brokers have offloaded and an object of ours can hold: closed, not empty, and not too large for one."""
+        return frozenset(filter(self._fits, self.offloaded))
+
+    def _fits(self, ledger: int) -> bool:
+        last, (entries, size) = self.ledgers.closed_with(ledger), self.sizes.get(ledger, (0, 0))
+        return last is not None and last >= 0 and size + entries * ENTRY_OVERHEAD <= LARGEST_COPY
 
 
 class Identity(NamedTuple):

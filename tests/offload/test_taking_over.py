@@ -14,6 +14,7 @@ from offloader.metadata import layout, requests
 from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.model import V1, FailureKind, GapKind, Source, Taking, TopicName
+from offloader.offload.driver.offloaded_copies import OffloadedCopies
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
@@ -85,6 +86,35 @@ def test_ledgers_that_are_offloaded_are_copied_and_the_others_read() -> None:
     assert copied == bucket.read(next(key for key, _ in bucket.list() if key.endswith(f"-{closed[0]}")))[0]
     assert segment.cuts.version == V1
     check(sim)
+
+
+def test_brokers_are_asked_once_for_many_copies() -> None:
+    sim, bucket = topic_of_brokers()
+    closed = closed_ledgers(sim.cluster, T)
+    for ledger in closed:
+        offload(sim.cluster, bucket, T, ledger)
+    ask(sim)
+    sim.settle()
+    assert [source for source, _ in sources(sim)].count(Source.OFFLOADED) == len(closed) > 3
+    assert sim.cluster.faults.count("admin.offloaded_copies", T) == 1
+    check(sim)
+
+
+def test_what_brokers_have_offloaded_anew_is_asked_for_again() -> None:
+    sim, bucket = topic_of_brokers()
+    closed = closed_ledgers(sim.cluster, T)
+    for ledger in closed[:2]:
+        offload(sim.cluster, bucket, T, ledger)
+    asked = OffloadedCopies(sim.cluster.admin, lambda: sim.clock.now)
+    before = asked.uuid(T, closed[0])
+    assert before is not None
+    assert asked.uuid(T, closed[2]) is None
+    offload(sim.cluster, bucket, T, closed[2])
+    assert asked.uuid(T, closed[2]) is not None, "what was not there is asked for each time"
+    sim.cluster.state.topic(T).ledgers[0].offloaded_as = "another"
+    assert asked.uuid(T, closed[0]) == before
+    asked.doubt(T)
+    assert asked.uuid(T, closed[0]) == "another"
 
 
 def test_what_lies_between_copies_ends_where_the_next_one_begins() -> None:

@@ -12,6 +12,7 @@ from offloader.model import FailureKind, Source
 from offloader.offload.core import segments
 from offloader.offload.core.decisions import Copy
 from offloader.offload.driver.context import Context
+from offloader.offload.driver.offloaded_copies import OffloadedCopies
 from offloader.offload.driver.receiving import tell_of_abandoned
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
@@ -24,11 +25,12 @@ class Copying:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._offloaded = OffloadedCopies(context.admin, context.clock_ms)
         self._done: list[tuple[Topic, OpenTopic, TakenLedger | OffloadError]] = []
 
     def start(self, topic: Topic, step: Copy) -> None:
         """Have a ledger copied, unless one of the topic is."""
-        call = partial(_copied, self._context, topic, step)
+        call = partial(_copied, self._context, self._offloaded, topic, step)
         self._context.work.post(WorkKind.COPY, topic.name, call, partial(self._take, topic, step.state))
 
     def _take(self, topic: Topic, state: OpenTopic, answer: TakenLedger | OffloadError) -> None:
@@ -37,7 +39,10 @@ class Copying:
     def collect(self) -> None:
         """Journal what came of all copies that have ended, in one record."""
         states = []
+        self._offloaded.forget_old()
         for topic, copied, answer in self._done:
+            if isinstance(answer, OffloadError):
+                self._offloaded.doubt(topic.name)
             state = self._context.state(topic.name)
             if isinstance(state, OpenTopic) and state.open == copied.open:
                 states.append(self._outcome(topic, state, answer))
@@ -64,7 +69,7 @@ class Copying:
         return self._context.failed(state, error)
 
 
-def _copied(context: Context, topic: Topic, step: Copy) -> TakenLedger:
+def _copied(context: Context, offloaded: OffloadedCopies, topic: Topic, step: Copy) -> TakenLedger:
     """Not in the driver's thread."""
     if context.stock is None:
         raise FatalError(
@@ -72,7 +77,7 @@ def _copied(context: Context, topic: Topic, step: Copy) -> TakenLedger:
             "lifecycle.stockBucket, or take the topic's ledgers over with --rewrite"
         )
     segment, info = step.state.open, topic.info
-    last, uuid = info.ledgers.closed_with(step.ledger), context.admin.offloaded_copies(topic.name).get(step.ledger)
+    last, uuid = info.ledgers.closed_with(step.ledger), offloaded.uuid(topic.name, step.ledger)
     if last is None or uuid is None:
         raise RetryableError(f"{topic.name}: brokers do not say any more that ledger {step.ledger} is offloaded")
     wanted = WantedCopy(topic.name, step.ledger, last, info.sizes[step.ledger][1], uuid)

@@ -8,8 +8,6 @@ from offloader.bridge.core.schedule import BridgeView
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import (
     ENTRY_OVERHEAD,
-    MAX_OBJECT_SIZE,
-    MIB,
     EntryRange,
     Position,
     RollReason,
@@ -25,8 +23,6 @@ from offloader.offload.core.planner import enough
 from offloader.offload.driver import facets
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
-
-LARGEST_COPY = MAX_OBJECT_SIZE - 128 * MIB  # without headers and padding of its blocks
 
 
 @dataclass(slots=True)
@@ -147,7 +143,7 @@ class Topic:
         claim, info = self.catalog.claim, self.info
         if claim is None or claim.taking not in (Taking.COPY, Taking.REFERENCE):
             return frozenset()
-        return frozenset(ledger for ledger in info.offloaded if _fits(info, ledger))
+        return info.copyable
 
     @property
     def references(self) -> bool:
@@ -215,12 +211,6 @@ class Topic:
             most_at_once=most_at_once,
             span_ms=span_ms,
         )
-
-
-def _fits(info: TopicInfo, ledger: int) -> bool:
-    """Whether a ledger is closed, not empty, and no larger than an object may be."""
-    last, (entries, size) = info.ledgers.closed_with(ledger), info.sizes.get(ledger, (0, 0))
-    return last is not None and last >= 0 and size + entries * ENTRY_OVERHEAD <= LARGEST_COPY
 
 
 def source_of(state: TopicState, rules: TopicRules) -> Source:
