@@ -4,8 +4,9 @@ Only the running application does it; these ask."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 
 import click
@@ -22,11 +23,13 @@ from offloader.errors import (
     FatalError,
     FormatVersionError,
     IntegrityError,
+    MetadataUnavailableError,
     OffloadError,
     RetryableError,
 )
 from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver
 from offloader.lifecycle.retention.outlook import RetentionOutlook, foreseen_deletion, outlook
+from offloader.lifecycle.retention.own_copies import OwnCopy, bucket_url, copies_of
 from offloader.lifecycle.retention.policy import NOT_FOLLOWED, may_follow
 from offloader.lifecycle.retention.retention import with_brokers
 from offloader.metadata import listing
@@ -40,6 +43,7 @@ WAIT_MS = 60_000
 READERS = 8  # topics whose catalogs are read at a time
 STAYS = "the newest as long as the topic is offloaded, and those in which a message begins that is kept"
 YES = click.option("--yes", is_flag=True, help="Do it; without this, only what would be done is shown.")
+_CONNECTING = Lock()
 NAMES = click.argument("names", nargs=-1, metavar="[TOPIC|NAMESPACE]...")
 
 
@@ -200,7 +204,7 @@ def _outlooks(session: CommandSession, topics: Iterable[TopicName]) -> tuple[lis
     def one(topic: TopicName) -> tuple[TopicName, RetentionOutlook | OffloadError]:
         try:
             return topic, _outlook(session, topic, following)
-        except (IntegrityError, FormatVersionError) as error:
+        except (IntegrityError, FormatVersionError, MetadataUnavailableError) as error:
             return topic, error
 
     _ = session.catalogs  # opened before others use it
@@ -222,9 +226,22 @@ def _outlook(session: CommandSession, topic: TopicName, following: _Following) -
     not_followed = following.why_not(topic) if policy.follow_pulsar else ""
     policy = replace(policy, follow_pulsar=policy.follow_pulsar and not not_followed)
     grace, now = config.lifecycle.archive_grace_ms, session.dependencies.clock_ms()
-    handing_over = NOTHING_HANDED_OVER if keep else HandingOver(BridgeReader(session.store), session.buckets.open)
+    handing_over = NOTHING_HANDED_OVER
+    if not keep:
+        own = partial(_own_copies, session)
+        handing_over = HandingOver(BridgeReader(session.store), session.buckets.open, own=own)
     found = outlook(session.store, head, policy, config.application, now, grace, handing_over)
     return replace(found, note="; ".join(filter(None, (found.note, not_followed))))
+
+
+def _own_copies(session: CommandSession, topic: TopicName) -> Mapping[int, OwnCopy]:
+    """What brokers have offloaded by themselves, where Pulsar's record of a topic can be read."""
+    if not session.config.pulsar.metadata_service_uri:
+        return {}
+    with _CONNECTING:
+        metadata, _ = session.bookkeeper(0)
+    node = metadata.nodes.get(metadata.topic_path(topic), latest=True)
+    return {} if node is None else copies_of(node.value, bucket_url)
 
 
 def _show_deletion(session: CommandSession, topic: TopicName) -> bool:

@@ -190,11 +190,12 @@ def _why(view: BridgeView) -> str | None:
 
 def _archive_only(session: CommandSession, catalog: CatalogHead, view: BridgeView) -> set[int]:
     """Ledgers with archived entries that Pulsar does not list any more, and that were never bridged."""
-    bridged, withheld = BridgeReader(session.store).of(catalog.topic).ledgers.keys(), catalog.removed.withheld
+    bridged = BridgeReader(session.store).of(catalog.topic).ledgers.keys()
+    deleted = (*catalog.removed.withheld, *catalog.removed.handed_over)
     archived = {
         each.ledger
         for segment in session.catalogs.load(catalog.topic).segments
-        if segment.start.incarnation == view.incarnation and range_of(withheld, segment.end) is None
+        if segment.start.incarnation == view.incarnation and range_of(deleted, segment.end) is None
         for each in segment.ledgers
     }
     return {ledger for ledger in archived if ledger not in view.ledgers and ledger not in bridged}

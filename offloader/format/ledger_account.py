@@ -6,7 +6,7 @@ behind their padding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -41,9 +41,19 @@ class LedgerAccount:
     damaged: tuple[tuple[int, int], ...] = ()
 
 
-def account_ledger(chunks: Iterable[bytes], ledger: int, index: LedgerIndex) -> LedgerAccount:
+TakeEntry = Callable[[int, bytes], None]
+"""Gets each entry and its bytes, in order."""
+
+
+def _unseen(_entry: int, _data: bytes) -> None:
+    pass
+
+
+def account_ledger(
+    chunks: Iterable[bytes], ledger: int, index: LedgerIndex, seen: TakeEntry = _unseen
+) -> LedgerAccount:
     """Go over an object once. Raises DamagedObjectError naming the first offset that format or index deny."""
-    return _Walk(Chunks(chunks), ledger, index).run()
+    return _Walk(Chunks(chunks), ledger, index, seen=seen).run()
 
 
 def account_blocks(chunks: Iterable[bytes], ledger: int, index: LedgerIndex, first: int) -> tuple[int, int]:
@@ -55,7 +65,9 @@ def account_blocks(chunks: Iterable[bytes], ledger: int, index: LedgerIndex, fir
 
 
 class _Walk:
-    def __init__(self, chunks: Chunks, ledger: int, index: LedgerIndex, first: int = 0) -> None:
+    def __init__(
+        self, chunks: Chunks, ledger: int, index: LedgerIndex, first: int = 0, *, seen: TakeEntry = _unseen
+    ) -> None:
         self._chunks = chunks
         self._ledger = ledger
         self._length = index.data_length
@@ -67,6 +79,7 @@ class _Walk:
         self._payload = 0
         self._digest = sha256()
         self._damaged: list[tuple[int, int]] = []
+        self._seen = seen
 
     def run(self) -> LedgerAccount:
         while not self._chunks.at_end():
@@ -141,6 +154,7 @@ class _Walk:
             self._damaged.append((self._entry, at))
         self._digest.update(length.to_bytes(4, "big"))
         self._digest.update(data)
+        self._seen(self._entry, data)
         self._entry, self._payload = self._entry + 1, self._payload + length
 
     def _check_index(self, at: int) -> None:

@@ -13,17 +13,19 @@ from offloader.metadata.deletions import BrokersCopy
 
 
 class HandedLedger(NamedTuple):
-    """A ledger that brokers deliver, as its round has proven. `bucket`: its URL, whose flat root has the objects."""
+    """A ledger that brokers deliver, as its round has proven. `bucket`: its URL, whose flat root has the objects.
+    `by_brokers`: no round has, they have offloaded it by themselves; the objects' sums are not known."""
 
     incarnation: int
     ledger: BridgedLedger
     bucket: str
+    by_brokers: bool = False
 
     @property
     def copy(self) -> BrokersCopy:
         """As a tombstone says it."""
         ledger = self.ledger
-        return BrokersCopy(ledger.ledger, ledger.last, ledger.length, ledger.uuid, self.bucket)
+        return BrokersCopy(ledger.ledger, ledger.last, ledger.length, ledger.uuid, self.bucket, self.by_brokers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,11 +82,13 @@ class DeletionUndone:
 
 @dataclass(frozen=True, slots=True)
 class DeletionBegun:
-    """The second look found nothing against the deletion of this number: its objects may be gone from here on."""
+    """The second look found nothing against the deletion of this number: its objects may be gone from here on.
+    `copies`: of the ledgers that readers get from what brokers have offloaded by themselves; no bridge log has them."""
 
     number: int
     by: str
     at: int
+    copies: tuple[BrokersCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +125,15 @@ class PulsarTrimmed:
 @dataclass(frozen=True, slots=True)
 class BrokersCopy:
     """A whole ledger, entries 0 to `last`, as brokers have it: two objects under `uuid` at the root of a bucket, whose
-    URL is said. `length`: the sum of its entries' lengths."""
+    URL is said. `length`: the sum of its entries' lengths. `by_brokers`: no bridge has made it, they have by
+    themselves."""
 
     ledger: int
     last: int
     length: int
     uuid: str
     bucket: str
+    by_brokers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

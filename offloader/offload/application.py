@@ -181,12 +181,14 @@ class Application:
         server = stack.enter_context(closing(PlanServer(run=_new_uuid())))
         plans = LanePlans(context, registry, server, derived.lanes(config, slots), rates)
         lifecycle = config.lifecycle
+        reach = BridgeReach(config, admin, store, source, workers, cluster, stack)
         handing_over = None
         if not config.bridge.keep_segments:
             buckets = stack.enter_context(closing(Buckets(derived.store(config))))
-            handing_over = HandingOver(BridgeReader(store), buckets.open, lambda topic: admin.topic_info(topic).ledgers)
+            handing_over = HandingOver(
+                BridgeReader(store), buckets.open, lambda topic: admin.topic_info(topic).ledgers, reach.own_copies
+            )
         retaining = Retaining(context, lifecycle.archive_grace_ms, lifecycle.deletion_interval_ms, handing_over)
-        reach = BridgeReach(config, admin, store, source, workers, cluster, stack)
         bridging = Bridging(context, config.bridge, reach.parts(_new_uuid), urgent=self._until_caught_up)
         requests = RequestHandler(context, config.spark.trigger_ms, retaining, bridging)
         return Driver(context, registry, plans, requests, retaining, bridging, config.spark.trigger_ms)

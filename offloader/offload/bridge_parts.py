@@ -4,7 +4,7 @@ metadata service nor a bucket of brokers keeps the application from starting."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 
@@ -20,6 +20,7 @@ from offloader.bridge.record_size import no_room
 from offloader.bridge.swapping import Swapper, SwapWorld
 from offloader.config import Config
 from offloader.errors import AuthorizationFailedError, ConfigError
+from offloader.lifecycle.retention.own_copies import OwnCopy, bucket_url, copies_of
 from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.bridges import BridgedLedger
 from offloader.model import TopicName
@@ -87,6 +88,15 @@ class BridgeReach:
                 f"broker.conf, or {BUCKET} here"
             )
         return f"s3://{offloading.bucket}"
+
+    def own_copies(self, topic: TopicName) -> Mapping[int, OwnCopy]:
+        """What brokers have completed of the topic's ledgers, by Pulsar's record of it."""
+        settings = derived.bookkeeper(self._config)
+        if settings is None:
+            return {}
+        metadata, _ = self._connected(settings)
+        node = metadata.nodes.get(metadata.topic_path(topic), latest=True)
+        return {} if node is None else copies_of(node.value, bucket_url)
 
     def refusal(self, topic: TopicName) -> str:
         """Why brokers would not keep, or not read, what is made for them: said before anything is built."""

@@ -16,7 +16,7 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.deletions import Deleted, Deleting, DeletionBegun, DeletionReason, SegmentRange, buried
 from offloader.metadata.stock_keys import data_key, index_key
-from offloader.model import Segment
+from offloader.model import Position, Segment
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
@@ -83,6 +83,14 @@ class Bridging:
         self.build(ledgers)
         self.swap()
         return self.finish()
+
+    def passed(self, ledger: int, entries: Sequence[bytes]) -> str:
+        """Brokers have offloaded a ledger by themselves, and the bridge goes on behind it. Returns its uuid."""
+        uuid = drawn(next(self._uuids))
+        put_ledger(self.brokers, ledger, entries, uuid)
+        state = self._head.state or BridgeState(self.archive.topic, self.archive.incarnation)
+        self._append(state.passed(Position(self.archive.incarnation, ledger, len(entries) - 1)))
+        return uuid
 
     def withdraw(self) -> None:
         self._append(self.state.withdrawing("the broker did not deliver"))

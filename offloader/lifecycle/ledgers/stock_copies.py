@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of
 from offloader.errors import ConfigError, DamagedObjectError, ObjectNotFoundError, OffloadError
-from offloader.format.ledger_account import account_ledger
+from offloader.format.ledger_account import TakeEntry, account_ledger
 from offloader.format.v1 import decode_ledger_index
 from offloader.lifecycle.ledgers.copies import CopiedLedger, VerifyCopies, no_copies
 from offloader.metadata.stock_keys import data_key, index_key
@@ -77,14 +77,15 @@ class StockCopies:
         return bool(copy.uuid) and copy.complete and copy.bucket in ("", self.name)
 
 
-def is_whole(store: ObjectStore, one: CopiedLedger) -> bool | None:
+def is_whole(store: ObjectStore, one: CopiedLedger, seen: TakeEntry = lambda _entry, _data: None) -> bool | None:
     """Whether a copy has each entry of the ledger, sound. None: the bucket has nothing of it, so it may be another one.
+    `seen` gets each entry on the way.
 
     Raises what the store raises."""
     data, index_name = data_key(one.copy.uuid, one.ledger), index_key(one.copy.uuid, one.ledger)
     try:
         index = decode_ledger_index(read_index(store, index_name)[0], one.ledger)
-        account = account_ledger(read_ranges(store, data, 0, index.data_length), one.ledger, index)
+        account = account_ledger(read_ranges(store, data, 0, index.data_length), one.ledger, index, seen)
     except ObjectNotFoundError:
         return False if store.stat(data) or store.stat(index_name) else None
     except DamagedObjectError:

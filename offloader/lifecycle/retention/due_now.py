@@ -8,9 +8,9 @@ from itertools import islice
 from offloader.lifecycle.retention.chunked import begins_before
 from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver, off_list
 from offloader.lifecycle.retention.holdings import SegmentsOf, holdings
+from offloader.lifecycle.retention.own_copies import NOTHING_READABLE, ReadableLedgers
 from offloader.lifecycle.retention.plan import DAY_MS, DueRange, Holding, PulsarSide, all_of, due, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
-from offloader.metadata.bridged import NOTHING_BRIDGED, BridgedLedgers
 from offloader.metadata.deletions import Deleting
 from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead
@@ -18,6 +18,7 @@ from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
 MOST_ENDS = 100  # of segments, behind which a topic's decision reads what is kept
+MOST_OWN = 1000  # ledgers that brokers have offloaded by themselves, in one deletion: some 100 bytes each in its record
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +49,22 @@ def planned(
     if policy.hold:
         return RetentionPlan(head.topic, (), why_not=f"held by {policy.hold}")
     known = holdings(History(store, head), gone_since, removed.ranges)
-    bridged = bridged_for(handing_over, head, policy)
-    pulsar = PulsarSide(removed.trimmed, bridged.ledgers)
+    theirs = readable_for(handing_over, head, policy)
+    pulsar = pulsar_side(head, theirs)
     found = _alike([due(each, policy, now, pulsar) for each in known])
-    goes, why_not = _sound(handing_over, head.topic, bridged, _readable(store, head, found))
+    goes, why_not = _sound(handing_over, head.topic, theirs, _readable(store, head, found))
     again_at = None if goes else _again_at(known, found, policy, now, pulsar)
     return RetentionPlan(head.topic, goes, why_not="" if goes else why_not, again_at=again_at)
 
 
-def bridged_for(handing_over: HandingOver, head: CatalogHead, policy: RetentionPolicy) -> BridgedLedgers:
+def readable_for(handing_over: HandingOver, head: CatalogHead, policy: RetentionPolicy) -> ReadableLedgers:
     """What brokers have of a topic, where that matters."""
-    return handing_over.bridged(head.topic) if policy.hands_over else NOTHING_BRIDGED
+    return handing_over.readable(head.topic) if policy.hands_over else NOTHING_READABLE
+
+
+def pulsar_side(head: CatalogHead, theirs: ReadableLedgers) -> PulsarSide:
+    """What decisions need of it."""
+    return PulsarSide(head.removed.trimmed, theirs.ledgers, theirs.unfit)
 
 
 def _alike(found: list[DueRange | None]) -> list[DueRange | None]:
@@ -68,10 +74,11 @@ def _alike(found: list[DueRange | None]) -> list[DueRange | None]:
 
 
 def _sound(
-    handing_over: HandingOver, topic: TopicName, bridged: BridgedLedgers, found: tuple[DueRange, ...]
+    handing_over: HandingOver, topic: TopicName, theirs: ReadableLedgers, found: tuple[DueRange, ...]
 ) -> tuple[tuple[DueRange, ...], str]:
-    """Without the segments that would be the only copy, and from the first of these on; and why."""
-    goes, why = list[DueRange](), ""
+    """Without the segments that would be the only copy, and from the first of these on; and why. What brokers have
+    offloaded by themselves goes some at a time: the record of its second look names each copy."""
+    goes, why, own = list[DueRange](), "", set[int]()
     listing = handing_over.listing(topic) if any(each.is_handed_over for each in found) else None
     for each in found:
         if not each.is_handed_over:
@@ -81,8 +88,11 @@ def _sound(
         assert isinstance(records, SegmentsOf)
         taken = 0
         for record in islice(records.records(), len(each.due)):
-            why = off_list(listing, [record]) or handing_over.why_not(bridged, [record])
+            why = off_list(listing, [record]) or handing_over.why_not(theirs, [record])
             if why:
+                break
+            own |= {held.ledger for held in record.ledgers if theirs.ledgers[held.ledger].by_brokers}
+            if len(own) > MOST_OWN and (taken or goes):
                 break
             taken += 1
         if taken:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from crc32c import crc32c
-
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.v1 import decode_ledger_index
+from offloader.lifecycle.retention.own_copies import NOTHING_READABLE, OwnCopies, ReadableLedgers, readable
+from offloader.lifecycle.retention.second_look import SecondLook
 from offloader.metadata.bridged import NOTHING_BRIDGED, BridgedLedgers, HandedLedger
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import Segment, TopicName
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.bounded_reads import read_index, read_ranges
+from offloader.storage.bounded_reads import read_index
 
 
 class Bridges(Protocol):
@@ -29,15 +29,25 @@ class Bridges(Protocol):
 class HandingOver:
     """`bridges`: what bridge logs say now. `open_bucket`: the store of a bucket, by its URL. `listed`: the ledgers that
     Pulsar lists of a topic now: a broker takes a ledger off its list first, and deletes its objects some time later.
-    None: nobody is asked. Calls raise what these raise."""
+    None: nobody is asked. `own`: what brokers have offloaded, by Pulsar's record; None: nobody can read that. Calls
+    raise what these raise."""
 
     bridges: Bridges | None
     open_bucket: Callable[[str], ObjectStore]
     listed: Callable[[TopicName], Container[int]] | None = None
+    own: OwnCopies | None = None
 
     def bridged(self, topic: TopicName) -> BridgedLedgers:
         """Which ledgers of a topic are bridged: reads what its bridge log has got since."""
         return NOTHING_BRIDGED if self.bridges is None else self.bridges.of(topic)
+
+    def readable(self, topic: TopicName) -> ReadableLedgers:
+        """Which ledgers of a topic can be read from brokers' objects: those that are bridged, and those that the bridge
+        has passed because brokers have offloaded them by themselves."""
+        bridged = self.bridged(topic)
+        if bridged.state is None:
+            return NOTHING_READABLE
+        return readable(bridged, {} if self.own is None or bridged.state.up_to is None else self.own(topic))
 
     def slot(self, topic: TopicName) -> int:
         """What changes with a topic's bridge log, for less than that takes."""
@@ -47,54 +57,56 @@ class HandingOver:
         """What `listed` says, once for several segments."""
         return None if self.listed is None else self.listed(topic)
 
-    def why_not(self, bridged: BridgedLedgers, segments: Iterable[Segment], sound: set[str] | None = None) -> str:
-        """Why the only copy of these segments would not be with brokers; "": all of it is there. `sound`: the data is
-        read, too; gets the keys of what was read and is right, which is not read again."""
-        wanted: dict[int, int] = {}
-        for segment in segments:
-            for held in segment.ledgers:
-                handed = bridged.ledgers.get(held.ledger)
-                if handed is None or handed.incarnation != segment.start.incarnation or handed.ledger.last < held.last:
-                    return f"ledger {held.ledger} is not bridged"
-                wanted[held.ledger] = held.last
-        faults = (fault for ledger in wanted for fault in self._faults(bridged.ledgers[ledger], sound))
+    def why_not(self, found: ReadableLedgers, segments: Iterable[Segment], look: SecondLook | None = None) -> str:
+        """Why the only copy of these segments would not be with brokers; "": all of it is there. `look`: the data is
+        read, too."""
+        faults = (fault for ledger, of in _by_ledger(segments) for fault in self._of(found, ledger, of, look))
         return next(faults, "")
 
-    def _faults(self, handed: HandedLedger, sound: set[str] | None) -> Iterator[str]:
-        """What is wrong with its objects. The time when they were built and compared may be long ago."""
-        ledger, store = handed.ledger, self.open_bucket(handed.bucket)
-        data, index = data_key(ledger.uuid, ledger.ledger), index_key(ledger.uuid, ledger.ledger)
-        stat = store.stat(data)
-        if stat is None:
-            yield f"{data} is not there any more"
+    def _of(
+        self, found: ReadableLedgers, ledger: int, segments: list[Segment], look: SecondLook | None
+    ) -> Iterator[str]:
+        last = max(held.last for each in segments for held in each.ledgers if held.ledger == ledger)
+        handed = found.ledgers.get(ledger)
+        if handed is None or handed.incarnation != segments[0].start.incarnation or handed.ledger.last < last:
+            yield found.unfit.get(ledger, f"ledger {ledger} is not bridged")
             return
-        if stat.size != ledger.size:
-            yield f"{data} has {stat.size} bytes, and had {ledger.size} when it was built"
-        try:
-            found = decode_ledger_index(read_index(store, index)[0], ledger.ledger)
-        except (ObjectNotFoundError, DamagedObjectError) as error:
-            yield f"{index}: {error}"
-            return
-        said = found.ledger_metadata
-        if (found.data_length, said.lastEntryId, said.length) != (ledger.size, ledger.last, ledger.length):
-            yield f"{index} is not of what was built"
-            return
-        if sound is not None and data not in sound:
-            if _sum_of(store, data, ledger.size) != ledger.crc32c:
-                yield f"{data} has other bytes than when it was built"
-                return
-            sound.add(data)
+        store = self.open_bucket(handed.bucket)
+        yield from _faults(store, handed)
+        if look is not None and (why := look.fault(store, handed, segments)):
+            yield why
 
 
-def _sum_of(store: ObjectStore, key: str, size: int) -> int | None:
-    """The CRC32C of an object, read piece by piece; None: it went meanwhile, or is shorter by now."""
-    crc = 0
+def _by_ledger(segments: Iterable[Segment]) -> Iterator[tuple[int, list[Segment]]]:
+    """Each ledger, and those of these segments that hold it, which come in order."""
+    holding: dict[int, list[Segment]] = {}
+    for segment in segments:
+        for ledger in [each for each in holding if each < segment.start.ledger]:
+            yield ledger, holding.pop(ledger)
+        for held in segment.ledgers:
+            holding.setdefault(held.ledger, []).append(segment)
+    yield from holding.items()
+
+
+def _faults(store: ObjectStore, handed: HandedLedger) -> Iterator[str]:
+    """What is wrong with its objects. The time when they were built and compared may be long ago."""
+    ledger = handed.ledger
+    data, index = data_key(ledger.uuid, ledger.ledger), index_key(ledger.uuid, ledger.ledger)
+    stat = store.stat(data)
+    if stat is None:
+        yield f"{data} is not there any more"
+        return
+    size = stat.size if handed.by_brokers else ledger.size
+    if stat.size != size:
+        yield f"{data} has {stat.size} bytes, and had {size} when it was built"
     try:
-        for piece in read_ranges(store, key, 0, size):
-            crc = crc32c(piece, crc)
-    except (ObjectNotFoundError, DamagedObjectError):
-        return None
-    return crc
+        found = decode_ledger_index(read_index(store, index)[0], ledger.ledger)
+    except (ObjectNotFoundError, DamagedObjectError) as error:
+        yield f"{index}: {error}"
+        return
+    said = found.ledger_metadata
+    if (found.data_length, said.lastEntryId, said.length) != (size, ledger.last, ledger.length):
+        yield f"{index} is not of what {'Pulsar lists' if handed.by_brokers else 'was built'}"
 
 
 def _no_bucket(url: str) -> ObjectStore:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from offloader.errors import FatalError
-from offloader.lifecycle.retention.due_now import RetentionPlan, bridged_for, planned
+from offloader.lifecycle.retention.due_now import RetentionPlan, planned, pulsar_side, readable_for
 from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver
 from offloader.lifecycle.retention.holdings import holdings
 from offloader.lifecycle.retention.phases import ArchiveDeletion
@@ -81,7 +81,7 @@ def _outlook(
         return RetentionOutlook(nothing, now + grace_ms, note=NO_OWNER)
     gone = recorded_gone(head)
     plan = planned(store, head, policy, now, gone, handing_over)
-    pulsar = PulsarSide(head.removed.trimmed, bridged_for(handing_over, head, policy).ledgers)
+    pulsar = pulsar_side(head, readable_for(handing_over, head, policy))
     if plan.why_not:
         note = _of_pending(head, policy) or plan.why_not
         return RetentionOutlook(plan, now + grace_ms, _behind_pending(store, head, policy, now, pulsar), note)

@@ -100,10 +100,11 @@ class ArchiveDeletion:
         waits = pending.at <= self.clock_ms() < pending.not_before
         return not waits and self._noted_at(topic) >= pending.not_before
 
-    def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
-        """What was looked at is as it was, or this is refused: from here on there is no way back."""
+    def begin(self, head: CatalogHead, pending: Deleting, copies: tuple[BrokersCopy, ...] = ()) -> CatalogHead:
+        """What was looked at is as it was, or this is refused: from here on there is no way back. `copies`: see
+        `DeletionBegun`."""
         self.check()
-        return self.append(head, DeletionBegun(pending.number, self.by, self._noted_at(head.topic)))
+        return self.append(head, DeletionBegun(pending.number, self.by, self._noted_at(head.topic), copies))
 
     def carry_out(
         self, head: CatalogHead, pending: Deleting, copies: Mapping[int, BrokersCopy] = NO_COPIES

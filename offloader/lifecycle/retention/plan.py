@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 
 from offloader.lifecycle.retention.policy import RetentionPolicy
@@ -16,10 +16,12 @@ HANDED_OVER = "bridge.keepSegments: false"
 
 @dataclass(frozen=True, slots=True)
 class PulsarSide:
-    """What is recorded of Pulsar's side. `bridged`: ledgers that brokers have as a copy of ours."""
+    """What is recorded of Pulsar's side. `readable`: ledgers that brokers have as objects; `unfit`: why others
+    never can."""
 
     trimmed: PulsarTrimmed | None = None
-    bridged: Container[int] = ()
+    readable: Container[int] = ()
+    unfit: Mapping[int, str] = field(default_factory=dict)
 
 
 NOTHING_RECORDED = PulsarSide()
@@ -145,7 +147,7 @@ def next_due(
     if (found := _verdict(segment, holding, policy, now, size - segment.size, pulsar)) is not None:
         return NextDue(segment, None, _why_it_waits(found, goes), size)
     due_at = _times(segment, holding, policy, now)
-    at, words = min(due_at) if due_at else (None, " or ".join(_conditions(segment, policy, size)))
+    at, words = min(due_at) if due_at else (None, " or ".join(_conditions(segment, holding, policy, size, pulsar)))
     return NextDue(segment, at, words, size)
 
 
@@ -166,7 +168,9 @@ def _times(segment: KeptSegment, holding: Holding, policy: RetentionPolicy, now:
     return found
 
 
-def _conditions(segment: KeptSegment, policy: RetentionPolicy, size: int) -> Iterator[str]:
+def _conditions(
+    segment: KeptSegment, holding: Holding, policy: RetentionPolicy, size: int, pulsar: PulsarSide
+) -> Iterator[str]:
     """What must come true for a segment to go, where no time says it. `size`: bytes from it on."""
     if policy.size is not None:
         left = policy.size - (size - segment.size)
@@ -176,8 +180,19 @@ def _conditions(segment: KeptSegment, policy: RetentionPolicy, size: int) -> Ite
     if policy.follow_pulsar:
         last = max(segment.ledgers, default=0)
         yield f"goes once Pulsar has deleted its ledgers up to {last} (followPulsarRetention)"
-    if policy.hands_over:
-        yield f"goes once brokers have all of its ledgers ({HANDED_OVER})"
+    if policy.hands_over and (never := _never_handed_over(segment, holding, pulsar)):
+        yield f"stays, and so does all behind it: {never} ({HANDED_OVER})"
+    elif policy.hands_over:
+        ledger = next((each for each in segment.ledgers if each not in pulsar.readable), None)
+        of_one = "" if ledger is None else f": ledger {ledger} is not bridged yet"
+        yield f"goes once brokers have all of its ledgers ({HANDED_OVER}){of_one}"
+
+
+def _never_handed_over(segment: KeptSegment, holding: Holding, pulsar: PulsarSide) -> str:
+    """Why brokers never get it; "": they may."""
+    if _is_trimmed(segment, holding, pulsar):
+        return f"Pulsar has let go of ledger {min(segment.ledgers)}"
+    return next((pulsar.unfit[each] for each in segment.ledgers if each in pulsar.unfit), "")
 
 
 def all_of(holding: Holding, words: str) -> DueRange | None:
@@ -246,9 +261,16 @@ def _handed_over(
     """Only of a topic that is there: with another one, brokers delete what they have of it."""
     if not policy.hands_over or holding.over_since is not None or not segment.ledgers:
         return None
-    if not all(ledger in pulsar.bridged for ledger in segment.ledgers):
+    if not all(ledger in pulsar.readable for ledger in segment.ledgers):
         return None
-    trimmed = pulsar.trimmed
-    if trimmed is not None and (trimmed.incarnation, trimmed.first) > (holding.incarnation, min(segment.ledgers)):
+    if _is_trimmed(segment, holding, pulsar):
         return None  # off Pulsar's list: brokers are about to delete their copy, or have done so
     return DueSegment(segment, DeletionReason.BRIDGED, HANDED_OVER)
+
+
+def _is_trimmed(segment: KeptSegment, holding: Holding, pulsar: PulsarSide) -> bool:
+    """Whether a ledger of it is recorded to be off Pulsar's list."""
+    trimmed, first = pulsar.trimmed, min(segment.ledgers, default=None)
+    if trimmed is None or first is None:
+        return False
+    return (trimmed.incarnation, trimmed.first) > (holding.incarnation, first)

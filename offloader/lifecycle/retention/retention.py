@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from offloader.errors import ClaimedByOtherError, IntegrityError, RetryableError
 from offloader.lifecycle.retention.chunked import begins_before
-from offloader.lifecycle.retention.due_now import bridged_for, planned, requested
+from offloader.lifecycle.retention.due_now import planned, pulsar_side, readable_for, requested
 from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver, off_list
 from offloader.lifecycle.retention.holdings import holdings, kept_behind
 from offloader.lifecycle.retention.phases import NO_COPIES, ArchiveDeletion
-from offloader.lifecycle.retention.plan import DAY_MS, DueRange, PulsarSide, all_of, due
+from offloader.lifecycle.retention.plan import DAY_MS, DueRange, all_of, due
 from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.lifecycle.retention.second_look import SecondLook
 from offloader.metadata.beside import last_owner
 from offloader.metadata.deletions import BrokersCopy, Deleting, DeletionReason, day
 from offloader.metadata.history import History
@@ -78,7 +79,7 @@ class ArchiveRetention:
             head = begun
         elif self.policy_of(topic).hold:
             return ""  # what is left of it stays for now
-        deletion.carry_out(head, pending, self._copies(topic, pending))
+        deletion.carry_out(head, pending, self._copies(head, pending))
         return f"deletion {pending.number} is done"
 
     def asked(self, topic: TopicName) -> str:
@@ -100,21 +101,21 @@ class ArchiveRetention:
         deletion = self.deletion
         deletion.check()
         deletion.catalogs.keep_deleting(head)
-        sound = set[str]()
+        whole = SecondLook(deletion.store, head.topic)
         for _ in range(LOOKS):
             why, ready = self._why_not(head, pending), deletion.is_time(head.topic, pending)
             if why is None:
                 return f"deletion {pending.number} waits: what Pulsar has of the topic is not known yet"
             if ready and not why:
                 deletion.prove_right(head.topic)
-                why = self._why_not_readable(head, pending) or self._why_not_handed_over(head, pending, sound)
+                why = self._why_not_readable(head, pending) or self._why_not_handed_over(head, pending, whole)
             if why:
                 deletion.undo(head, "retention", why)
                 return f"deletion {pending.number} is undone: {why}"
             if not ready:
                 return ""
             try:
-                return deletion.begin(head, pending)
+                return deletion.begin(head, pending, tuple(whole.own.values()))
             except RetryableError:
                 head = deletion.catalogs.head(head.topic)
                 now = head.removed.pending
@@ -230,31 +231,33 @@ class ArchiveRetention:
         split = any(begins_before(store, head.topic, kept_behind(history, each.end)) for each in pending.ranges)
         return "a message begins in it that is kept" if split else ""
 
-    def _why_not_handed_over(self, head: CatalogHead, pending: Deleting, sound: set[str]) -> str:
+    def _why_not_handed_over(self, head: CatalogHead, pending: Deleting, whole: SecondLook) -> str:
         """Whether brokers have what they are to get, byte for byte, right before it goes. Their list is asked for last:
-        reading may take long. `sound`: what was read before."""
+        reading may take long."""
         if pending.reason is not DeletionReason.BRIDGED:
             return ""
         handing, deletion = self.handing_over, self.deletion
-        bridged = handing.bridged(head.topic)
-        found = (handing.why_not(bridged, deletion.segments(head, each), sound) for each in pending.ranges)
+        theirs = handing.readable(head.topic)
+        found = (handing.why_not(theirs, deletion.segments(head, each), whole) for each in pending.ranges)
         why = next((why for why in found if why), "")
         if why:
             return why
         listing = handing.listing(head.topic)
         return next((why for each in pending.ranges if (why := off_list(listing, deletion.segments(head, each)))), "")
 
-    def _copies(self, topic: TopicName, pending: Deleting) -> Mapping[int, BrokersCopy]:
-        if pending.reason is not DeletionReason.BRIDGED:
+    def _copies(self, head: CatalogHead, pending: Deleting) -> Mapping[int, BrokersCopy]:
+        begun = head.removed.begun
+        if pending.reason is not DeletionReason.BRIDGED or begun is None:
             return NO_COPIES
-        return {ledger: handed.copy for ledger, handed in self.handing_over.bridged(topic).ledgers.items()}
+        own = {copy.ledger: copy for copy in begun.copies}
+        return own | {ledger: each.copy for ledger, each in self.handing_over.bridged(head.topic).ledgers.items()}
 
     def _disproof(self, head: CatalogHead, pending: Deleting, gone: int | None, policy: RetentionPolicy) -> str:
         if policy.hold:
             return f"held by {policy.hold}"
         by_policy = pending.reason is not DeletionReason.REQUEST
         policy = policy.of(pending.reason)
-        pulsar = PulsarSide(head.removed.trimmed, bridged_for(self.handing_over, head, policy).ledgers)
+        pulsar = pulsar_side(head, readable_for(self.handing_over, head, policy))
         history = History(self.deletion.store, head)
         known = holdings(history, gone, head.removed.ranges, released_goes=not by_policy)
         now = self.deletion.clock_ms()

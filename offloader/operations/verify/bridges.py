@@ -75,7 +75,7 @@ class BridgeCheck:
             return BridgeReport()
         view = self.view_of(topic) or BrokersView({})
         handed = [told[ledger] for ledger in sorted(told)]
-        unnamed = len(told) - len(bridged.ledgers)
+        unnamed = sum(not each.by_brokers for each in told.values()) - len(bridged.ledgers)
         with ThreadPoolExecutor(THREADS if self.quick else DEEP_THREADS, "verify") as pool:
             of_objects = map_ahead(pool, partial(self._objects, topic, view, read), handed, 2 * THREADS)
             found = dict(zip((each.ledger.ledger for each in handed), of_objects, strict=True))
@@ -101,7 +101,7 @@ class BridgeCheck:
         for each in records.whole.catalog.segments if records.head.removed.handed_over else ():
             for copy in each.copies if isinstance(each, Tombstone) else ():
                 ledger = BridgedLedger(copy.ledger, copy.last, copy.length, copy.uuid)
-                yield HandedLedger(each.start.incarnation, ledger, copy.bucket)
+                yield HandedLedger(each.start.incarnation, ledger, copy.bucket, copy.by_brokers)
 
     def _objects(
         self, topic: TopicName, view: BrokersView, read: Container[str], handed: HandedLedger

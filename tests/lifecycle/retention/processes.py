@@ -14,6 +14,7 @@ from offloader.lifecycle.retention.retention import ArchiveRetention, GoneDoubt
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import (
+    BrokersCopy,
     Deleting,
     TopicGone,
 )
@@ -123,8 +124,8 @@ class Watched(ArchiveDeletion):
             world.changed = world.changed or before
             raise
 
-    def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
-        found = super().begin(head, pending)
+    def begin(self, head: CatalogHead, pending: Deleting, copies: tuple[BrokersCopy, ...] = ()) -> CatalogHead:
+        found = super().begin(head, pending, copies)
         self.process.world.has_begun(self.process, found)
         return found
 

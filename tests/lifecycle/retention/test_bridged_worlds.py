@@ -16,11 +16,13 @@ from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.errors import OffloadError
 from offloader.lifecycle.retention.handing_over import HandingOver
+from offloader.lifecycle.retention.own_copies import ReadableLedgers
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
+from offloader.lifecycle.retention.second_look import SecondLook
 from offloader.metadata.bridge_reader import BridgeReader
-from offloader.metadata.bridged import BridgedLedgers, HandedLedger
+from offloader.metadata.bridged import HandedLedger
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import Deleting, range_of
 from offloader.metadata.state import CatalogHead
@@ -154,14 +156,14 @@ def test_the_worlds_hand_over_and_copies_vanish():
 class NoSecondLook(ArchiveRetention):
     """What was sound when it was recorded goes."""
 
-    def _why_not_handed_over(self, head: CatalogHead, pending: Deleting, sound: set[str]) -> str:
+    def _why_not_handed_over(self, head: CatalogHead, pending: Deleting, whole: SecondLook) -> str:
         return ""
 
 
 class NoObjects(HandingOver):
     """What the log says is believed."""
 
-    def why_not(self, bridged: BridgedLedgers, segments: object, sound: set[str] | None = None) -> str:
+    def why_not(self, found: ReadableLedgers, segments: object, look: SecondLook | None = None) -> str:
         return ""
 
 
@@ -170,10 +172,9 @@ class Everything(dict[int, HandedLedger]):
         return True
 
 
-class AllBridged(BridgeReader):
-    def of(self, topic: TopicName) -> BridgedLedgers:
-        found = super().of(topic)
-        return BridgedLedgers(found.slot, Everything(found.ledgers))
+class AllBridged(NoObjects):
+    def readable(self, topic: TopicName) -> ReadableLedgers:
+        return ReadableLedgers(Everything(super().readable(topic).ledgers))
 
 
 VARIANTS: dict[str, Callable[[ArchiveDeletion, BridgedWorld], ArchiveRetention]] = {
@@ -188,7 +189,11 @@ VARIANTS: dict[str, Callable[[ArchiveDeletion, BridgedWorld], ArchiveRetention]]
         handing_over=NoObjects(BridgeReader(world.store), opened),
     ),
     "not all of its ledgers": lambda deletion, world: ArchiveRetention(
-        deletion, lambda _: world.policy, lambda _: None, GRACE, handing_over=NoObjects(AllBridged(world.store), opened)
+        deletion,
+        lambda _: world.policy,
+        lambda _: None,
+        GRACE,
+        handing_over=AllBridged(BridgeReader(world.store), opened),
     ),
 }
 

@@ -91,7 +91,7 @@ class NoGrace(ArchiveRetention):
 class UndoneAnyway(ArchiveDeletion):
     """The second look is a look, and no record: what is undone between it and the deletion goes."""
 
-    def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
+    def begin(self, head: CatalogHead, pending: Deleting, copies: tuple[BrokersCopy, ...] = ()) -> CatalogHead:
         return head
 
 
