@@ -40,7 +40,8 @@ class Bridge(Section):
     keep_segments: bool = Field(
         True,
         description="The archive keeps its segments beside what brokers read, and may delete. `false`: a segment goes, "
-        "in two phases, once all of its ledgers are bridged; the archive then reads what brokers may delete.",
+        "in two phases, once brokers read all of its ledgers from objects; the archive then reads what they may "
+        "delete.",
     )
     min_interval_ms: Delay = Field(
         3_600_000,

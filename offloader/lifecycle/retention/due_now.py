@@ -11,6 +11,7 @@ from offloader.lifecycle.retention.holdings import SegmentsOf, holdings
 from offloader.lifecycle.retention.own_copies import NOTHING_READABLE, ReadableLedgers
 from offloader.lifecycle.retention.plan import DAY_MS, DueRange, Holding, PulsarSide, all_of, due, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.metadata.bridged import HandedLedger
 from offloader.metadata.deletions import Deleting
 from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead
@@ -91,13 +92,17 @@ def _sound(
             why = off_list(listing, [record]) or handing_over.why_not(theirs, [record])
             if why:
                 break
-            own |= {held.ledger for held in record.ledgers if theirs.ledgers[held.ledger].by_brokers}
+            own |= {held.ledger for held in record.ledgers if _is_own(theirs.ledgers.get(held.ledger))}
             if len(own) > MOST_OWN and (taken or goes):
                 break
             taken += 1
         if taken:
             goes.append(replace(each, due=each.due[:taken], rest=each.rest or taken < len(each.due)))
     return tuple(goes), why
+
+
+def _is_own(handed: HandedLedger | None) -> bool:
+    return handed is not None and handed.by_brokers
 
 
 def _again_at(

@@ -29,7 +29,7 @@ class SecondLook:
     def __init__(self, archive: ObjectStore, topic: TopicName) -> None:
         self._archive = archive
         self._topic = topic
-        self._sound: set[str] = set()
+        self._sound: set[tuple[str, ...]] = set()  # an object's key, and the uuids of the segments that it was for
         self._part: tuple[str, bytes] = "", b""  # the last one that was read: it may hold many small ledgers
         self.own: dict[int, BrokersCopy] = {}
 
@@ -37,11 +37,12 @@ class SecondLook:
         """What is wrong with a ledger's copy; "": it has what the segments have, byte for byte. Raises what the stores
         raise."""
         data = data_key(handed.ledger.uuid, handed.ledger.ledger)
-        if data not in self._sound:
+        compared = (data, *(segment.uuid for segment in segments))
+        if compared not in self._sound:
             why = self._of_brokers(store, handed, segments) if handed.by_brokers else _of_ours(store, data, handed)
             if why:
                 return f"{data} {why}"
-            self._sound.add(data)
+            self._sound.add(compared)
         if handed.by_brokers:
             self.own[handed.ledger.ledger] = handed.copy
         return ""
