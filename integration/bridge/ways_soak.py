@@ -33,12 +33,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Migration there, back, and there again.")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no topic begins later")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--skip", type=int, default=0, help="so many topics of the plan: an earlier run had them")
     arguments = parser.parse_args()
     begun, failed = time.monotonic(), list[str]()
     done: dict[str, set[tuple[str, str]]] = {way: set() for way in WAYS}
     rounds = 0
     with tempfile.TemporaryDirectory(prefix="ways-") as folder, place(Path(folder)) as here:
-        for number, steps in enumerate(plan(arguments.seed)):
+        for number, steps in islice(enumerate(plan(arguments.seed)), arguments.skip, None):
             if time.monotonic() - begun > 60 * arguments.minutes:
                 break
             rounds += 1
