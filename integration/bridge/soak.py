@@ -22,9 +22,14 @@ from integration.bridge.place import Place, place
 from integration.bridge.rounds import SET, STEPS, WHEN, Rounds, rounds
 from integration.bridge.traffic import Traffic, digest, stored
 from integration.pulsar.waiting import until
-from offloader.model import TopicName
+from offloader.model import KIB, TopicName
 
-SMALL_LEDGERS = {"managedLedgerMaxEntriesPerLedger": "200"}
+SMALL_LEDGERS = {
+    "managedLedgerMaxEntriesPerLedger": "200",
+    # A broker keeps a buffer for each ledger that it has read from a bucket, for ten minutes. With the default of 1 MiB
+    # our small broker runs out of memory once three clients have read some 400 ledgers.
+    "managedLedgerOffloadReadBufferSizeInBytes": str(64 * KIB),
+}
 
 
 @dataclass(frozen=True)
