@@ -18,6 +18,8 @@ from offloader.lifecycle.retention.own_copies import OwnCopy, copies_of
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
+from offloader.lifecycle.retention.second_look import SecondLook
+from offloader.metadata import layout
 from offloader.metadata.bridge_reader import BridgeReader
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import DeletionReason, Tombstone
@@ -175,6 +177,17 @@ def test_at_the_second_look_it_is_read_whole_and_compared_with_the_segments(brea
     assert "undone" in world.visit(wait=11 * MINUTE_MS)
     assert world.deleted == []
     assert entries(world.archive) == WHOLE
+
+
+def test_a_copy_is_compared_with_each_segment_that_it_stands_for():
+    world = World()
+    store, handed = world.archive.store, world.handing_over.readable(TOPIC).ledgers[1]
+    found = Catalogs(store, "").load(TOPIC).segments
+    first, second = [segment for segment in found if 1 in {held.ledger for held in segment.ledgers}][:2]
+    look = SecondLook(store, TOPIC)
+    assert look.fault(opened(world.bridging.bucket), handed, [first]) == ""
+    flip(store, layout.data_key(TOPIC, second.uuid), second.size // 2)
+    assert "cannot be compared" in look.fault(opened(world.bridging.bucket), handed, [second])
 
 
 def test_a_copy_that_cannot_be_read_keeps_what_is_behind_it_and_the_plan_says_so():
