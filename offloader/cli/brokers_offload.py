@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from offloader.cli.command import FINDINGS, OK, CommandSession
-from offloader.metadata.former_offload import FormerOffload, FormerOffloads
+from offloader.metadata.former_offload import TO_LEDGER_BASED, TO_STREAMING, FormerOffload, FormerOffloads
 from offloader.model import TopicName
 from offloader.offload.core.check import Verdict
 from offloader.offload.core.namespace_policies import stock_offload
 
-TO_STREAMING, TO_LEDGER_BASED = "to-streaming", "to-ledger-based"
 SIZE, SECONDS = "managedLedgerOffloadThresholdInBytes", "managedLedgerOffloadThresholdInSeconds"
 NEVER = -1
 PROPAGATES_MS = 5_000  # until every broker goes by a namespace's new policy
 POLL = 0.5  # seconds
+
+Applied = Mapping[str, Mapping[str, object]]
+"""Offload policies as they apply, by topics' names."""
+
+
+class Thresholds(NamedTuple):
+    """Brokers offload from `size` bytes on and after `seconds`; negative: never; None: nothing is said of it."""
+
+    size: int
+    seconds: int | None
 
 
 @dataclass(frozen=True)
@@ -27,16 +37,11 @@ class BrokersOffload:
     namespace: str
     topics: Sequence[TopicName]
 
-    def on(self) -> list[TopicName]:
-        """The topics that brokers offload by themselves, as all policies together apply to them."""
-        applied = self._applied()
-        checks = {name: stock_offload(self.namespace, said) for name, said in applied.items()}
-        return [topic for topic in self.topics if checks[topic.partitioned_name].verdict is not Verdict.OK]
-
     def switch_off(self, *, keep: bool) -> int:
         """Brokers offload nothing more. Only when each topic has our subscription: that keeps it. `keep`: only say what
         they do. Returns an exit code."""
-        found = self.on()
+        applied = self._applied(self.topics)
+        found = self._on(applied)
         if found and keep:
             self._say(
                 f"brokers go on offloading topics of {self.namespace}, and what they offload is stored twice: "
@@ -45,22 +50,12 @@ class BrokersOffload:
             )
         if not found or keep:
             return OK
-        self._set_never()
+        self._set_never(applied)
         return self._still_on()
 
-    def record(self, direction: str) -> FormerOffload:
-        """How they offload it now, in the bucket before that is changed: `undo` puts it back, whoever gives it. The
-        same command again finds what it has changed itself: what was before stays recorded."""
-        size, seconds = self._threshold(SIZE), self._threshold(SECONDS)
-        clock = self.session.dependencies.clock_ms
-        former = FormerOffload(self.namespace, NEVER if size is None else size, seconds, direction, clock())
-        newest = self._former.newest(self.namespace)
-        if newest is not None and newest.direction == direction and not newest.restored:
-            ours = former.size in (newest.size, NEVER) and former.seconds in (newest.seconds, NEVER)
-            if ours or direction == TO_LEDGER_BASED:
-                return newest
-        self._former.record(former)
-        return former
+    def begin_way_back(self, threshold: int) -> None:
+        """How they offload it now, in the bucket before that is changed: `undo` puts it back."""
+        self._record(TO_LEDGER_BASED, self._now(self._applied(self.topics)), Thresholds(threshold, None))
 
     def switch_on(self, threshold: int) -> None:
         """The namespace's own offload, from so many bytes on."""
@@ -85,11 +80,26 @@ class BrokersOffload:
         if former is not None:
             self.session.admin.set_offload_threshold(self.namespace, former.size, former.seconds)
 
-    def put_back(self, let_go: Sequence[TopicName]) -> None:
-        """As it was before the last migration, where that is not put back yet. What was let go of brokers alone
-        offload: for these it stays on."""
+    def way_back_is_over(self) -> None:
+        """All topics are let go of: what is set stays, and no later `undo` changes it."""
         former = self._former.newest(self.namespace)
-        if former is None or former.restored:
+        if former is not None and former.direction == TO_LEDGER_BASED and not former.over:
+            self._former.record(replace(former, over=True))
+
+    def put_back(self, let_go: Sequence[TopicName]) -> None:
+        """As it was before the last migration, where nobody has changed it since. What was let go of brokers alone
+        offload: for these it stays on."""
+        former, application = self._former.newest(self.namespace), self.session.config.application
+        if former is None or former.over:
+            return
+        if former.application != application:
+            text = f"{former.application} has migrated {self.namespace}: give `migrate undo` with its configuration"
+            self._say(f"brokers' offload stays as it is: {text}", threshold=None)
+            return
+        now = self._now(self._applied(self.topics))
+        if not former.explains(*now):
+            text = f"somebody has changed the offload threshold of {self.namespace} since the migration"
+            self._say(f"brokers' offload stays as it is, {_told(now)}: {text}", threshold=None)
             return
         if let_go and not _is_on(former.size, former.seconds):
             self._say(
@@ -99,10 +109,8 @@ class BrokersOffload:
             )
             return
         self.as_before()
-        self._former.record(replace(former, restored=True))
-        told = f"from {former.size} bytes on" if former.size >= 0 else "nothing"
-        if former.seconds is not None and former.seconds >= 0:
-            told = f"after {former.seconds} s" if former.size < 0 else f"{told}, or after {former.seconds} s"
+        self._former.record(replace(former, over=True))
+        told = _told(Thresholds(former.size, former.seconds))
         text = (
             f"brokers offload topics of {self.namespace} by themselves as before `migrate {former.direction}`: {told}"
         )
@@ -114,14 +122,24 @@ class BrokersOffload:
     def _former(self) -> FormerOffloads:
         return FormerOffloads(self.session.store, self.session.dependencies.new_token)
 
-    def _set_never(self) -> None:
+    def _record(self, direction: str, now: Thresholds, then: Thresholds) -> FormerOffload:
+        """How brokers offload it now, and what they shall go by. The same command again finds what it has changed
+        itself: what was before stays recorded."""
+        application, at = self.session.config.application, self.session.dependencies.clock_ms()
+        made = FormerOffload(self.namespace, application, direction, *now, *then, at)
+        former = made.follows(self._former.newest(self.namespace))
+        self._former.record(former)
+        return former
+
+    def _set_never(self, applied: Applied) -> None:
         """Of the namespace itself, where that is what switches it on."""
-        own, applied = self._own(), self._applied().values()
-        by_time = any(_is_on(NEVER, _number(said.get(SECONDS))) for said in (own, *applied))
+        own = self._own()
+        by_time = any(_is_on(NEVER, _number(said.get(SECONDS))) for said in (own, *applied.values()))
         if _is_off(own.get(SIZE)) and (not by_time or _is_off(own.get(SECONDS))):
             return
-        former = self.record(TO_STREAMING)
-        self.session.admin.set_offload_threshold(self.namespace, NEVER, NEVER if by_time else None)
+        then = Thresholds(NEVER, NEVER if by_time else None)
+        former = self._record(TO_STREAMING, self._now(applied), then)
+        self.session.admin.set_offload_threshold(self.namespace, *then)
         text = f"brokers offload nothing more of {self.namespace} by themselves; before, from {former.size} bytes on"
         self._say(text, former={"Bytes": former.size, "Seconds": former.seconds})
 
@@ -139,35 +157,53 @@ class BrokersOffload:
     def _other_than(self, *, on: bool) -> list[TopicName]:
         """The topics of which it is not so, when each broker should go by what was set."""
         clock, sleep = self.session.dependencies.clock_ms, self.session.dependencies.sleep
-        until = clock() + PROPAGATES_MS
+        until, left = clock() + PROPAGATES_MS, list(self.topics)
         while True:
-            found = set(self.on())
-            left = [topic for topic in self.topics if (topic in found) is not on]
+            found = set(self._on(self._applied(left)))
+            left = [topic for topic in left if (topic in found) is not on]
             if not left or clock() >= until:
                 return left
             sleep(POLL)
 
-    def _applied(self) -> dict[str, Mapping[str, object]]:
-        """By topics' names; partitions have the policies of their topic."""
-        one_of = {topic.partitioned_name: topic for topic in self.topics}
+    def _on(self, applied: Applied) -> list[TopicName]:
+        """The topics that brokers offload by themselves, as all policies together apply to them."""
+        checks = {name: stock_offload(self.namespace, said) for name, said in applied.items()}
+        return [t for t in self.topics if (c := checks.get(t.partitioned_name)) and c.verdict is not Verdict.OK]
+
+    def _applied(self, topics: Sequence[TopicName]) -> Applied:
+        """By topics' names; partitions have the policies of their topic. A call for each."""
+        one_of = {topic.partitioned_name: topic for topic in topics}
         return {name: self.session.admin.offload_policies(topic) for name, topic in one_of.items()}
 
     def _own(self) -> Mapping[str, object]:
         said = self.session.admin.namespace_policies(self.namespace).get("offload_policies")
         return said if isinstance(said, Mapping) else {}
 
-    def _threshold(self, name: str) -> int | None:
+    def _now(self, applied: Applied) -> Thresholds:
         """The namespace's own; where it has none, what its brokers' configuration makes of its topics."""
-        own = _number(self._own().get(name))
-        if own is not None:
-            return own
-        said = [_number(policies.get(name)) for policies in self._applied().values()]
-        found = Counter(each for each in said if each is not None)
-        on = Counter({each: count for each, count in found.items() if each >= 0})
-        return (on or found).most_common(1)[0][0] if found else None
+        own = self._own()
+        size, seconds = (_threshold(name, own, applied) for name in (SIZE, SECONDS))
+        return Thresholds(NEVER if size is None else size, seconds)
 
     def _say(self, text: str, **fields: object) -> None:
         self.session.output.line(text, {"message": text, "namespace": self.namespace, **fields})
+
+
+def _threshold(name: str, own: Mapping[str, object], applied: Applied) -> int | None:
+    number = _number(own.get(name))
+    if number is not None:
+        return number
+    said = [_number(policies.get(name)) for policies in applied.values()]
+    found = Counter(each for each in said if each is not None)
+    on = Counter({each: count for each, count in found.items() if each >= 0})
+    return (on or found).most_common(1)[0][0] if found else None
+
+
+def _told(thresholds: Thresholds) -> str:
+    size, seconds = thresholds
+    if seconds is None or seconds < 0:
+        return f"from {size} bytes on" if size >= 0 else "nothing"
+    return f"after {seconds} s" if size < 0 else f"from {size} bytes on, or after {seconds} s"
 
 
 def _is_on(size: int, seconds: int | None) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import click
 
-from offloader.cli.brokers_offload import TO_LEDGER_BASED, BrokersOffload
+from offloader.cli.brokers_offload import BrokersOffload
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.migration_proof import proven
 from offloader.cli.migration_report import ESTIMATES, TopicReport, cost_fields, cost_line, report_of
@@ -188,9 +188,9 @@ def to_ledger_based(
     _tell_let_go(session, found.let_go)
     let_go = set(found.let_go)
     topics = [topic for topic in existing if topic not in let_go]
-    if not topics:
-        return OK
     brokers = BrokersOffload(session, scope.namespace, topics)
+    if not topics:
+        return _all_let_go(scope, brokers, OK)
     if yes and scope.topic is not None and not without_offload and (why := brokers.why_off()):
         found.refused.append(why)
     refused = _tell_plans(session, report_of(session, topics, None), prices, found.refused, sums=dry_run)
@@ -200,7 +200,7 @@ def to_ledger_based(
         raise FatalError("nothing was changed: " + "; ".join(refused))
     check_client()
     if scope.topic is None:
-        brokers.record(TO_LEDGER_BASED)
+        brokers.begin_way_back(threshold)
     code = outcomes(session, ask_all(session, RequestKind.HAND_OVER, topics), timeout)
     if code != OK:
         return code
@@ -218,7 +218,14 @@ def to_ledger_based(
             brokers.as_before()
             why = f"{scope.namespace}'s threshold is as before; {why}"
         raise FatalError(f"nothing was let go of: {why}")
-    return outcomes(session, ask_all(session, RequestKind.RELEASE, topics), timeout)
+    return _all_let_go(scope, brokers, outcomes(session, ask_all(session, RequestKind.RELEASE, topics), timeout))
+
+
+def _all_let_go(scope: Scope, brokers: BrokersOffload, code: int) -> int:
+    """The way back of a namespace is done, unless `code` says otherwise."""
+    if code == OK and scope.topic is None:
+        brokers.way_back_is_over()
+    return code
 
 
 @migrate_group.command("undo")
@@ -229,7 +236,8 @@ def undo(session: CommandSession, scope: Scope, *, timeout: int | None) -> int:
     """Go on offloading topics that were being handed back, as long as their subscriptions are there.
 
     What brokers have copies of they go on reading. Of a namespace its offload threshold is put back, as it was before
-    the last migration, in whichever direction; but not switched off where a topic is let go of already.
+    the last migration, in whichever direction; but not where somebody has changed it since, and not switched off where
+    a topic is let go of already. A way back that is complete is not taken back: `to-streaming` is the way there again.
 
     \b
     JSON: one object a line: {message, topic} of each topic that is let go of already, {message, topic, request, ok} of
@@ -237,6 +245,8 @@ def undo(session: CommandSession, scope: Scope, *, timeout: int | None) -> int:
     brokers go on.
     """
     found = held(session, scope, topics_of(session, scope))
+    if not found.ours and not found.let_go:
+        raise FatalError(f"{scope.topic or scope.namespace}: {session.config.application} offloads none of its topics")
     _tell_let_go(session, found.let_go)
     code = outcomes(session, ask_all(session, RequestKind.HAND_OVER_UNDO, found.ours), timeout)
     if code == OK and scope.topic is None:

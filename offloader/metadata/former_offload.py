@@ -15,19 +15,46 @@ from offloader.metadata.message_codec import add_messages, message_of, read_valu
 from offloader.ports.object_store import ObjectStore
 
 KIND = "former_offload"
+TO_STREAMING, TO_LEDGER_BASED = "to-streaming", "to-ledger-based"
 
 
 @dataclass(frozen=True, slots=True)
 class FormerOffload:
     """Brokers offloaded from `size` bytes on and after `seconds` (negative: never; None: nothing was said of it),
-    before the migration `direction` changed that. `restored`: it was put back."""
+    before the migration `direction` of `application` set `set_size` and `set_seconds` (None: it left these alone).
+    `over`: it was put back, or what was set stays."""
 
     namespace: str
+    application: str
+    direction: str
     size: int
     seconds: int | None
-    direction: str
+    set_size: int
+    set_seconds: int | None
     at: int
-    restored: bool = False
+    over: bool = False
+
+    def explains(self, size: int, seconds: int | None) -> bool:
+        """Whether what applies now is what was before, what was set, or one of each: nobody else has changed it."""
+        set_seconds = self.seconds if self.set_seconds is None else self.set_seconds
+        return _never(size) in (_never(self.size), _never(self.set_size)) and _never(seconds) in (
+            _never(self.seconds),
+            _never(set_seconds),
+        )
+
+    def follows(self, newest: FormerOffload | None) -> FormerOffload:
+        """This record, made of what applies now, behind the newest one. Where that migration is only continued or taken
+        back, what was before it stays what is put back."""
+        if newest is None or newest.over or not newest.explains(self.size, self.seconds):
+            return self
+        if newest.direction != self.direction and newest.direction != TO_LEDGER_BASED:
+            return self  # the way there was complete: what it has set is what the way back begins with
+        return replace(self, size=newest.size, seconds=newest.seconds)
+
+
+def _never(threshold: int | None) -> int:
+    """Pulsar makes -1 of a threshold that nobody has set once the other one is."""
+    return -1 if threshold is None else max(threshold, -1)
 
 
 add_messages({FormerOffload: pb.FormerOffload}, {})

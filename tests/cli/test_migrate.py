@@ -323,6 +323,8 @@ def test_undo_puts_the_namespace_s_own_offload_back_whoever_gives_it_and_once(st
     serve(stock, {TOPIC: True, OTHER: True})
     stock.ok("migrate", "to-streaming", "public/default")
     assert (threshold(stock), policies["managedLedgerOffloadThresholdInSeconds"]) == (-1, -1)
+    for topic in (TOPIC, OTHER):
+        claim(stock, topic)
     served(stock, HAND)
     told = stock.json_lines("migrate", "undo", "public/default")
     assert (threshold(stock), policies["managedLedgerOffloadThresholdInSeconds"]) == (100, 60)
@@ -340,7 +342,7 @@ def test_what_was_before_is_in_the_bucket_before_it_is_changed(stock) -> None:
     assert stock.run("migrate", "to-streaming", "public/default").exit_code != 0
     former = FormerOffloads(stock.archive.store, lambda: "t").newest("public/default")
     assert former is not None
-    assert (former.size, former.direction, former.restored) == (100, "to-streaming", False)
+    assert (former.size, former.direction, former.over) == (100, "to-streaming", False)
     served(stock, {RequestKind.MIGRATE_COPY: True})
     stock.ok("migrate", "to-streaming", "public/default")
     assert threshold(stock) == -1
@@ -361,6 +363,80 @@ def test_undo_of_the_way_back_leaves_what_was_before_that_and_a_topic_changes_no
     served(line, HAND)
     line.ok("migrate", "undo", "public/default")
     assert threshold(line) == 100
+
+
+def test_a_way_back_that_was_given_up_long_ago_says_nothing_of_what_applies_today(archived_topic) -> None:
+    """It changed nothing. What an operator has set since is what `undo` of the next one puts back."""
+    line = archived_topic
+    policies = line.cluster.namespace("public/default").policies
+    policies["offload_policies"] = ON | {SIZE: -1}
+    served(line, HAND)
+    line.ok("migrate", "to-ledger-based", "public/default", "--threshold", "5")
+    policies["offload_policies"] = ON | {SIZE: 500}
+    served(line, HAND | {RequestKind.RELEASE: False})
+    assert line.run("migrate", "to-ledger-based", "public/default", "--yes", "--threshold", "5").exit_code == 1
+    assert threshold(line) == 5
+    served(line, HAND)
+    line.ok("migrate", "undo", "public/default")
+    assert threshold(line) == 500
+
+
+def test_undo_leaves_what_somebody_has_set_since(stock) -> None:
+    serve(stock, {TOPIC: True, OTHER: True})
+    stock.ok("migrate", "to-streaming", "public/default")
+    for topic in (TOPIC, OTHER):
+        claim(stock, topic)
+    stock.cluster.namespace("public/default").policies["offload_policies"][SIZE] = 7
+    served(stock, HAND)
+    told = stock.ok("migrate", "undo", "public/default")
+    assert "from 7 bytes on: somebody has changed the offload threshold" in told
+    assert threshold(stock) == 7
+
+
+def test_undo_leaves_what_another_application_has_changed(stock) -> None:
+    serve(stock, {TOPIC: True, OTHER: True})
+    stock.ok("migrate", "to-streaming", "public/default")
+    for topic in (TOPIC, OTHER):
+        claim(stock, topic)
+    log = FormerOffloads(stock.archive.store, lambda: "t")
+    log.record(replace(log.newest("public/default"), application="another"))
+    served(stock, HAND)
+    assert "another has migrated public/default" in stock.ok("migrate", "undo", "public/default")
+    assert threshold(stock) == -1
+
+
+def test_undo_of_topics_that_nobody_of_us_has_is_refused(stock) -> None:
+    assert "app offloads none of its topics" in stock.error("migrate", "undo", "public/default")
+
+
+def test_no_undo_after_a_way_back_that_is_complete(archived_topic) -> None:
+    """A year later somebody takes the topics again. What was before that way back is nobody's wish any more."""
+    line = archived_topic
+    line.cluster.namespace("public/default").policies["offload_policies"] = ON | {SIZE: -1}
+    served(line, HAND)
+    line.ok("migrate", "to-ledger-based", "public/default", "--yes", "--threshold", "5")
+    assert threshold(line) == 5
+    assert FormerOffloads(line.archive.store, lambda: "t").newest("public/default").over
+    served(line, HAND)
+    line.ok("migrate", "undo", "public/default")
+    assert threshold(line) == 5
+    serve(line, {TOPIC: True})
+    line.ok("migrate", "to-streaming", "public/default")
+    served(line, HAND)
+    line.ok("migrate", "undo", "public/default")
+    assert threshold(line) == 5
+
+
+def test_the_way_there_takes_back_a_way_back_with_what_was_before_that(archived_topic) -> None:
+    line = archived_topic
+    line.cluster.namespace("public/default").policies["offload_policies"] = ON | {SIZE: -1}
+    served(line, HAND | {RequestKind.RELEASE: False})
+    assert line.run("migrate", "to-ledger-based", "public/default", "--yes", "--threshold", "5").exit_code == 1
+    serve(line, {TOPIC: True})
+    line.ok("migrate", "to-streaming", "public/default")
+    served(line, HAND)
+    line.ok("migrate", "undo", "public/default")
+    assert threshold(line) == -1, "not what the way back had set"
 
 
 def test_what_is_not_undone_at_its_topics_is_not_put_back(archived_topic) -> None:

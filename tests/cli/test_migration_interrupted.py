@@ -16,7 +16,9 @@ OTHER = TopicName.parse("public/default/u")
 BOTH = (TOPIC, OTHER)
 NAMESPACE = "public/default"
 SIZE = "managedLedgerOffloadThresholdInBytes"
-STEPS = 7  # requests and changes of policies of one way back, and one more
+BACK, THERE = ("to-ledger-based", NAMESPACE, "--yes"), ("to-streaming", NAMESPACE)
+STEPS_BACK = 7  # requests, records and changes of policies
+STEPS_THERE = 4
 CONFIG = """
 application: sim
 pulsar: {serviceUrl: "pulsar://localhost:6650", adminUrl: "http://localhost:8080"}
@@ -114,34 +116,71 @@ def migration(line, monkeypatch):
     made.sim.close()
 
 
-@pytest.mark.parametrize("steps", range(1, STEPS + 1))
+def everywhere(steps: int) -> pytest.MarkDecorator:
+    """Interrupted before each step, and not at all."""
+    return pytest.mark.parametrize("steps", range(1, steps + 2))
+
+
+@everywhere(STEPS_BACK)
 def test_the_way_back_goes_on_where_it_was_interrupted(migration, steps: int) -> None:
-    way_back = ("to-ledger-based", NAMESPACE, "--yes")
-    assert (migration.run(*way_back, steps=steps) is None) == (steps < STEPS)
+    assert (migration.run(*BACK, steps=steps) is None) == (steps <= STEPS_BACK)
     for topic in BOTH:
         migration.sim.produce(topic, 5)
     if steps % 2:
         migration.restart()
     migration.work()
-    assert migration.run(*way_back) == 0
+    assert migration.run(*BACK) == 0
     assert [migration.pinned(topic) for topic in BOTH] == [False, False]
     assert migration.brokers
 
 
-@pytest.mark.parametrize("steps", range(1, STEPS + 1))
+@everywhere(STEPS_BACK)
 def test_the_way_back_is_taken_back_where_it_was_interrupted(migration, steps: int) -> None:
     """Where nothing is let go of yet, `undo` alone does it; else brokers go on, and the way there takes all again."""
-    migration.run("to-ledger-based", NAMESPACE, "--yes", steps=steps)
+    migration.run(*BACK, steps=steps)
     for _ in range(5 * (1 - steps % 2)):
         migration.work()
     undone = migration.run("undo", NAMESPACE)
     kept = [migration.pinned(topic) for topic in BOTH]
-    assert sum(kept) == {6: 1, 7: 0}.get(steps, 2)
+    assert sum(kept) == {6: 1, 7: 0, 8: 0}.get(steps, 2)
     assert (undone == 0) == all(kept)
     assert migration.brokers != all(kept)
     migration.somebody_offloads()
-    assert migration.run("to-streaming", NAMESPACE) == 0
+    assert migration.run(*THERE) == 0
     assert [migration.pinned(topic) for topic in BOTH] == [True, True]
     assert not migration.brokers
     for topic in BOTH:
         assert not migration.sim.driver.state(topic).handed_over
+
+
+@pytest.fixture
+def theirs(migration):
+    """Both topics are brokers' own."""
+    assert migration.run(*BACK) == 0
+    return migration
+
+
+@everywhere(STEPS_THERE)
+def test_the_way_there_goes_on_where_it_was_interrupted(theirs, steps: int) -> None:
+    assert (theirs.run(*THERE, steps=steps) is None) == (steps <= STEPS_THERE)
+    for topic in BOTH:
+        theirs.sim.produce(topic, 5)
+    if steps % 2:
+        theirs.restart()
+    theirs.work()
+    assert theirs.run(*THERE) == 0
+    assert [theirs.pinned(topic) for topic in BOTH] == [True, True]
+    assert not theirs.brokers
+
+
+@everywhere(STEPS_THERE)
+def test_the_way_there_is_taken_back_where_it_was_interrupted(theirs, steps: int) -> None:
+    """From half way the way back is open, too, and brokers go on as they did."""
+    theirs.run(*THERE, steps=steps)
+    for _ in range(5 * (1 - steps % 2)):
+        theirs.work()
+    if steps % 2:
+        theirs.restart()
+    assert theirs.run(*BACK) == 0
+    assert [theirs.pinned(topic) for topic in BOTH] == [False, False]
+    assert theirs.brokers
