@@ -13,9 +13,9 @@ import click
 
 from offloader.ahead import map_ahead, unawaited_pool
 from offloader.cli.archive_shown import plan_fields, plan_texts, range_fields
+from offloader.cli.asking import ask, outcomes
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say
-from offloader.cli.topic_requests import ask, outcomes
 from offloader.cli.topics import TIMEOUT, chosen, journals_of
 from offloader.config.units import format_size
 from offloader.errors import (

@@ -8,10 +8,11 @@ import click
 
 from offloader.bridge.core.schedule import BridgeView, blocking, not_bridged
 from offloader.bridge.record_size import RecordSize, size_of
+from offloader.cli.asking import ask, outcomes
 from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.output import say, text_or_none
 from offloader.cli.parsing import TOPIC
-from offloader.cli.topic_requests import WAIT, ask, claimed, outcomes
+from offloader.cli.topic_requests import WAIT, claimed
 from offloader.cli.topics import TIMEOUT, journals_of, matching, state_of, time_text
 from offloader.errors import FatalError, OffloadError, RetryableError, TopicNotFoundError
 from offloader.metadata import listing

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import click
 
+from offloader.cli.asking import ask_all, outcomes
 from offloader.cli.brokers_offload import BrokersOffload
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.migration_proof import proven
 from offloader.cli.migration_report import ESTIMATES, TopicReport, cost_fields, cost_line, report_of
 from offloader.cli.migration_scope import Scope, held, not_enabled, parse_scope, topics_of
 from offloader.cli.parsing import C, parsed, with_options
-from offloader.cli.topic_requests import ask_all, outcomes
 from offloader.cli.topics import TIMEOUT
 from offloader.config.units import parse_size
 from offloader.errors import ConfigError, FatalError

@@ -3,26 +3,17 @@ answer."""
 
 from __future__ import annotations
 
-import getpass
-import os
-from collections.abc import Iterable, Mapping
-
 import click
 
-from offloader.cli.command import ERROR, OK, CommandSession, command
+from offloader.cli.asking import ask, outcomes
+from offloader.cli.command import OK, CommandSession, command
 from offloader.cli.parsing import POSITION, TOPIC
 from offloader.cli.reading import not_archived
 from offloader.cli.topics import TIMEOUT, matching, topics
-from offloader.config.units import format_time
-from offloader.errors import ClaimedByOtherError, FatalError, TopicNotFoundError
-from offloader.metadata import requests
-from offloader.metadata.requests import Request, RequestKind
+from offloader.errors import ClaimedByOtherError, TopicNotFoundError
+from offloader.metadata.requests import RequestKind
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, TopicName
-
-POLL = 0.2  # seconds
-POLLS_UNTIL_SEEN = 3  # of the application's trigger
-FOR_EVER_MS = 10**12
 
 WAIT = click.option("-w", "--wait-complete", "wait", is_flag=True, help="Wait until it is done.")
 
@@ -150,62 +141,3 @@ def _end_to_reach(session: CommandSession, topic: TopicName) -> Position | None:
     if catalog.claim is not None and position < catalog.claim.begin:
         return None
     return None if catalog.end is not None and catalog.end >= position else position
-
-
-def ask(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
-    """Submit a request, wait until the application has seen it, return its id. Raises FatalError where none does."""
-    request_id = _submitted(session, kind, topic, position)
-    _wait_until_seen(session, request_id)
-    return request_id
-
-
-def ask_all(session: CommandSession, kind: RequestKind, topics: Iterable[TopicName]) -> dict[str, TopicName]:
-    """The same of many topics at once: none waits for another, and an interruption leaves fewer of them half way."""
-    asked = {_submitted(session, kind, topic, None): topic for topic in topics}
-    for request_id in asked:
-        _wait_until_seen(session, request_id)
-    return asked
-
-
-def _submitted(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
-    dependencies = session.dependencies
-    request = Request(kind, topic, dependencies.clock_ms(), user(), position)
-    return requests.submit(session.store, session.config.application, request, dependencies.new_token)
-
-
-def _wait_until_seen(session: CommandSession, request_id: str) -> None:
-    config, dependencies = session.config, session.dependencies
-    timeout = POLLS_UNTIL_SEEN * config.spark.trigger_ms
-    until = dependencies.clock_ms() + timeout
-    while not requests.is_seen(session.store, config.application, request_id):
-        if dependencies.clock_ms() >= until:
-            raise FatalError(
-                f"no application answers: {config.application} has not seen the request for {format_time(timeout)}; "
-                f"is `offloader run` at work? It will serve the request ({request_id}) when it starts"
-            )
-        dependencies.sleep(POLL)
-
-
-def outcomes(session: CommandSession, taken: Mapping[str, TopicName], timeout: int | None) -> int:
-    """Wait for the requests, given by their ids. `timeout` in ms, None: for ever."""
-    clock, sleep = session.dependencies.clock_ms, session.dependencies.sleep
-    until = clock() + (FOR_EVER_MS if timeout is None else timeout)
-    code = OK
-    for request, topic in taken.items():
-        left = max(until - clock(), 0)
-        application = session.config.application
-        outcome = requests.wait(session.store, application, request, timeout_ms=left, clock=clock, sleep=sleep)
-        if outcome is None:
-            raise FatalError(f"{topic}: not done yet; the application goes on with request {request}")
-        fields = {"message": outcome.message, "topic": str(topic), "request": request, "ok": outcome.ok}
-        session.output.line(f"{topic}: {outcome.message}", fields)
-        code = code if outcome.ok else ERROR
-    return code
-
-
-def user() -> str:
-    """Who asks. In containers a user's id may have no name."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"

@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 
 from offloader.metadata import requests
+from offloader.metadata.journal import Journal
 from offloader.metadata.requests import RequestKind, RequestOutcome
-from offloader.model import Position
+from offloader.metadata.state import TopicState
+from offloader.model import Failure, FailureKind, Position
 from tests.archive.support import APPLICATION, TOPIC, stream
 
 
@@ -89,10 +91,29 @@ def test_nothing_to_offload_of_an_empty_topic(line) -> None:
 
 
 def test_no_application_answers(topic) -> None:
-    text = topic.error("topics", "offload", "orders")
-    assert "offload triggered" not in text.lower()
-    assert "no application answers: app has not seen the request for 3s; is `offloader run` at work?" in text
-    assert 3 <= topic.clock.slept < 4
+    result = topic.run("topics", "offload", "orders")
+    assert result.exit_code == 1
+    assert "offload triggered" not in result.output.lower()
+    waits, failed = result.stderr.splitlines()
+    assert waits == "app has not answered yet: is `offloader run` at work? Waiting 57s"
+    assert "no application answers: app has not seen the request for 1m; is `offloader run` at work?" in failed
+    assert 60 <= topic.clock.slept < 61
+
+
+def test_an_application_that_was_just_started_is_waited_for(topic) -> None:
+    serve(topic, after=30)
+    assert "Offload triggered" in topic.ok("topics", "offload", "orders")
+
+
+def test_whoever_waits_is_told_once_why_the_topic_stands_still(topic) -> None:
+    failure = Failure(FailureKind.RETRYABLE, "the bookies are gone", 1, 0)
+    with Journal.open(topic.archive.store, APPLICATION, topic.archive.token) as journal:
+        journal.record([TopicState(TOPIC, failure=failure)])
+    serve(topic)
+    serve(topic, outcome=RequestOutcome(ok=True, message="done", at=1), after=35)
+    result = topic.run("topics", "offload", "-w", "orders")
+    assert result.exit_code == 0
+    assert result.stderr == f"{TOPIC} waits: the bookies are gone\n"
 
 
 def test_not_done_in_time(topic) -> None:

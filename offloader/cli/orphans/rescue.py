@@ -8,6 +8,7 @@ from typing import NamedTuple
 import click
 from rich.console import Console
 
+from offloader.cli.asking import user
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.ledgers import check_members
 from offloader.cli.orphans import orphans
@@ -19,7 +20,6 @@ from offloader.cli.orphans.deletion_parts import (
 from offloader.cli.orphans.quarantine import YES
 from offloader.cli.orphans.rescued import RESCUED_LEDGERS, rescue_fields
 from offloader.cli.progress_bar import download_progress
-from offloader.cli.topic_requests import user
 from offloader.errors import (
     BookieUnavailableError,
     DamagedRecordError,

@@ -6,6 +6,7 @@ import click
 from rich.console import Console
 
 from offloader.archive.rescued import owner_of_rescued
+from offloader.cli.asking import user
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.deletion_parts import BOOKIE_SECONDS, moment, queue_of_root
@@ -13,7 +14,6 @@ from offloader.cli.orphans.quarantine import YES
 from offloader.cli.orphans.scanning import has_ledgers
 from offloader.cli.output import say
 from offloader.cli.progress_bar import download_progress
-from offloader.cli.topic_requests import user
 from offloader.errors import FatalError, LedgerNotFoundError, OffloadError
 from offloader.lifecycle.bucket.holds import holds
 from offloader.lifecycle.deletion.ledger_records import marked_as_rescued
