@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from offloader.config.policies import Policies
 from offloader.errors import OffloadError
@@ -36,6 +38,12 @@ class SteadyClock:
         return (self._epoch_ns + time.monotonic_ns()) // 1_000_000
 
 
+class Drafts(threading.local):
+    """States that this thread is about to journal together; None: each is journaled at once."""
+
+    states: dict[TopicName, TopicState] | None = None
+
+
 @dataclass(frozen=True)
 class Context:
     """All that one application reaches. Whatever may have to be waited for is posted as `work`, but for the journal.
@@ -57,10 +65,12 @@ class Context:
     new_uuid: Callable[[], str]
     jitter: Callable[[], float]
     stock: ObjectStore | None = None
+    drafts: Drafts = field(default_factory=Drafts)
 
     def state(self, topic: TopicName) -> TopicState:
         """The topic's journal state."""
-        return self.journal.topics.get(topic) or TopicState(topic)
+        draft = self.drafts.states.get(topic) if self.drafts.states is not None else None
+        return draft or self.journal.topics.get(topic) or TopicState(topic)
 
     def busy(self, topic: Topic) -> bool:
         """Whether something under way will change what is known of the topic: nothing is decided meanwhile."""
@@ -68,8 +78,25 @@ class Context:
 
     def record(self, state: TopicState) -> None:
         """Journal one topic's state, where it differs."""
-        if state != self.state(state.topic):
+        if state == self.state(state.topic):
+            return
+        if self.drafts.states is None:
             self.journal.record([state])
+        else:
+            self.drafts.states[state.topic] = state
+
+    @contextmanager
+    def as_one_record(self) -> Iterator[None]:
+        """What is recorded in this block is durable at its end: 10,000 topics wait for one call to the store. Nobody is
+        told of it before, and no work is posted. An error, of the block or of the journal, records nothing of it, or
+        its outcome is not known: the same block may be tried again."""
+        drafts: dict[TopicName, TopicState] = {}
+        self.drafts.states = drafts
+        try:
+            yield
+        finally:
+            self.drafts.states = None
+        self.journal.record(drafts.values())
 
     def failed(self, state: State, error: OffloadError) -> State:
         """The topic's state after a failure, to be journaled."""

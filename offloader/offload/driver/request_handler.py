@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -26,6 +27,7 @@ from offloader.offload.driver.work import WorkKind
 log = logging.getLogger(__name__)
 
 Pending = list[tuple[str, Request]]
+Then = Callable[[], None]
 LOOK = ""  # the key of looking for requests; answers have their request's
 
 
@@ -64,10 +66,17 @@ class RequestHandler:
             self._context.work.post(WorkKind.REQUEST, LOOK, call, then, wakes=bool)  # mostly there is nothing
             for request_id in self._answers:
                 self._have_answered(request_id)
-        for request_id, taken in list(self._taken.items()):
+        with self._context.as_one_record():
+            done = dict(self._outcomes(registry, now))
+        for request_id, outcome in done.items():
+            self._done(request_id, self._taken[request_id].request.kind, outcome)
+
+    def _outcomes(self, registry: TopicRegistry, now: int) -> Iterator[tuple[str, RequestOutcome]]:
+        for request_id, taken in self._taken.items():
             outcome = None if request_id in self._answers else self._outcome(request_id, taken, registry, now)
             if outcome is not None:
-                self._done(request_id, taken.request.kind, outcome)
+                self._closes_no_more(request_id, taken)
+                yield request_id, outcome
 
     def _look(self, taken: frozenset[str], now: int) -> Pending:
         """Not in the driver's thread: requests that were not taken yet, which are marked as seen."""
@@ -85,39 +94,58 @@ class RequestHandler:
         if isinstance(found, OffloadError):
             log.warning("requests wait: %s", found, extra={"see": "requests-wait"})
             return
-        for request_id, request in found:
-            if request_id not in self._taken and request_id not in self._answers:
-                self._begin(request_id, request, registry, self._context.clock_ms())
+        now = self._context.clock_ms()
+        new = [each for each in found if each[0] not in self._taken and each[0] not in self._answers]
+        for wave in _waves(new):
+            with self._context.as_one_record():
+                begun = [self._begin(request_id, request, registry, now) for request_id, request in wave]
+            for then in begun:
+                then()
 
-    def _begin(self, request_id: str, request: Request, registry: TopicRegistry, now: int) -> None:
-        """Record what is asked of a topic that we have; refuse the others, once all topics are known."""
+    def _begin(self, request_id: str, request: Request, registry: TopicRegistry, now: int) -> Then:
+        """Record what is asked of a topic that we have; refuse the others, once all topics are known. Returns what
+        follows once that is durable."""
         if request.kind in OF_THE_ARCHIVE:
-            self._taken[request_id] = _Taken(request, now)
-            self._retaining.see(registry.topics.values())  # the last look may have been long ago
-            call, then = partial(self._retaining.serve, request), partial(self._served, request_id, request.kind)
-            self._context.work.post(WorkKind.RETENTION, request_id, call, then)
-            return
+            return partial(self._serve_archive, request_id, request, registry, now)
         topic = registry.topics.get(request.topic)
         if topic is None and not registry.settled:
-            return
-        if request.kind in MIGRATIONS:
-            self._migrate(request_id, request, topic, registry, now)
-            return
+            return _wait
+        answer = self._refused(request, topic, registry, now)
+        if answer is not None:
+            return partial(self._done, request_id, request.kind, answer)
+        if request.kind is RequestKind.BRIDGE_LET_GO and topic is not None:
+            return partial(self._let_go, request_id, request, topic, now)
+        log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
+        if topic is not None:
+            observed.soon(topic)
+            self._record(request_id, request, topic)
+        for older in self._taken_back_by(request_id, request):
+            self._closes_no_more(older, self._taken[older])
+        return partial(self._take, request_id, request, now)
+
+    def _refused(
+        self, request: Request, topic: Topic | None, registry: TopicRegistry, now: int
+    ) -> RequestOutcome | None:
+        """The answer to what needs no work; None: it does."""
+        if request.kind in MIGRATIONS:  # the claim says from now on how its offloaded ledgers are taken over
+            refusal = self._migrating.taken_over(request, topic, registry)
+            return RequestOutcome(False, refusal, now) if refusal else None
         released = self._migrating.released(request, registry, now)
         if released is not None:
-            self._done(request_id, request.kind, released)
-            return
+            return released
         refusal = self._refusal(request, topic, registry)
-        if refusal or topic is None:
-            self._done(request_id, request.kind, RequestOutcome(False, refusal, now))
-            return
-        if request.kind is RequestKind.BRIDGE_LET_GO:
-            self._let_go(request_id, request, topic, now)
-            return
-        log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
-        observed.soon(topic)
-        self._record(request_id, request, topic)
-        self._take(request_id, request, now)
+        return RequestOutcome(False, refusal, now) if refusal else None
+
+    def _serve_archive(self, request_id: str, request: Request, registry: TopicRegistry, now: int) -> None:
+        self._taken[request_id] = _Taken(request, now)
+        self._retaining.see(registry.topics.values())  # the last look may have been long ago
+        call, then = partial(self._retaining.serve, request), partial(self._served, request_id, request.kind)
+        self._context.work.post(WorkKind.RETENTION, request_id, call, then)
+
+    def _closes_no_more(self, request_id: str, taken: _Taken) -> None:
+        """Of a request that has its answer: no segment is closed for a handing over any more."""
+        if taken.request.kind is RequestKind.HAND_OVER:
+            self._migrating.over(request_id, taken.request.topic)
 
     def _take(self, request_id: str, request: Request, now: int) -> None:
         """What is under way for the topic in the other direction is over."""
@@ -133,19 +161,6 @@ class RequestHandler:
         others = BACK if request.kind in THERE else THERE if request.kind in BACK else frozenset[RequestKind]()
         before = takewhile(lambda each: each != request_id, self._asked.get(request.topic, ()))
         return [each for each in before if self._taken[each].request.kind in others]
-
-    def _migrate(
-        self, request_id: str, request: Request, topic: Topic | None, registry: TopicRegistry, now: int
-    ) -> None:
-        """Of a topic that we have, the claim says from now on how its offloaded ledgers are taken over."""
-        refusal = self._migrating.taken_over(request, topic, registry)
-        if refusal:
-            self._done(request_id, request.kind, RequestOutcome(False, refusal, now))
-            return
-        log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
-        if topic is not None:
-            observed.soon(topic)
-        self._take(request_id, request, now)
 
     def _let_go(self, request_id: str, request: Request, topic: Topic, now: int) -> None:
         """While its bridge is being worked on, the request waits where it is."""
@@ -266,8 +281,6 @@ class RequestHandler:
         return state
 
     def _done(self, request_id: str, kind: RequestKind, outcome: RequestOutcome) -> None:
-        if kind is RequestKind.HAND_OVER and request_id in self._taken:
-            self._migrating.over(request_id, self._taken[request_id].request.topic)
         self._answers[request_id] = kind, outcome
         self._have_answered(request_id)
 
@@ -286,6 +299,18 @@ class RequestHandler:
             asked.remove(request_id)
         self._context.metrics.request(kind, "done" if outcome.ok else "refused")
         log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
+
+
+def _waves(found: Pending) -> Iterator[Pending]:
+    """The oldest request of each topic, then the next: each finds what the one before has changed."""
+    while found:
+        first = {request.topic: request_id for request_id, request in reversed(found)}
+        yield [each for each in found if first[each[1].topic] == each[0]]
+        found = [each for each in found if first[each[1].topic] != each[0]]
+
+
+def _wait() -> None:
+    """It is looked for again."""
 
 
 def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> RequestOutcome | None:
