@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import Future
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +19,7 @@ from offloader.model import Position, RollReason, TopicName
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import WorkKind
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import FaultyStore, StoreFaults
+from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.offload.simulation import Simulation
@@ -98,6 +99,61 @@ def test_a_close_of_a_ledger_that_ends_in_a_marker_is_satisfied_by_what_is_reada
     request = ask(sim, RequestKind.CLOSE, T, end(sim), ahead_ms)
     sim.rounds(12)
     assert requests.outcome_of(sim.store, "sim", request).ok
+
+
+def test_two_closes_of_one_topic_are_both_answered_while_it_goes_on_being_written() -> None:
+    """What satisfies one satisfies the other, and the next segment is open by then."""
+    sim = started()
+    sim.produce(T, 10)
+    asked = [ask(sim, RequestKind.CLOSE, T, end(sim)) for _ in range(2)]
+    for _ in range(12):
+        sim.produce(T, 3)
+        sim.rounds(1)
+    assert [requests.outcome_of(sim.store, "sim", request).ok for request in asked] == [True, True]
+    assert not sim.driver.state(T).requests
+
+
+@pytest.mark.parametrize("effect", [Effect.BEFORE, Effect.LOST])
+def test_a_close_is_answered_although_the_journal_s_answer_to_its_end_is_lost(effect: Effect) -> None:
+    """The record may stand: then the journal has no request any more, and whoever asked still waits."""
+    faults = StoreFaults()
+    sim = started(store=FaultyStore(MemoryStore(), faults))
+    sim.produce(T, 10)
+    request = ask(sim, RequestKind.CLOSE, T, end(sim))
+    for _ in range(40):
+        sim.produce(T, 3)
+        is_due = sim.registry.topics[T].catalog.end is not None and sim.driver.state(T).requests
+        if is_due:
+            faults.add(StoreFault("put", effect, key=lambda key: key.startswith("_journal"), times=1))
+        sim.rounds(1)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+
+
+@pytest.mark.parametrize("effect", [Effect.BEFORE, Effect.LOST])
+def test_requests_that_come_together_are_one_record_and_none_is_answered_before_it_is_written(effect: Effect) -> None:
+    """10,000 topics of a namespace do not wait for 10,000 calls to the store."""
+    faults, written = StoreFaults(), list[str]()
+    sim = started(store=FaultyStore(MemoryStore(), faults))
+    names = [TopicName.parse(f"public/default/more-{n}") for n in range(6)]
+    for name in names:
+        sim.cluster.create(name)
+    sim.rounds(4)
+    for name in names:
+        sim.produce(name, 4)
+    sim.rounds(2)
+    asked = [ask(sim, RequestKind.CLOSE, name, end(sim, name)) for name in names]
+    told = partial(written.append, "record")
+    journal = StoreFault("put", effect, key=lambda key: key.startswith("_journal"), times=1)
+    faults.add(journal)
+    faults.add(StoreFault("put", Effect.HOOK, key=lambda key: key.startswith("_journal"), times=10**6, hook=told))
+    for _ in range(40):
+        sim.rounds(1)
+        for name, request in zip(names, asked, strict=True):
+            if requests.outcome_of(sim.store, "sim", request) is not None:
+                assert sim.context.catalogs.head(name).end == end(sim, name)
+                assert request not in {one.id for one in sim.driver.state(name).requests}
+    assert all(requests.outcome_of(sim.store, "sim", request).ok for request in asked)
+    assert len(written) < 3 * len(names), written
 
 
 def test_a_request_for_a_topic_that_is_not_offloaded_is_refused_in_one_line() -> None:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from offloader.errors import OffloadError, OutcomeUnknownError, OvertakenError, RetryableError
 from offloader.metadata import requests
 from offloader.metadata.requests import MIGRATIONS, OF_THE_ARCHIVE, Request, RequestKind, RequestOutcome
-from offloader.metadata.state import CloseRequest, Releasing, TopicState
-from offloader.model import Position, TopicName
-from offloader.offload.core import evidence, segments
-from offloader.offload.driver import inquiries, losses, observed, retiring
+from offloader.metadata.state import Releasing
+from offloader.model import TopicName
+from offloader.offload.core import evidence
+from offloader.offload.driver import closing, inquiries, losses, observed, retiring
 from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.migrating import BACK, THERE, Migrating
@@ -213,9 +213,8 @@ class RequestHandler:
         state = context.state(topic.name)
         end = None if request.position is None else request.position._replace(incarnation=topic.incarnation)
         match request.kind:
-            case RequestKind.CLOSE:
-                if end is not None and not any(r.id == request_id for r in state.requests):
-                    context.record(replace(state, requests=(*state.requests, CloseRequest(request_id, end))))
+            case RequestKind.CLOSE if end is not None:
+                closing.record(context, topic, request_id, end)
             case RequestKind.RELEASE:
                 context.record(replace(state, releasing=Releasing.REQUEST))
                 retiring.requested(context, topic)
@@ -249,7 +248,7 @@ class RequestHandler:
             return None if waits else RequestOutcome(True, f"{topic.name} is incarnation {topic.incarnation} now", now)
         match request.kind:
             case RequestKind.CLOSE:
-                return self._closed(request_id, taken, topic, now)
+                return closing.closed(self._context, topic, request_id, request, taken.seen_at, now)
             case RequestKind.HAND_OVER:
                 return self._migrating.handed_over(request_id, taken.seen_at, topic, now)
             case RequestKind.RELEASE:
@@ -260,25 +259,6 @@ class RequestHandler:
                 return RequestOutcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now)
             case _:
                 return None
-
-    def _closed(self, request_id: str, taken: _Taken, topic: Topic, now: int) -> RequestOutcome | None:
-        request, end = taken.request, topic.catalog.end
-        state = self._only_what_is_readable(topic, self._context.state(topic.name), taken.seen_at)
-        state, done = segments.satisfied(state, end)
-        if not any(r.id == request_id for r in done):
-            return _nothing_to_do(request, topic, state, now)
-        self._context.record(state)
-        return RequestOutcome(True, _where(topic, end), now)
-
-    def _only_what_is_readable(self, topic: Topic, state: TopicState, seen_at: int) -> TopicState:
-        """A command reads the ledger's end, which may be a marker or an aborted entry: only bookies deliver that. What
-        was known of the topic's end before the request was seen here proves nothing."""
-        last = topic.last
-        if last is None or topic.known_at <= seen_at or all(r.end <= last for r in state.requests):
-            return state
-        state = replace(state, requests=tuple(replace(r, end=min(r.end, last)) for r in state.requests))
-        self._context.record(state)
-        return state
 
     def _done(self, request_id: str, kind: RequestKind, outcome: RequestOutcome) -> None:
         self._answers[request_id] = kind, outcome
@@ -311,19 +291,3 @@ def _waves(found: Pending) -> Iterator[Pending]:
 
 def _wait() -> None:
     """It is looked for again."""
-
-
-def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> RequestOutcome | None:
-    """A close of a topic without entries since the last segment is satisfied at once."""
-    begin, wanted = topic.begin(), request.position
-    if wanted is None or state.unfinished or begin is None:
-        return None
-    before_begin = wanted._replace(incarnation=begin.incarnation) < begin
-    return RequestOutcome(True, "Nothing to offload", now) if before_begin else None
-
-
-def _where(topic: Topic, end: Position | None) -> str:
-    newest = topic.catalog.newest
-    if newest is None:
-        return "Nothing to offload"
-    return f"segment {newest.uuid} {newest.start} to {newest.end}" if newest.end == end else f"offloaded up to {end}"
