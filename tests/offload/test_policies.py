@@ -133,7 +133,7 @@ def test_a_close_is_answered_although_the_journal_s_answer_to_its_end_is_lost(ef
     for _ in range(40):
         sim.produce(T, 3)
         sim.rounds(1)
-    assert len(failed) > 3, "the journal failed, and was written again"
+    assert len(failed) == 3
     assert requests.outcome_of(sim.store, "sim", request).ok
 
 
