@@ -170,7 +170,6 @@ class ZooKeeperServer:
         return session
 
     def fault(self, kind: int) -> Fault | None:
-        self.requests.append(kind)
         faults = self._faults[kind]
         return faults.popleft() if faults else None
 
@@ -197,6 +196,7 @@ class _Connection:
                 continue
             kind = _REQUEST.unpack_from(frame)[1]
             awaited = [frame, *itertools.islice(frames, max(self._server.held(kind) - 1, 0))]
+            self._server.requests += [_REQUEST.unpack_from(one)[1] for one in awaited]  # before any of them is answered
             if not all(self._answer(one) for one in awaited):
                 return
 
