@@ -269,15 +269,16 @@ def parse_slot(name: str) -> int | None:
 
 def parse_journal_key(application: str, key: str) -> tuple[int, int] | None:
     """(epoch, slot) of a key under `journal_folder(application)`, None for anything else."""
-    return _two_numbers(key.removeprefix(journal_folder(application)))
+    return two_numbers(key.removeprefix(journal_folder(application)))
 
 
 def parse_catalog_key(topic: TopicName, key: str) -> tuple[int, int] | None:
     """(generation, slot) of a key under `generations_folder(topic)`, None for anything else."""
-    return _two_numbers(key.removeprefix(generations_folder(topic)))
+    return two_numbers(key.removeprefix(generations_folder(topic)))
 
 
-def _two_numbers(rest: str) -> tuple[int, int] | None:
+def two_numbers(rest: str) -> tuple[int, int] | None:
+    """Of a key behind its folder, where records lie in folders of an epoch or generation each."""
     first, _, second = rest.partition("/")
     numbers = parse_slot(first), parse_slot(second)
     return None if numbers[0] is None or numbers[1] is None else (numbers[0], numbers[1])

@@ -1,0 +1,1 @@
+"""Acknowledgements in, records out. Pure."""

@@ -1,0 +1,165 @@
+"""What a subscription has acknowledged of one ledger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from offloader.model import MIB
+
+MOST_BYTES = 64 * MIB  # of a bit set: 512 million entries, ten thousand times a broker's usual ledger
+MOST_ENTRIES = 8 * MOST_BYTES
+_NOT_FULL = re.compile(rb"[^\xff]")
+_BATCH_COST = 200  # bytes of memory that a partly acknowledged batch takes, about
+
+
+class BatchLeft(NamedTuple):
+    """A batch of `size` messages, partly acknowledged. Bit n of `left`: message n is still to be delivered."""
+
+    size: int
+    left: int
+
+
+class LedgerAcks:
+    """A set of entries, and the batches of which a part is acknowledged. Grows only, but for `drop_before`.
+
+    One bit an entry, from the first to the last that is acknowledged: random holes cost no more than none."""
+
+    __slots__ = ("_base", "_batches", "_bits")
+
+    def __init__(self, base: int = 0, bits: bytes = b"", batches: Mapping[int, BatchLeft] | None = None) -> None:
+        """`bits`: little-endian, the first one is of the entry `base`, a multiple of 8."""
+        if base % 8:
+            raise ValueError(f"the bits of a ledger begin with a multiple of 8, not with {base}")
+        self._base = base
+        self._bits = bytearray(bits)
+        self._batches = dict(batches or {})
+
+    @property
+    def base(self) -> int:
+        """The entry of the first bit."""
+        return self._base
+
+    @property
+    def bits(self) -> bytes:
+        """A copy of the bits, from `base` on."""
+        return bytes(self._bits)
+
+    @property
+    def batches(self) -> Mapping[int, BatchLeft]:
+        """By entry."""
+        return MappingProxyType(self._batches)
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes it takes."""
+        return len(self._bits) + _BATCH_COST * len(self._batches)
+
+    def is_acknowledged(self, entry: int) -> bool:
+        """Whether the entry is, as a whole."""
+        at = (entry - self._base) >> 3
+        return 0 <= at < len(self._bits) and bool(self._bits[at] >> (entry & 7) & 1)
+
+    def acknowledge(self, first: int, last: int) -> bool:
+        """The entries `first`..`last`. Returns whether anything changed. Raises ValueError where none is so long."""
+        if not 0 <= first <= last < MOST_ENTRIES:
+            raise ValueError(f"no ledger has entries {first} to {last}")
+        self._reach(first, last)
+        low, high = (first - self._base) >> 3, (last - self._base) >> 3
+        before = bytes(self._bits[low : high + 1])
+        head, tail = 0xFF << (first & 7) & 0xFF, 0xFF >> (7 - (last & 7))
+        if low == high:
+            self._bits[low] |= head & tail
+        else:
+            self._bits[low] |= head
+            self._bits[low + 1 : high] = b"\xff" * (high - low - 1)
+            self._bits[high] |= tail
+        gone = self._without(first, last)
+        return gone or before != self._bits[low : high + 1]
+
+    def acknowledge_part(self, entry: int, size: int, left: int) -> bool:
+        """Messages of a batch: those whose bit in `left` is 0. Returns whether anything changed."""
+        if size < 1 or not 0 <= entry < MOST_ENTRIES:
+            raise ValueError(f"entry {entry} is no batch of {size} messages")
+        if self.is_acknowledged(entry):
+            return False
+        before = self._batches.get(entry, BatchLeft(size, (1 << size) - 1))
+        both = before.left & left
+        if not both:
+            return self.acknowledge(entry, entry)
+        if both == before.left:
+            return False
+        self._batches[entry] = BatchLeft(max(before.size, size), both)
+        return True
+
+    def first_hole(self, entry: int) -> int:
+        """The first entry from there on that is not acknowledged as a whole."""
+        at = entry - self._base
+        if not 0 <= at < 8 * len(self._bits):
+            return entry
+        head = self._bits[at >> 3] | (1 << (at & 7)) - 1
+        if head == 0xFF:
+            found = _NOT_FULL.search(self._bits, (at >> 3) + 1)
+            if found is None:
+                return self._base + 8 * len(self._bits)
+            at, head = 8 * found.start(), found.group()[0]
+        return self._base + (at & ~7) + (~head & head + 1).bit_length() - 1
+
+    def drop_before(self, entry: int) -> None:
+        """Forget what is below: it is at or before the mark-delete position."""
+        if entry <= self._base and not self._batches:
+            return
+        for batch in [one for one in self._batches if one < entry]:
+            del self._batches[batch]
+        whole = min(max(entry - self._base, 0) >> 3, len(self._bits))
+        del self._bits[:whole]
+        self._base += 8 * whole
+        if self._bits and self._base < entry:
+            self._bits[0] &= 0xFF << (entry - self._base) & 0xFF
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """The acknowledged entries as ranges, first and last, in order; none touches another."""
+        begins, ends = self.edges()
+        return zip((begins + self._base).tolist(), (ends + self._base - 1).tolist(), strict=True)
+
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where runs of ones begin, and where they end (exclusive), counted from `base`."""
+        ones = np.unpackbits(np.frombuffer(bytes(self._bits), np.uint8), bitorder="little")
+        changes = np.flatnonzero(np.diff(ones, prepend=np.uint8(0), append=np.uint8(0)))
+        return changes[::2], changes[1::2]
+
+    def __bool__(self) -> bool:
+        return bool(self._batches) or any(self._bits)
+
+    def _without(self, first: int, last: int) -> bool:
+        """Batches that are acknowledged whole."""
+        if first == last:
+            return self._batches.pop(first, None) is not None
+        gone = [entry for entry in self._batches if first <= entry <= last]
+        for entry in gone:
+            del self._batches[entry]
+        return bool(gone)
+
+    def _reach(self, first: int, last: int) -> None:
+        """Have bits for these entries."""
+        if not self._bits:
+            self._base = first & ~7
+        if first < self._base:
+            more = (self._base - first + 7) >> 3
+            self._bits[:0] = bytes(more)
+            self._base -= 8 * more
+        short = ((last - self._base) >> 3) + 1 - len(self._bits)
+        if short > 0:
+            self._bits += bytes(short)
+
+
+def acks_of(runs: Iterable[tuple[int, int]], batches: Mapping[int, BatchLeft] | None = None) -> LedgerAcks:
+    """Of ranges, first and last."""
+    found = LedgerAcks(batches=batches)
+    for first, last in runs:
+        found.acknowledge(first, last)
+    return found

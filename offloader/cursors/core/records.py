@@ -1,0 +1,68 @@
+"""What one record of a subscription's log says: values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from offloader.model import Position
+
+LedgerKey = tuple[int, int]
+"""Incarnation and ledger; their order is that of positions."""
+
+
+class PieceAt(NamedTuple):
+    """Which record holds a ledger's newest piece, and how many bytes that has. Epochs and slots grow."""
+
+    epoch: int
+    slot: int
+    size: int
+
+    @property
+    def record(self) -> tuple[int, int]:
+        """Epoch and slot."""
+        return self.epoch, self.slot
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The whole state, by where its parts are. `mark_delete`: everything up to and including it is acknowledged.
+
+    `properties`: Pulsar's long ones. A ledger that is not in `pieces` has nothing acknowledged behind the mark-delete
+    position."""
+
+    mark_delete: Position
+    properties: tuple[tuple[str, int], ...] = ()
+    pieces: Mapping[LedgerKey, PieceAt] = field(default_factory=dict)
+
+    @property
+    def records(self) -> frozenset[tuple[int, int]]:
+        """Epoch and slot of every record that is named."""
+        return frozenset(piece.record for piece in self.pieces.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PieceRecord:
+    """One record: pieces, and the marker that names these and all others. There is no moment between the two."""
+
+    marker: Marker
+    inline: Mapping[LedgerKey, bytes] = field(default_factory=dict)
+
+
+def key_of(position: Position) -> LedgerKey:
+    """The ledger of a position."""
+    return position.incarnation, position.ledger
+
+
+def records_to_move(pieces: Iterable[PieceAt], most: int) -> frozenset[tuple[int, int]]:
+    """Records whose pieces are to be written anew, so that no more than `most` are named: those with the fewest bytes.
+
+    Half of them at once, so that this is not done with each record."""
+    sizes: dict[tuple[int, int], int] = {}
+    for piece in pieces:
+        sizes[piece.record] = sizes.get(piece.record, 0) + piece.size
+    if len(sizes) <= most:
+        return frozenset()
+    smallest = sorted(sizes, key=lambda record: (sizes[record], record))
+    return frozenset(smallest[: len(sizes) - most // 2])

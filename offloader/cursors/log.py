@@ -1,0 +1,191 @@
+"""A subscription's log in the bucket: one owner after another, each in an epoch of its own.
+
+Whoever becomes the owner puts a fence behind the last record of the one before, and begins the next epoch. Fences stay
+for ever: a former owner that was paused for a year finds its next number taken. Records that the newest marker and the
+one before it do not name are removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from offloader.cursors.core.records import LedgerKey, Marker, PieceAt, PieceRecord
+from offloader.cursors.records_codec import decode_record, encode_fence, encode_record
+from offloader.errors import DamagedRecordError, ObjectNotFoundError, OffloadError, OvertakenError
+from offloader.metadata.layout import slot_name, two_numbers
+from offloader.metadata.log import NumberedLog, read_record
+from offloader.ports.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+TRIES = 20  # each is lost only to another process's progress
+Place = tuple[int, int]
+"""Epoch and slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The newest record that can be used, where it stands, and how many newer ones cannot."""
+
+    place: Place
+    record: PieceRecord
+    unusable: int = 0
+
+
+class CursorLog:
+    """One subscription's log, owned by this process until another one opens it. One thread at a time."""
+
+    def __init__(self, store: ObjectStore, folder: str, new_token: Callable[[], str]) -> None:
+        """`folder`: with the closing slash."""
+        self._store = store
+        self._folder = folder
+        self._new_token = new_token
+        self._epoch = 0
+        self._next_slot = 0
+        self._tried: tuple[PieceRecord, bytes] | None = None
+        self._standing: set[Place] = set()  # records that a later one makes removable, fences left out
+        self._former = frozenset[Place]()  # what the marker before the newest needs
+
+    @property
+    def epoch(self) -> int:
+        """This owner's."""
+        return self._epoch
+
+    @property
+    def next_slot(self) -> int:
+        """Where the next record goes."""
+        return self._next_slot
+
+    def newest(self) -> Found | None:
+        """The state as it is now, for whoever only looks; None: there is none. Raises DamagedRecordError."""
+        return self._newest(self._places())
+
+    def open(self, first: Marker) -> Found:
+        """Become the owner. `first`: the state of a subscription that has none yet. Raises OvertakenError where others
+        open it at the same time, DamagedRecordError where no record can be used."""
+        for _ in range(TRIES):
+            places = self._places()
+            if places and not self._is_fence(max(places)):
+                self._fence_behind(max(places))
+                continue
+            found = self._newest(places)
+            self._epoch, self._next_slot = (max(places)[0] if places else 0) + 1, 0
+            marker = first if found is None else found.record.marker
+            begun = PieceRecord(marker)
+            self._standing = _all_but_the_last_of_each_epoch(places)
+            self._former = frozenset() if found is None else frozenset({found.place}) | marker.records
+            needed = self._write(begun)
+            later = [place for place in self._places() if place > (self._epoch, 0)]
+            if later:  # this number was used and freed before: whoever wrote those is the owner
+                raise OvertakenError(f"{self._folder}: another process has gone on to {later[0]}")
+            self._remove_all_but(needed)
+            return Found((self._epoch, 0), begun, found.unusable if found else 0)
+        raise OvertakenError(f"{self._folder}: another process writes all the time")
+
+    def append(self, record: PieceRecord) -> None:
+        """Write the next record. Raises OvertakenError, after which nothing more is written; after any other error, an
+        unknown outcome, too, the same record is tried again."""
+        self._remove_all_but(self._write(record))
+
+    def pieces(self, asked: Iterable[tuple[LedgerKey, PieceAt]]) -> dict[LedgerKey, bytes]:
+        """The bytes of pieces; each record is read once. Raises DamagedRecordError."""
+        wanted: dict[Place, list[LedgerKey]] = {}
+        for ledger, piece in asked:
+            wanted.setdefault(piece.record, []).append(ledger)
+        found: dict[LedgerKey, bytes] = {}
+        for place, ledgers in wanted.items():
+            inline = self._inline(place)
+            for ledger in ledgers:
+                if ledger not in inline:
+                    raise DamagedRecordError(f"{self._key(place)} has no piece of ledger {ledger[1]}")
+                found[ledger] = inline[ledger]
+        return found
+
+    def _write(self, record: PieceRecord) -> frozenset[Place]:
+        """Returns what this marker and the one before it need."""
+        if self._tried is None:
+            self._tried = record, encode_record(self._new_token(), self._epoch, self._next_slot, record)
+        tried, data = self._tried
+        if tried is not record:
+            raise ValueError("another record was tried before, and may stand: try that one again")
+        if self._log(self._epoch).append(self._next_slot, data) is not None:
+            raise OvertakenError(f"{self._folder}: another process owns this subscription")
+        place = self._epoch, self._next_slot
+        self._tried = None
+        self._next_slot += 1
+        self._standing.add(place)
+        former, self._former = self._former, frozenset({place}) | record.marker.records
+        return former | self._former
+
+    def _inline(self, place: Place) -> dict[LedgerKey, bytes]:
+        try:
+            record = self._read(place)
+        except ObjectNotFoundError as error:
+            raise DamagedRecordError(f"{self._key(place)} is missing, though a marker names it") from error
+        if record is None:
+            raise DamagedRecordError(f"{self._key(place)} is a fence, though a marker names it")
+        return dict(record.inline)
+
+    def _is_fence(self, place: Place) -> bool:
+        try:
+            return self._read(place) is None
+        except (ObjectNotFoundError, DamagedRecordError):
+            return False  # gone since, or none that its owner can go on behind: a fence comes behind it, too
+
+    def _fence_behind(self, place: Place) -> None:
+        """Where its owner was faster, the next look finds its record."""
+        epoch, slot = place
+        self._log(epoch).append(slot + 1, encode_fence(self._new_token()))
+
+    def _newest(self, places: Iterable[Place]) -> Found | None:
+        unusable = list[str]()
+        for place in sorted(places, reverse=True):
+            try:
+                record = self._read(place)
+            except DamagedRecordError as error:
+                unusable.append(str(error))
+                continue
+            except ObjectNotFoundError:
+                continue  # its owner has removed it meanwhile
+            if record is not None:
+                for why in unusable:
+                    log.warning("%s; the one before it is used: what came since is acknowledged no more", why)
+                return Found(place, record, len(unusable))
+        if unusable:
+            raise DamagedRecordError(f"{self._folder} has no record that can be used: {unusable[0]}")
+        return None
+
+    def _remove_all_but(self, needed: frozenset[Place]) -> None:
+        gone = self._standing - needed
+        if not gone:
+            return
+        try:
+            self._store.delete([self._key(place) for place in sorted(gone)])
+        except OffloadError as error:  # tried again with the next record
+            log.warning("%s: old records could not be removed: %s", self._folder, error, extra={"see": "old-records"})
+        else:
+            self._standing -= gone
+
+    def _places(self) -> list[Place]:
+        found = (two_numbers(key.removeprefix(self._folder)) for key, _ in self._store.list(self._folder))
+        return [place for place in found if place is not None]
+
+    def _read(self, place: Place) -> PieceRecord | None:
+        key = self._key(place)
+        return decode_record(key, *place, read_record(self._store, key))
+
+    def _log(self, epoch: int) -> NumberedLog:
+        return NumberedLog(self._store, f"{self._folder}{slot_name(epoch)}/")
+
+    def _key(self, place: Place) -> str:
+        return self._log(place[0]).key(place[1])
+
+
+def _all_but_the_last_of_each_epoch(places: Iterable[Place]) -> set[Place]:
+    """That is its fence."""
+    last: dict[int, int] = {}
+    for epoch, slot in places:
+        last[epoch] = max(slot, last.get(epoch, -1))
+    return {(epoch, slot) for epoch, slot in places if slot != last[epoch]}

@@ -1,0 +1,192 @@
+"""Owners one after the other and at once, lost answers, pauses, damage: the records of a subscription in a bucket."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.cursors.core import cursor as cursor_module
+from offloader.cursors.core.cursor import Cursor, SwappedOutError
+from offloader.cursors.core.records import Marker, PieceRecord
+from offloader.cursors.log import CursorLog
+from offloader.errors import DamagedRecordError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
+from offloader.model import Position
+from offloader.storage.memory import MemoryStore
+from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+
+FOLDER = "public/default/t/_cursors/a/"
+START = Marker(Position(0, 0, -1))
+LEDGERS, ENTRIES = 5, 9
+
+
+class Owner:
+    """A process that has the subscription, or believes so. What it was told to be durable is in `told`."""
+
+    def __init__(self, store, number: int) -> None:
+        tokens = itertools.count()
+        self.log = CursorLog(store, FOLDER, lambda: f"{number}-{next(tokens)}")
+        self.cursor = Cursor(self.log.open(START).record.marker, cache_bytes=0)
+        self.pending: list[PieceRecord] = []
+        self.told: set[tuple[int, int]] = set()
+        self.given: set[tuple[int, int]] = set()
+        self.planned: set[tuple[int, int]] = set()
+
+    def load(self, key) -> None:
+        found = self.log.pieces([(key, self.cursor.named[key])])
+        self.cursor.swap_in(key, found[key])
+
+    def acknowledge(self, ledger: int, entry: int) -> None:
+        while True:
+            try:
+                self.cursor.acknowledge((0, ledger), entry, entry)
+                break
+            except SwappedOutError as error:
+                self.load(error.key)
+        self.given.add((ledger, entry))
+
+    def flush(self) -> None:
+        """Raises what the store raises; then the same is gone on with."""
+        if not self.pending:
+            moved = self.log.pieces(self.cursor.to_move().items())
+            self.pending = self.cursor.records(self.log.epoch, self.log.next_slot, moved)
+            self.planned = set(self.given)
+        while self.pending:
+            self.log.append(self.pending[0])
+            self.cursor.written(self.pending.pop(0))
+        self.told |= self.planned
+        self.cursor.swap_out()
+
+
+def stored(store) -> set[tuple[int, int]]:
+    """What whoever reads the bucket finds acknowledged."""
+    log = CursorLog(store, FOLDER, lambda: "reader")
+    found = log.newest()
+    if found is None:
+        return set()
+    cursor = Cursor(found.record.marker)
+    for key, piece in log.pieces(cursor.named.items()).items():
+        cursor.swap_in(key, piece)
+    return {
+        (ledger, entry)
+        for ledger in range(LEDGERS)
+        for entry in range(ENTRIES)
+        if cursor.is_acknowledged(Position(0, ledger, entry))
+    }
+
+
+@given(st.integers(0, 2**32))
+def test_what_was_told_to_be_durable_is_found_and_nothing_else(seed: int) -> None:
+    """Two or three processes at once: who was silent for long goes on as if nothing had happened."""
+    choice = random.Random(seed)
+    store = MemoryStore()
+    faults = StoreFaults(seed=seed)
+    faulty = FaultyStore(store, faults)
+    faults.at_random(0.1, StoreFault("put", Effect.BEFORE), StoreFault("put", Effect.LOST))
+    faults.at_random(0.1, StoreFault("delete", Effect.BEFORE), StoreFault("delete", Effect.LOST))
+    owners: list[Owner] = []
+    told: set[tuple[int, int]] = set()
+    given_: set[tuple[int, int]] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cursor_module, "RECORD_BYTES", 8)
+        patch.setattr(cursor_module, "MOST_NAMED", 2)
+        for number in range(80):
+            owner = choice.choice(owners) if owners else None
+            try:
+                match choice.randrange(7):
+                    case 0 if choice.random() < 0.4 or owner is None:
+                        owners = [*owners[-2:], Owner(faulty, number)]
+                    case 1 | 2 if owner is not None:
+                        owner.flush()
+                        told |= owner.told
+                    case _ if owner is not None:
+                        place = choice.randrange(LEDGERS), choice.randrange(ENTRIES)
+                        given_.add(place)
+                        owner.acknowledge(*place)
+            except OvertakenError:
+                if owner in owners:
+                    owners.remove(owner)
+            except DamagedRecordError:
+                epochs = {int(key.removeprefix(FOLDER)[:20]) for key, _ in store.list(FOLDER)}
+                assert owner.log.epoch < max(epochs), "only a former owner misses what a later one has removed"
+                owners.remove(owner)
+            except (StoreUnavailableError, OutcomeUnknownError):
+                pass
+            now = stored(store)
+            assert told <= now, "nothing durable is forgotten"
+            assert now <= given_, "nothing is invented"
+
+
+def test_a_paused_owner_that_wakes_after_a_compaction_wins_no_number_that_was_freed() -> None:
+    store = MemoryStore()
+    first = Owner(store, 1)
+    first.acknowledge(1, 1)
+    first.flush()
+    for number in range(2, 6):
+        owner = Owner(store, number)
+        for entry in range(5):
+            owner.acknowledge(2, entry)
+            owner.flush()
+    first.acknowledge(3, 3)
+    with pytest.raises(OvertakenError):
+        first.flush()
+    assert stored(store) == {(1, 1), *((2, entry) for entry in range(5))}
+
+
+def test_one_who_was_paused_before_it_began_its_epoch_does_not_begin_it_later() -> None:
+    """The number was used, and is free again."""
+    store, faults = MemoryStore(), StoreFaults()
+    Owner(store, 1)
+
+    def meanwhile() -> None:
+        for number in (3, 4):
+            owner = Owner(store, number)
+            for entry in range(3):
+                owner.acknowledge(1, entry)
+                owner.flush()
+
+    begins = "/".join((FOLDER.rstrip("/"), f"{2:020d}", f"{0:020d}"))
+    faults.add(StoreFault("put", Effect.HOOK, key=lambda key: key == begins, hook=meanwhile))
+    with pytest.raises(OvertakenError):
+        Owner(FaultyStore(store, faults), 2)
+    assert stored(store) == {(1, 0), (1, 1), (1, 2)}
+
+
+def test_what_no_marker_names_is_removed_and_a_fence_of_each_owner_stays() -> None:
+    store = MemoryStore()
+    for number in range(1, 5):
+        owner = Owner(store, number)
+        for entry in range(8):
+            owner.acknowledge(entry % 2, 10 * number + entry)
+            owner.flush()
+    keys = [key.removeprefix(FOLDER) for key, _ in store.list(FOLDER)]
+    former = [key for key in keys if not key.startswith(f"{4:020d}")]
+    assert len(former) == 3, former
+    assert len(keys) - len(former) <= 4, "two markers, and what they name"
+
+
+def test_the_newest_usable_marker_counts_where_a_record_is_half_written(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    owner = Owner(store, 1)
+    owner.acknowledge(1, 1)
+    owner.flush()
+    owner.acknowledge(1, 2)
+    owner.flush()
+    newest = max(key for key, _ in store.list(FOLDER))
+    data, _ = store.read(newest)
+    store.delete([newest])
+    store.put(newest, data[: len(data) // 2])
+    assert stored(store) == {(1, 1)}
+    assert "acknowledged no more" in caplog.text
+    again = Owner(store, 2)
+    again.acknowledge(1, 3)
+    again.flush()
+    assert stored(store) == {(1, 1), (1, 3)}
+    for key, _ in list(store.list(FOLDER)):
+        store.delete([key])
+        store.put(key, b"nothing")
+    with pytest.raises(DamagedRecordError, match="no record that can be used"):
+        Owner(store, 3)
