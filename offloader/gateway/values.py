@@ -1,0 +1,90 @@
+"""What the parts of the gateway give each other: values. Pure.
+
+A place is (ledger, entry), as clients know it: the archive's incarnations have no room in a message id. Bits of a batch
+(`left`) are those of Pulsar's ack sets: 1 = still to be delivered, the first message is the lowest bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from offloader.errors import OffloadError
+from offloader.model import Place
+
+BEFORE_ALL: Place = (-1, -1)
+"""The mark-delete position of whoever has acknowledged nothing."""
+STICKY_HASHES = 1 << 16
+"""Sticky keys hash to 0..65535, as brokers do it."""
+
+
+class SubscriptionType(IntEnum):
+    """The numbers are the protocol's."""
+
+    EXCLUSIVE = 0
+    SHARED = 1
+    FAILOVER = 2
+    KEY_SHARED = 3
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several consumers get entries at the same time."""
+        return self in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
+
+
+class ErrorCode(IntEnum):
+    """`ServerError` of the protocol: those that the gateway answers."""
+
+    UNKNOWN = 0
+    METADATA = 1
+    AUTHENTICATION = 3
+    AUTHORIZATION = 4
+    CONSUMER_BUSY = 5
+    NOT_READY = 6
+    TOO_MANY_REQUESTS = 14
+    TOPIC_NOT_FOUND = 11
+    SUBSCRIPTION_NOT_FOUND = 12
+    CONSUMER_NOT_FOUND = 13
+    CONSUMER_ASSIGN = 19
+    NOT_ALLOWED = 22
+
+
+class RefusedError(OffloadError):
+    """A request that is answered with an error: the code decides what clients do, the sentence is for people."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class ReadEntry(NamedTuple):
+    """An entry of at least one message, ready to be sent.
+
+    `data`: as BookKeeper stored it; its first `skip` bytes are broker entry metadata, which not every client takes.
+    `messages`: as many as a permit counts. `sticky`: the hash of its key. `deliver_at`: ms since 1970, 0: at once."""
+
+    place: Place
+    data: bytes | memoryview
+    skip: int
+    messages: int
+    sticky: int
+    deliver_at: int = 0
+
+
+class ReadEntries(NamedTuple):
+    """What a read gave, in order. Up to and including `covered` there is nothing else that could be delivered (gaps,
+    markers, aborted transactions); None: nothing was there."""
+
+    entries: Sequence[ReadEntry]
+    covered: Place | None
+
+
+class TopicEnd(NamedTuple):
+    """The last entry that clients can get, and how many messages it has; None: the topic has none.
+
+    `terminated`: nothing comes behind it, ever."""
+
+    last: Place | None
+    messages: int = 0
+    terminated: bool = False
