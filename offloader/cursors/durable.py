@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 
 from offloader.cursors.core.cursor import CACHE_BYTES, Cursor, LedgerLength, SwappedOutError
 from offloader.cursors.core.ledger_acks import BatchLeft
-from offloader.cursors.core.records import LedgerKey, Marker, PieceAt, PieceRecord
+from offloader.cursors.core.records import CursorMarker, LedgerKey, PieceAt, PieceRecord
 from offloader.cursors.log import CursorLog
 from offloader.errors import DamagedRecordError
 from offloader.model import Position
@@ -23,7 +23,7 @@ class DurableCursor:
 
     Raises OvertakenError from `flush` once another process owns the subscription: this one must be thrown away."""
 
-    def __init__(self, log: CursorLog, marker: Marker, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, log: CursorLog, marker: CursorMarker, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._log = log
         self._cursor = Cursor(marker, cache_bytes=cache_bytes)
         self._state = threading.Lock()  # of the cursor; nobody waits for the store while holding it
@@ -36,7 +36,7 @@ class DurableCursor:
         cls,
         store: ObjectStore,
         folder: str,
-        first: Marker,
+        first: CursorMarker,
         new_token: Callable[[], str],
         *,
         cache_bytes: int = CACHE_BYTES,

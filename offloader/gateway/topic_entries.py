@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from offloader.gateway.values import ReadEntries, ReadEntry, TopicEnd
+from offloader.gateway.values import ServedEnd, ServedEntries, ServedEntry
 from offloader.model import Place, TopicName
 
 
@@ -16,16 +16,16 @@ class TopicEntries(Protocol):
     @property
     def name(self) -> TopicName: ...
 
-    def read(self, after: Place, most_entries: int, most_bytes: int) -> ReadEntries:
+    def read(self, after: Place, most_entries: int, most_bytes: int) -> ServedEntries:
         """The next entries behind a place, which need not exist; at least one where there is one, else up to both
         bounds. Nothing and `covered` None: that was all, for now."""
         ...
 
-    def again(self, places: Sequence[Place]) -> list[ReadEntry]:
+    def again(self, places: Sequence[Place]) -> list[ServedEntry]:
         """These entries, in order; those that cannot be delivered (any more) are left out."""
         ...
 
-    def end(self) -> TopicEnd:
+    def end(self) -> ServedEnd:
         """As of the last `refresh`."""
         ...
 
