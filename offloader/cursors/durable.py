@@ -145,10 +145,14 @@ class DurableCursor:
                 self._cursor.swap_in(key, data)
 
     def _read_ahead(self) -> None:
-        """Pieces' bytes say about what they take in memory."""
-        with self._state:
-            swapped_out, named = self._cursor.swapped_out, dict(self._cursor.named)
-        for key in swapped_out:
-            if self.memory + named[key].size > self._cache_bytes:
-                return
-            self._swap_in(key, named[key])
+        """The newest ledgers. Pieces' bytes say about what they take in memory; a record that has many is read once."""
+        named, chosen, size = self._cursor.named, dict[LedgerKey, PieceAt](), 0
+        for key in self._cursor.swapped_out:
+            size += named[key].size
+            if size > self._cache_bytes:
+                break
+            chosen[key] = named[key]
+        pieces = self._log.pieces(chosen.items())
+        for key in reversed(chosen):  # the newest stay, where memory takes more than their bytes
+            self._cursor.swap_in(key, pieces[key])
+            self._cursor.swap_out()

@@ -86,9 +86,9 @@ class Cursor:
         """A ledger's piece, read. Raises DamagedRecordError."""
         if key in self._loaded or key not in self._pieces:  # meanwhile it was, or it is covered
             return
-        self._loaded[key] = decode_piece(piece)
+        self._loaded[key] = acks = decode_piece(piece)
+        acks.drop_before(self._first_behind(key))
         self._weigh(key)
-        self._drop_what_is_covered()
 
     def swap_out(self) -> bool:
         """Forget what stands in the store, the least recently used ledger first, until the rest is within the bound, or
