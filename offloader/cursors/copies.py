@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -42,15 +42,6 @@ class CopiedCursor:
         """By ledger. Raises DamagedRecordError."""
         return {ledger: decode_piece(piece) for ledger, piece in self.pieces.items()}
 
-    def is_at(self, other: CopiedCursor) -> bool:
-        """Whether both say the same of the subscription, wherever it was read."""
-        return self._said == other._said
-
-    @property
-    def _said(self) -> tuple[object, ...]:
-        properties, own = sorted(self.properties), sorted(self.subscription_properties)
-        return self.name, self.mark_delete, dict(self.pieces), properties, own, self.replicated, bool(self.missing)
-
 
 @dataclass(frozen=True, slots=True)
 class CursorCopy:
@@ -64,15 +55,6 @@ class CursorCopy:
     cursors: tuple[CopiedCursor, ...] = ()
     broker_version: str = ""
 
-    def says_the_same(self, other: CursorCopy) -> bool:
-        """Whether nothing has changed but the time."""
-        alike = (self.topic, self.incarnation, len(self.cursors)) == (
-            other.topic,
-            other.incarnation,
-            len(other.cursors),
-        )
-        return alike and all(one.is_at(before) for one, before in zip(self.cursors, other.cursors, strict=True))
-
     def cursor(self, name: str) -> CopiedCursor | None:
         """One of them."""
         return next((one for one in self.cursors if one.name == name), None)
@@ -82,7 +64,7 @@ def pieces_of(
     mark_delete: Place,
     ranges: Iterable[AcknowledgedRange],
     batches: Iterable[PartlyAcknowledged],
-    lengths: list[tuple[int, int | None]],
+    lengths: Sequence[tuple[int, int | None]],
 ) -> dict[int, bytes]:
     """What is acknowledged behind a mark-delete position, by ledger. `lengths`: as of `by_ledger`; a broker, too,
     leaves out what lies in other ledgers. Batches that are covered otherwise are left out. Raises ValueError."""

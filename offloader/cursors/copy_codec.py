@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import sha256
+
 from offloader._proto import metadata_pb2 as pb
 from offloader.cursors.copies import CopiedCursor, CursorCopy, CursorSource
 from offloader.cursors.core.piece_codec import decode_piece
@@ -26,6 +29,21 @@ def decode_copy(key: str, data: bytes) -> CursorCopy:
     m = unwrap_kind(key, data, "cursor_copy").body.cursor_copy
     with damage_of(key):
         return CursorCopy(read_topic(m.topic), m.incarnation, m.at, tuple(map(_read, m.cursors)), m.broker_version)
+
+
+def digest_of(copy: CursorCopy) -> bytes:
+    """The same for copies that say the same of all subscriptions, whenever, and wherever, they were read."""
+    bare = (
+        replace(
+            one,
+            properties=tuple(sorted(one.properties)),
+            subscription_properties=tuple(sorted(one.subscription_properties)),
+            sources=(),
+            missing=("something",) if one.missing else (),
+        )
+        for one in copy.cursors
+    )
+    return sha256(encode_copy("", replace(copy, at=0, broker_version="", cursors=tuple(bare)))).digest()
 
 
 def _message(cursor: CopiedCursor) -> pb.CopiedCursor:
