@@ -249,6 +249,24 @@ class Metrics:
         self._set_all(d.CURSOR_REMOVALS_PENDING, states)
         self._gauges[d.CURSOR_REMOVALS_IN_FLIGHT].set(in_flight)
 
+    # Copies of subscriptions and schemas
+
+    def cursors_copied(self, topic: TopicName) -> None:
+        """A copy of a topic's subscriptions was written."""
+        self._count(d.CURSOR_COPIES, topic.namespace)
+
+    def cursor_copy_failed(self, topic: TopicName) -> None:
+        """A topic's subscriptions could not be looked at, or not copied."""
+        self._count(d.CURSOR_COPY_FAILURES, topic.namespace)
+
+    def cursor_copies(self, oldest: float) -> None:
+        """The longest time since a look that succeeded, in seconds."""
+        self._gauges[d.CURSOR_COPY_AGE].set(oldest)
+
+    def facts_failed(self) -> None:
+        """A topic's schemas could not be looked at, or not copied."""
+        self._count(d.FACTS_FAILURES)
+
     # The bridge
 
     def bridge_round(self, topic: TopicName, outcome: str, ledgers: int = 0, size: int = 0) -> None:

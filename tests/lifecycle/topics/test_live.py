@@ -38,7 +38,7 @@ class World:
         self.stored = StoredTopics(metadata, None, 0.1)
 
     def read(self, *, loaded=True, stored=True):
-        reader = LiveCursors(self.states, self.stored if stored else None, SubscriptionNames)
+        reader = LiveCursors(self.states, (lambda: self.stored) if stored else None, SubscriptionNames)
         return reader.read(TOPIC, loaded=loaded).cursors
 
     def store(self, name, state):

@@ -35,10 +35,10 @@ class ReadCursors(NamedTuple):
 
 @dataclass(frozen=True)
 class LiveCursors:
-    """`stored`: None where no metadata service is configured."""
+    """`stored`: opened at the first use; None where no metadata service is configured."""
 
     states: TopicStates
-    stored: StoredTopics | None
+    stored: Callable[[], StoredTopics] | None
     names: Callable[[], SubscriptionNames]
 
     def read(self, topic: TopicName, *, loaded: bool) -> ReadCursors:
@@ -49,7 +49,7 @@ class LiveCursors:
             return self._of_broker(topic, names)
         if self.stored is None:
             raise BrokerUnavailableError(f"{topic}: no broker has it loaded, and no metadata service is configured")
-        return _of_stored(self.stored.read(topic), names)
+        return _of_stored(self.stored().read(topic), names)
 
     def _of_broker(self, topic: TopicName, names: SubscriptionNames) -> ReadCursors:
         looks = [self.states.cursors(topic)]
@@ -61,7 +61,7 @@ class LiveCursors:
             before, after = looks[-2].cursors, looks[-1].cursors
             settled |= {name: look for name, look in after.items() if _stayed(before.get(name), look)}
         # Only now: what is stored must not be older than a reset that the looks have seen.
-        stored = None if self.stored is None else self.stored.read(topic).cursors
+        stored = None if self.stored is None else self.stored().read(topic).cursors
         lengths, last = looks[-1].lengths, looks[-1].cursors
         found = []
         for name in durable:
