@@ -14,13 +14,13 @@ from offloader.lifecycle.topics.cursors.live import LiveCursors
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.offload import settings as derived
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.copy_turns import Copying
+from offloader.offload.driver.copy_turns import TopicCopying
 from offloader.offload.driver.cursor_copying import CursorCopying
 from offloader.offload.driver.facts_copying import FactsCopying
 from offloader.pulsar.topic_states import BrokerTopicStates
 
 
-def copying_of(context: Context, config: Config, stack: ExitStack) -> tuple[Copying, ...]:
+def copying_of(context: Context, config: Config, stack: ExitStack) -> tuple[TopicCopying, ...]:
     """Schemas of every topic; subscriptions where a policy says so. `stack` gets what must be closed."""
     states = stack.enter_context(closing(BrokerTopicStates(derived.pulsar(config))))
     facts = FactsCopying(context, states)

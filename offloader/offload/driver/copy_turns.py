@@ -11,7 +11,7 @@ from offloader.offload.driver.topic import Topic
 LEAST_MS = 60_000  # between two turns of a topic, however often it is sealed
 
 
-class Copying(Protocol):
+class TopicCopying(Protocol):
     """One kind of copies."""
 
     def look(self, topics: Iterable[Topic]) -> None:

@@ -38,7 +38,7 @@ class CursorCopying:
         self._told_at = 0
 
     def look(self, topics: Iterable[Topic]) -> None:
-        """See `Copying`."""
+        """See `TopicCopying`."""
         if not self._wanted:
             return
         now, chosen = self._context.clock_ms(), [topic for topic in topics if self._policy(topic).archive_cursors]

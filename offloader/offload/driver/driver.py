@@ -19,7 +19,7 @@ from offloader.offload.driver import acknowledging
 from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.committing import Compacting
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.copy_turns import Copying
+from offloader.offload.driver.copy_turns import TopicCopying
 from offloader.offload.driver.lane_plans import LaneBatch, LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
@@ -45,7 +45,7 @@ class Driver:
         retaining: Retaining,
         bridging: Bridging,
         poll_ms: int,
-        copying: Sequence[Copying] = (),
+        copying: Sequence[TopicCopying] = (),
     ) -> None:
         self.context = context
         self.registry = registry

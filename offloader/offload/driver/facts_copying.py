@@ -31,7 +31,7 @@ class FactsCopying:
         self._known: dict[TopicName, TopicFacts] = {}
 
     def look(self, topics: Iterable[Topic]) -> None:
-        """See `Copying`."""
+        """See `TopicCopying`."""
         now, everything = self._context.clock_ms(), list(topics)
         for topic in everything:
             if topic.readable and not topic.poll.error and self._turns.is_due(topic, INTERVAL_MS, now):
