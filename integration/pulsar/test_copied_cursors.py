@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pulsar import ConsumerType, InitialPosition, MessageId
-from pulsar.schema import AvroSchema, Integer, Record
+from pulsar.schema import Integer, JsonSchema, Record
 
 from integration.conftest import PULSAR_SETTINGS
 from integration.patient import PatientPulsar
@@ -79,7 +79,11 @@ def fill(client: Any) -> dict[str, dict[Place, set[int]]]:
         for name in SUBSCRIPTIONS
     }
     producer = client.create_producer(
-        str(TOPIC), batching_enabled=True, batching_max_messages=IN_BATCH, batching_max_publish_delay_ms=60_000
+        str(TOPIC),
+        batching_enabled=True,
+        batching_max_messages=IN_BATCH,
+        batching_max_publish_delay_ms=60_000,
+        block_if_queue_full=True,
     )
     for number in range(BATCHES * IN_BATCH):
         producer.send_async(b"%d" % number, lambda *_: None)
@@ -149,7 +153,7 @@ class Order(Record):
 def test_a_topic_s_schema_is_copied(pulsar: PatientPulsar, states: BrokerTopicStates) -> None:
     topic, plain = TopicName.parse("public/default/schemas"), TopicName.parse("public/default/no-schema")
     with closing(open_client(pulsar.service_url)) as client:
-        client.create_producer(str(topic), schema=AvroSchema(Order)).send(Order(number=1))
+        client.create_producer(str(topic), schema=JsonSchema(Order)).send(Order(number=1))
         client.create_producer(str(plain)).send(b"1")
     store = MemoryStore()
     copier = FactsCopier(store, states, lambda: "token")
@@ -157,7 +161,7 @@ def test_a_topic_s_schema_is_copied(pulsar: PatientPulsar, states: BrokerTopicSt
     copier.take(plain, 5, None, terminated=False)
     found = read_facts(store, topic)
     assert found is not None
-    assert [(one.version, one.type) for one in found.schemas] == [(0, "AVRO")]
+    assert [(one.version, one.type) for one in found.schemas] == [(0, "JSON")]
     assert b"number" in found.schemas[0].data
     nothing = read_facts(store, plain)
     assert nothing is not None

@@ -73,7 +73,7 @@ def pieces_of(
         acks.setdefault(one.ledger, LedgerAcks()).acknowledge(one.first, one.last)
     listed = {ledger for ledger, _ in lengths}
     for batch in batches:
-        if batch.ledger in listed and (batch.ledger, batch.entry) > mark_delete:
+        if batch.ledger in listed:
             left = left_of(batch.words)
             acks.setdefault(batch.ledger, LedgerAcks()).acknowledge_part(batch.entry, left.bit_length() + 1, left)
     if mark_delete[0] in acks:
