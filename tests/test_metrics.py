@@ -70,6 +70,10 @@ def everything(metrics: Metrics) -> None:
     metrics.unloaded_topics(2, {"due": 70}, {"a node of it is damaged": 1})
     metrics.cursor_removal("removed")
     metrics.cursor_removals_pending({"marked": 3}, 3)
+    metrics.cursors_copied(TOPIC)
+    metrics.cursor_copy_failed(TOPIC)
+    metrics.cursor_copies(12.5)
+    metrics.facts_failed()
     metrics.bridge_round(TOPIC, "proven", 3, 900)
     metrics.bridge_swapped(0.3)
     metrics.bridge_failed("swap")
@@ -122,6 +126,10 @@ def test_every_event_reaches_its_series():
     assert value(metrics, "offloader_cursor_removals_total", outcome="removed") == 1
     assert value(metrics, "offloader_cursor_removals_pending", state="marked") == 3
     assert value(metrics, "offloader_cursor_removals_in_flight") == 3
+    assert value(metrics, "offloader_cursor_copies_total", namespace=TOPIC.namespace) == 1
+    assert value(metrics, "offloader_cursor_copy_failures_total", namespace=TOPIC.namespace) == 1
+    assert value(metrics, "offloader_cursor_copy_oldest_seconds") == 12.5
+    assert value(metrics, "offloader_topic_facts_failures_total") == 1
     assert value(metrics, "offloader_bridge_rounds_total", namespace=TOPIC.namespace, outcome="proven") == 1
     assert value(metrics, "offloader_bridge_ledgers_total", namespace=TOPIC.namespace) == 3
     assert value(metrics, "offloader_bridge_bytes_total", namespace=TOPIC.namespace) == 900

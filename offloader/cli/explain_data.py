@@ -31,7 +31,7 @@ from offloader.lifecycle.explaining.bookie_facts import PATHS, bookie_facts
 from offloader.lifecycle.explaining.bookies import explain_bookie
 from offloader.lifecycle.explaining.ledgers import LedgerFacts, explain_ledger
 from offloader.lifecycle.explaining.places import TopicPlaces, topic_places
-from offloader.lifecycle.explaining.topics import TopicFacts, explain_topic
+from offloader.lifecycle.explaining.topics import ExplainedTopic, explain_topic
 from offloader.lifecycle.explaining.words import Explanation
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.topics.broker_retention import BrokerRetention, default_retention
@@ -241,7 +241,7 @@ def _of_topic(
         return _asked(unknown, "what brokers keep", lambda: default_retention(configuration)) if configuration else None
 
     stays = partial(_stays, session, stored, found, default, names)
-    facts = TopicFacts(
+    facts = ExplainedTopic(
         stored=found,
         subscriptions=listed(found, names, (uses or {}).get(topic)),
         now_ms=session.dependencies.clock_ms(),

@@ -18,7 +18,7 @@ from offloader.cli.archive import archive_group
 from offloader.cli.bridge import bridge_group
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup
-from offloader.cli.cursors import listing, removing  # noqa: F401
+from offloader.cli.cursors import copied, listing, removing  # noqa: F401
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
 from offloader.cli.explain_data import explain_command

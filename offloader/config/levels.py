@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from offloader.config.section import Section
-from offloader.config.units import SIZE, TIME, Size, TimeInSeconds, at_least
+from offloader.config.units import SIZE, TIME, Size, Time, TimeInSeconds, at_least
 from offloader.model import GIB, KIB, MIB, SegmentLayout, Source
 
 # Values of the file; with a metadata service `broker` becomes `Source.BROKER_WITH_BOOKIES`.
@@ -132,6 +132,17 @@ class PolicyLevel(Section):
         "exists nowhere. Not followed where the topic's retention in Pulsar is 0: `doctor` and `archive retention "
         "plan` say so.",
     )
+    archive_cursors: bool | None = Field(
+        None,
+        description="The durable subscriptions of users are copied into the archive, as a history, at each seal (at "
+        "most once a minute) and every `cursorInterval`, where they have changed; see docs/cursors.md. Which messages "
+        "of batches are acknowledged needs `pulsar.metadataServiceUri`.",
+    )
+    cursor_interval_ms: Annotated[Time | None, at_least(1000, TIME)] = Field(
+        None,
+        alias="cursorInterval",
+        description="How often the subscriptions are looked at, at least 1s. A look is three or four admin requests.",
+    )
     hold: str | None = Field(
         None,
         description="A name, for example of a legal hold: nothing of the archive goes as long as this is set, also no "
@@ -159,6 +170,8 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "archive_retention_mb": -1,
         "deleted_topic_retention_minutes": -1,
         "follow_pulsar_retention": False,
+        "archive_cursors": False,
+        "cursor_interval_ms": 300_000,
         "hold": "",
     }
 )
@@ -218,6 +231,8 @@ class TopicPolicy:
     archive_retention_mb: int
     deleted_topic_retention_minutes: int
     follow_pulsar_retention: bool
+    archive_cursors: bool
+    cursor_interval_ms: int
     hold: str
     rates: Rates
 

@@ -12,10 +12,12 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py; what is below `_rescue
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
     <tenant>/<namespace>/<topic>/_bridge/<slot>
+    <tenant>/<namespace>/<topic>/_cursors/<time>, _facts/<time>
+    <tenant>/<namespace>/<topic>/_subscriptions/<subscription>/<epoch>/<slot>
 
-Tenants, namespaces, topics, applications and clusters are URL-encoded; a leading `_` or `.` is encoded too, so that no
-name is taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations, slots and
-the ledgers of `_rescued` have 20 digits: key order is their order.
+Tenants, namespaces, topics, subscriptions, applications and clusters are URL-encoded; a leading `_` or `.` is encoded
+too, so that no name is taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations,
+slots, times (ms since 1970) and the ledgers of `_rescued` have 20 digits: key order is their order.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ PROOF = "_proof"
 CATALOG = "_catalog"
 MANIFESTS = "_manifests"
 BRIDGE = "_bridge"
+CURSORS = "_cursors"
+FACTS = "_facts"
+SUBSCRIPTIONS = "_subscriptions"
 JOURNAL = "_journal"
 REQUESTS = "_requests"
 CLAIMS = "_claims"
@@ -61,22 +66,30 @@ class KeyKind(Enum):
     CATALOG = "catalog"
     MANIFEST = "manifest"
     BRIDGE = "bridge"
+    CURSORS = "cursors"  # a copy of the topic's subscriptions
+    FACTS = "facts"  # a copy of its schemas and partitions
+    SUBSCRIPTION = "subscription"  # a record of a subscription that the archive itself keeps
 
 
 KINDS = {"": KeyKind.DATA, INDEX: KeyKind.INDEX, RECORD: KeyKind.RECORD}
 """By the ending of a segment's objects."""
+TIMED = {CURSORS: KeyKind.CURSORS, FACTS: KeyKind.FACTS}
+"""By the folder of copies that are named by their time."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicKey:
     """A key of a topic: `uuid` of data, index and record objects, `generation` and `slot` of the catalog's, `slot`
-    of the bridge log's."""
+    of the bridge log's, `time` (ms) of copies; `subscription`, `epoch` and `slot` of a subscription's log."""
 
     topic: TopicName
     kind: KeyKind
     uuid: str = ""
     generation: int = -1
     slot: int = -1
+    time: int = -1
+    subscription: str = ""
+    epoch: int = -1
 
 
 def topic_folder(topic: TopicName) -> str:
@@ -137,6 +150,21 @@ def newest_key(topic: TopicName, generation: int) -> str:
 def bridge_folder(topic: TopicName) -> str:
     """What is recorded of a topic's bridge, with the closing slash."""
     return f"{topic_folder(topic)}{BRIDGE}/"
+
+
+def cursor_copies_folder(topic: TopicName) -> str:
+    """The copies of a topic's subscriptions, with the closing slash."""
+    return f"{topic_folder(topic)}{CURSORS}/"
+
+
+def facts_folder(topic: TopicName) -> str:
+    """The copies of what else is known of a topic, with the closing slash."""
+    return f"{topic_folder(topic)}{FACTS}/"
+
+
+def subscription_folder(topic: TopicName, subscription: str) -> str:
+    """The log of a subscription that the archive itself keeps, with the closing slash."""
+    return f"{topic_folder(topic)}{SUBSCRIPTIONS}/{encoded(subscription)}/"
 
 
 def journal_folder(application: str) -> str:
@@ -294,11 +322,24 @@ def parse_topic_key(key: str) -> TopicKey | None:
     folder, _, name = rest.partition("/")
     if folder == MANIFESTS and MANIFEST.fullmatch(name):
         return TopicKey(topic, KeyKind.MANIFEST, generation=int(name.partition("/")[0]))
-    slot = parse_slot(name) if folder == BRIDGE else None
-    if slot is not None:
-        return TopicKey(topic, KeyKind.BRIDGE, slot=slot)
+    if folder == SUBSCRIPTIONS:
+        return _parse_subscription_key(topic, name)
+    number = parse_slot(name)
+    if folder in TIMED and number is not None:
+        return TopicKey(topic, TIMED[folder], time=number)
+    if folder == BRIDGE and number is not None:
+        return TopicKey(topic, KeyKind.BRIDGE, slot=number)
     numbers = parse_catalog_key(topic, key)
     return None if numbers is None else TopicKey(topic, KeyKind.CATALOG, generation=numbers[0], slot=numbers[1])
+
+
+def _parse_subscription_key(topic: TopicName, name: str) -> TopicKey | None:
+    subscription, _, rest = name.partition("/")
+    numbers = two_numbers(rest)
+    if numbers is None or not subscription or encoded(unquote(subscription)) != subscription:
+        return None
+    epoch, slot = numbers
+    return TopicKey(topic, KeyKind.SUBSCRIPTION, subscription=unquote(subscription), epoch=epoch, slot=slot)
 
 
 def topic_of(key: str) -> tuple[TopicName | None, str]:

@@ -163,4 +163,14 @@ BRIDGE_REPAIRS = _counter(
     "outcome",
 )
 
+CURSOR_COPIES = _counter("offloader_cursor_copies", "Copies of topics' subscriptions written.", "namespace")
+CURSOR_COPY_FAILURES = _counter(
+    "offloader_cursor_copy_failures", "Looks at topics' subscriptions that failed; repeated.", "namespace"
+)
+CURSOR_COPY_AGE = _gauge(
+    "offloader_cursor_copy_oldest_seconds",
+    "Of the topics whose subscriptions are copied: the longest time since the last look that succeeded.",
+)
+FACTS_FAILURES = _counter("offloader_topic_facts_failures", "Looks at topics' schemas that failed; repeated.")
+
 ALL = tuple(value for value in list(globals().values()) if isinstance(value, Definition))

@@ -32,7 +32,7 @@ GAUGES = (
     *(d.STATES, d.TICKED, d.BATCH_AGE, d.LONGEST_ROUND, d.WORK_QUEUED, d.WORK_RUNNING, d.WORK_AGE, d.LANE_TOPICS),
     *(d.DELETION_PENDING, d.DELETION_IN_FLIGHT, d.DELETION_DAMAGED, d.DELETION_REFUSALS),
     *(d.VISITS_DUE, d.VISITS_NOT_FREED, d.VISITS_PASSED_OVER, d.CURSOR_REMOVALS_PENDING, d.CURSOR_REMOVALS_IN_FLIGHT),
-    *(d.BRIDGE_LAG, d.BRIDGE_LAG_BYTES, d.BRIDGE_TOPICS),
+    *(d.BRIDGE_LAG, d.BRIDGE_LAG_BYTES, d.BRIDGE_TOPICS, d.CURSOR_COPY_AGE),
 )
 
 
@@ -248,6 +248,24 @@ class Metrics:
         """What a round has found."""
         self._set_all(d.CURSOR_REMOVALS_PENDING, states)
         self._gauges[d.CURSOR_REMOVALS_IN_FLIGHT].set(in_flight)
+
+    # Copies of subscriptions and schemas
+
+    def cursors_copied(self, topic: TopicName) -> None:
+        """A copy of a topic's subscriptions was written."""
+        self._count(d.CURSOR_COPIES, topic.namespace)
+
+    def cursor_copy_failed(self, topic: TopicName) -> None:
+        """A topic's subscriptions could not be looked at, or not copied."""
+        self._count(d.CURSOR_COPY_FAILURES, topic.namespace)
+
+    def cursor_copies(self, oldest: float) -> None:
+        """The longest time since a look that succeeded, in seconds."""
+        self._gauges[d.CURSOR_COPY_AGE].set(oldest)
+
+    def facts_failed(self) -> None:
+        """A topic's schemas could not be looked at, or not copied."""
+        self._count(d.FACTS_FAILURES)
 
     # The bridge
 

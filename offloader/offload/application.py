@@ -34,6 +34,7 @@ from offloader.model import Lane
 from offloader.offload import settings as derived
 from offloader.offload.bridge_parts import BridgeReach
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
+from offloader.offload.copying import copying_of
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context, SteadyClock
@@ -191,7 +192,8 @@ class Application:
         retaining = Retaining(context, lifecycle.archive_grace_ms, lifecycle.deletion_interval_ms, handing_over)
         bridging = Bridging(context, config.bridge, reach.parts(_new_uuid), urgent=self._until_caught_up)
         requests = RequestHandler(context, config.spark.trigger_ms, retaining, bridging)
-        return Driver(context, registry, plans, requests, retaining, bridging, config.spark.trigger_ms)
+        copying = copying_of(context, config, stack)
+        return Driver(context, registry, plans, requests, retaining, bridging, config.spark.trigger_ms, copying)
 
     def _stock(self, stack: ExitStack) -> ObjectStore | None:
         """The bucket of Pulsar's own offloader, where the configuration names it."""

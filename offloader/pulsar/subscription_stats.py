@@ -28,13 +28,13 @@ def subscription_look(info: Any, internal: Any, stats: Any, subscription: str) -
             return None
         return SubscriptionLook(
             created=instant(info["creationDate"]),
-            mark_delete=_place(cursor["markDeletePosition"]),
+            mark_delete=place_of(cursor["markDeletePosition"]),
             ranges=acknowledged_ranges(cursor["individuallyDeletedMessages"]),
             consumers=len(said["consumers"]),
             backlog=_count(said["msgBacklog"]),
             last_active_ms=max(_count(said.get(name, 0)) for name in _TIMES),
             replicated=bool(said.get("isReplicated", said.get("replicated", False))),
-            properties=_properties(said.get("subscriptionProperties") or {}),
+            properties=properties_of(said.get("subscriptionProperties") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(f"the broker describes a subscription in a way that we do not know ({error!r})") from error
@@ -65,14 +65,16 @@ def subscription_uses(statistics: Any) -> Iterator[tuple[TopicName, Mapping[str,
         raise ProtocolError(f"the broker describes its topics in a way that we do not know ({error!r})") from error
 
 
-def _place(text: str) -> Place:
+def place_of(text: str) -> Place:
+    """`2:0`. Raises ValueError."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no position")
     return int(found[1]), int(found[2])
 
 
-def _properties(said: Mapping[Any, Any]) -> tuple[tuple[str, str], ...]:
+def properties_of(said: Mapping[Any, Any]) -> tuple[tuple[str, str], ...]:
+    """In order of their names. Raises TypeError."""
     if not all(isinstance(text, str) for pair in said.items() for text in pair):
         raise TypeError("a property is no text")
     return tuple(sorted(said.items()))

@@ -188,6 +188,8 @@ VALUES = {
     "archive_retention_mb": st.integers(-1, 2**31),
     "deleted_topic_retention_minutes": st.integers(-1, 2**31),
     "follow_pulsar_retention": st.booleans(),
+    "archive_cursors": st.booleans(),
+    "cursor_interval_ms": st.integers(1000, 10**6),
     "hold": st.text(max_size=5),
 }
 SAID = st.fixed_dictionaries({}, optional=VALUES)
@@ -195,7 +197,10 @@ SAID = st.fixed_dictionaries({}, optional=VALUES)
 
 def level(said):
     spelled = {PolicyLevel.model_fields[field].alias: value for field, value in said.items()}
-    in_units = {name: f"{value}ms" if "Seconds" in name else value for name, value in spelled.items()}
+    in_units = {
+        name: f"{value}ms" if "Seconds" in name or name == "cursorInterval" else value
+        for name, value in spelled.items()
+    }
     return PolicyLevel.model_validate(in_units)
 
 

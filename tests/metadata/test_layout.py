@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.lifecycle.bucket.names import KeyStanding, NamesInForce, placed
 from offloader.metadata import layout, listing
+from offloader.metadata.journals import Journals
 from offloader.metadata.layout import KeyKind, TopicKey
 from offloader.metadata.stock_keys import parse_key
 from offloader.model import Position, TopicName
@@ -113,3 +115,28 @@ def test_all_topics_of_a_root_are_listed(expected: set[TopicName]):
         store.put(layout.catalog_folder(topic) + layout.slot_name(0), b"")
     found = list(listing.topics(store))
     assert sorted(found) == sorted(expected)
+
+
+@given(topics, names, st.integers(0, 10**20 - 1), st.integers(0, 10**20 - 1))
+def test_copies_and_subscriptions_tell_what_they_are(topic: TopicName, subscription: str, first: int, second: int):
+    copy = layout.cursor_copies_folder(topic) + layout.slot_name(first)
+    assert layout.parse_topic_key(copy) == TopicKey(topic, KeyKind.CURSORS, time=first)
+    facts = layout.facts_folder(topic) + layout.slot_name(first)
+    assert layout.parse_topic_key(facts) == TopicKey(topic, KeyKind.FACTS, time=first)
+    record = f"{layout.subscription_folder(topic, subscription)}{layout.slot_name(first)}/{layout.slot_name(second)}"
+    assert layout.parse_topic_key(record) == TopicKey(
+        topic, KeyKind.SUBSCRIPTION, subscription=subscription, epoch=first, slot=second
+    )
+
+
+@pytest.mark.parametrize("rest", ["_cursors/1", "_facts/x", "_subscriptions/a/b", "_subscriptions//1/1"])
+def test_what_only_looks_like_a_copy_is_none(rest: str):
+    assert layout.parse_topic_key(layout.topic_folder(TOPIC) + rest) is None
+
+
+def test_the_bucket_s_scan_knows_who_names_copies_and_subscriptions():
+    folders = (layout.cursor_copies_folder(TOPIC), layout.facts_folder(TOPIC))
+    keys = [folder + layout.slot_name(1) for folder in folders]
+    keys.append(f"{layout.subscription_folder(TOPIC, 'job')}{layout.slot_name(1)}/{layout.slot_name(0)}")
+    for key in keys:
+        assert placed(key, 1, NamesInForce(Journals({}), "cluster")).standing is KeyStanding.NAMED

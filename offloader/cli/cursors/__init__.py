@@ -7,10 +7,12 @@ import click
 from offloader.cli.topics import topics
 
 DEFAULT = "list"
+OF_A_MOMENT = "show"
+ITS_OPTION = "--at"
 
 
 class ListByDefault(click.Group):
-    """A group whose command `list` may be left out."""
+    """A group whose command `list` may be left out, and `show` where there is `--at`."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -18,7 +20,8 @@ class ListByDefault(click.Group):
         """What is no command's name is an argument of the default one."""
         if args and args[0] in self.commands:
             return super().resolve_command(ctx, args)
-        return DEFAULT, self.commands[DEFAULT], args
+        name = OF_A_MOMENT if any(one.partition("=")[0] == ITS_OPTION for one in args) else DEFAULT
+        return name, self.commands[name], args
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Without any argument, and with options only, it is the default command, too."""
@@ -30,4 +33,5 @@ class ListByDefault(click.Group):
 
 @topics.group(cls=ListByDefault)
 def cursors() -> None:
-    """Subscriptions: what each holds back. Without a command's name it is `list`."""
+    """Subscriptions: what each holds back, and as they are copied. Without a command's name it is `list`, with `--at`
+    it is `show`."""

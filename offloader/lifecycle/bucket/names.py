@@ -125,6 +125,13 @@ class NamesInForce:
 
 
 _OF_KEY = {KeyKind.DATA: ObjectKind.DATA, KeyKind.INDEX: ObjectKind.INDEX, KeyKind.RECORD: ObjectKind.RECORD}
+_BESIDE_CATALOG = {
+    KeyKind.BRIDGE: "the bridge",  # its numbers are fences
+    KeyKind.CURSORS: "the copies of the subscriptions",
+    KeyKind.FACTS: "the copies of the schemas",
+    KeyKind.SUBSCRIPTION: "a subscription",  # its numbers are fences
+}
+"""What stands by itself, and who names it."""
 _FOREIGN = PlacedKey(KeyStanding.FOREIGN, by="its name is none that the offloader writes")
 
 
@@ -159,8 +166,9 @@ def placed(key: str, size: int, names: NamesInForce) -> PlacedKey:
         known = names.topics.get(parsed.topic, TopicNames(parsed.topic, unreadable="its catalog was not read"))
         if parsed.kind in (KeyKind.CATALOG, KeyKind.MANIFEST):
             return _of_generation(parsed, known)
-        if parsed.kind is KeyKind.BRIDGE:  # its numbers are fences
-            return PlacedKey(KeyStanding.NAMED, None, f"the bridge of {parsed.topic}", parsed.topic, parsed)
+        if parsed.kind in _BESIDE_CATALOG:
+            by = f"{_BESIDE_CATALOG[parsed.kind]} of {parsed.topic}"
+            return PlacedKey(KeyStanding.NAMED, None, by, parsed.topic, parsed)
         return _of_uuid(parsed, known, names.journals)
     topic, rest = topic_of(key)
     if topic is not None:

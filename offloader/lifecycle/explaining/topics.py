@@ -24,7 +24,7 @@ from offloader.model import Place
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFacts:
+class ExplainedTopic:
     """What was read. `loaded`: whether a broker has it; None: nobody could say. `found`: what retention comes to, and
     what stands against it; None: the same.
 
@@ -44,7 +44,7 @@ class TopicFacts:
     unknown: tuple[str, ...] = ()
 
 
-def explain_topic(facts: TopicFacts) -> Explanation:
+def explain_topic(facts: ExplainedTopic) -> Explanation:
     """What keeps its data, in sentences: the greatest holders first."""
     said = (_size, _holders, _pin, _retained, _offloaded, _last, _loaded, _places)
     because = [one for each in said for one in each(facts)]
@@ -56,7 +56,7 @@ def explain_topic(facts: TopicFacts) -> Explanation:
     )
 
 
-def _reasons(facts: TopicFacts) -> tuple[StayReason, ...]:
+def _reasons(facts: ExplainedTopic) -> tuple[StayReason, ...]:
     """The same as those of plans and visits."""
     if facts.found is None:
         return ()
@@ -64,7 +64,7 @@ def _reasons(facts: TopicFacts) -> tuple[StayReason, ...]:
     return stay_reasons(facts.found, facts.now_ms, loaded=facts.loaded, used=used)
 
 
-def _size(facts: TopicFacts) -> Iterator[str]:
+def _size(facts: ExplainedTopic) -> Iterator[str]:
     ledgers = facts.stored.ledgers
     size = sum(one.size or 0 for one in ledgers)
     dated = [one.timestamp_ms for one in facts.stored.listed if one.timestamp_ms]
@@ -72,7 +72,7 @@ def _size(facts: TopicFacts) -> Iterator[str]:
     yield f"{facts.stored.topic} has {counted(len(ledgers), 'ledger')} of {size_text(size)} in all{closed}."
 
 
-def _holders(facts: TopicFacts) -> Iterator[str]:
+def _holders(facts: ExplainedTopic) -> Iterator[str]:
     if not facts.subscriptions:
         yield "It has no subscription: none holds anything back."
     for one in by_bytes_held(list(facts.subscriptions)):
@@ -85,7 +85,7 @@ def _holders(facts: TopicFacts) -> Iterator[str]:
             yield f"{name} has acknowledged everything that is counted, and holds nothing back."
 
 
-def _needs_any(facts: TopicFacts, subscription: str) -> bool:
+def _needs_any(facts: ExplainedTopic, subscription: str) -> bool:
     cursor = facts.stored.cursors.get(subscription)
     state = None if cursor is None else cursor.state
     return state is None or needs_any(facts.stored.ledgers, state.mark_delete)
@@ -118,7 +118,7 @@ def _used(one: ListedSubscription) -> str:
     return f"{active} It has {consumers if one.consumers else 'no consumer'} now."
 
 
-def _pin(facts: TopicFacts) -> Iterator[str]:
+def _pin(facts: ExplainedTopic) -> Iterator[str]:
     if not any(one.kind is SubscriptionKind.PIN for one in facts.subscriptions):
         return
     if facts.archived is None:
@@ -128,7 +128,7 @@ def _pin(facts: TopicFacts) -> Iterator[str]:
         yield f"Our own subscription keeps what follows {ledger}:{entry}: the archive has everything up to there."
 
 
-def _retained(facts: TopicFacts) -> Iterator[str]:
+def _retained(facts: ExplainedTopic) -> Iterator[str]:
     found = facts.found
     if not isinstance(found, UnloadedTopic) or found.retention.for_ever:
         return
@@ -145,7 +145,7 @@ def _retention_text(retention: BrokerRetention) -> str:
     return f"Retention (the {retention.level}'s) keeps what is acknowledged for {time}, {size}."
 
 
-def _offloaded(facts: TopicFacts) -> Iterator[str]:
+def _offloaded(facts: ExplainedTopic) -> Iterator[str]:
     copies = [one for one in facts.stored.listed if one.copy is not None and one.copy.complete]
     waiting = [one for one in copies if not one.left_bookkeeper]
     if len(copies) > len(waiting):
@@ -160,7 +160,7 @@ def _offloaded(facts: TopicFacts) -> Iterator[str]:
         )
 
 
-def _last(facts: TopicFacts) -> Iterator[str]:
+def _last(facts: ExplainedTopic) -> Iterator[str]:
     if not facts.stored.listed:
         return
     last, counts = facts.stored.listed[-1], facts.stored.ledgers[-1]
@@ -175,19 +175,19 @@ def _last(facts: TopicFacts) -> Iterator[str]:
         )
 
 
-def _loaded(facts: TopicFacts) -> Iterator[str]:
+def _loaded(facts: ExplainedTopic) -> Iterator[str]:
     if facts.loaded:
         yield "A broker has it loaded, and looks every few minutes what may go."
     elif facts.loaded is not None:
         yield "No broker has it loaded, so nobody drops anything of it, whatever retention says."
 
 
-def _places(facts: TopicFacts) -> Iterator[str]:
+def _places(facts: ExplainedTopic) -> Iterator[str]:
     if facts.places is not None:
         yield from places_told(facts.places)
 
 
-def _advice(facts: TopicFacts) -> Iterator[str]:
+def _advice(facts: ExplainedTopic) -> Iterator[str]:
     """Where nobody could say what retention comes to."""
     for one in by_bytes_held(list(facts.subscriptions)) if facts.found is None else ():
         if one.kind is SubscriptionKind.USER and one.held and one.held.alone and not one.consumers:

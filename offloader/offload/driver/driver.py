@@ -10,6 +10,7 @@ import logging
 import queue
 import threading
 from collections import Counter, deque
+from collections.abc import Sequence
 
 from offloader.errors import RetryableError
 from offloader.metadata.state import TopicState
@@ -18,6 +19,7 @@ from offloader.offload.driver import acknowledging
 from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.committing import Compacting
 from offloader.offload.driver.context import Context
+from offloader.offload.driver.copy_turns import TopicCopying
 from offloader.offload.driver.lane_plans import LaneBatch, LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
@@ -31,7 +33,8 @@ BUSY_WAIT = 0.25  # seconds between rounds while something is under way
 
 
 class Driver:
-    """`registry` has the topics, `plans` what is read of them. `poll_ms`: how often the journal is checked."""
+    """`registry` has the topics, `plans` what is read of them. `poll_ms`: how often the journal is checked. `copying`:
+    what is copied of topics besides their entries."""
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Driver:
         retaining: Retaining,
         bridging: Bridging,
         poll_ms: int,
+        copying: Sequence[TopicCopying] = (),
     ) -> None:
         self.context = context
         self.registry = registry
@@ -50,6 +54,7 @@ class Driver:
         self._requests = requests
         self._retaining = retaining
         self.bridging = bridging
+        self._copying = copying
         self._poll_ms = poll_ms
         self._inbox: queue.Queue[LaneBatch | None] = queue.Queue()  # None: there is something to look at
         self._batches_in: deque[LaneBatch] = deque()
@@ -136,6 +141,8 @@ class Driver:
         self._compacting.look(topics.values())
         self._retaining.look(topics.values())
         self.bridging.look(topics.values())
+        for one in self._copying:
+            one.look(topics.values())
         self.statuses.tell(topics.values(), now)
         self.plans.take_done()
         self.plans.plan()

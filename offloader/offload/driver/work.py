@@ -45,6 +45,8 @@ class WorkKind(StrEnum):
     ABORT = "abort"  # uploads that were given up
     COMPACT = "compact"  # manifests are written
     RETENTION = "retention"  # of the archive
+    CURSORS = "cursors"  # subscriptions are copied
+    FACTS = "facts"  # schemas and partitions are copied
     BRIDGE = "bridge"  # bridge logs are read and written
     BRIDGE_BUILD = "bridge-build"  # objects for brokers
     BRIDGE_SWAP = "bridge-swap"  # records are rewritten, topics unloaded, what brokers deliver is looked at
@@ -69,6 +71,8 @@ THREADS: Mapping[WorkKind, int] = {
     WorkKind.ABORT: 2,
     WorkKind.COMPACT: 2,
     WorkKind.RETENTION: 1,  # one after the other: what is under way is recorded, and known, before the next
+    WorkKind.CURSORS: 4,
+    WorkKind.FACTS: 2,
     WorkKind.BRIDGE: 4,
     WorkKind.BRIDGE_BUILD: 4,
     WorkKind.BRIDGE_SWAP: 4,
