@@ -3,7 +3,7 @@ In the bucket, the newest copy counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from offloader.cursors.facts_codec import TopicFacts, decode_facts, encode_facts
@@ -12,7 +12,7 @@ from offloader.errors import IntegrityError, ObjectNotFoundError
 from offloader.metadata.layout import facts_folder
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
-from offloader.ports.topic_states import TopicStates
+from offloader.ports.topic_states import TopicSchema, TopicStates
 
 KEPT = 3  # copies
 TRIES = 3  # others may remove what was listed
@@ -48,10 +48,8 @@ class FactsCopier:
         before = known or self._newest(topic)
         version = self.states.schema_version(topic)
         schemas = before.schemas if before is not None else ()
-        if version is None:
-            schemas = ()
-        elif not schemas or schemas[-1].version != version:
-            schemas = self.states.schemas(topic)
+        if version is not None and (not schemas or schemas[-1].version != version):
+            schemas = _joined(schemas, self.states.schemas(topic))
         found = TopicFacts(topic, at, self.states.partitions(topic), terminated, schemas)
         if before is not None and replace(before, at=at) == found:
             return before
@@ -70,3 +68,9 @@ class FactsCopier:
         written = records.write(at, lambda time: encode_facts(self.new_token(), replace(facts, at=time)))
         records.remove(sorted({*times, written})[:-KEPT])
         return replace(facts, at=written)
+
+
+def _joined(known: Iterable[TopicSchema], found: Iterable[TopicSchema]) -> tuple[TopicSchema, ...]:
+    """Archived messages need what Pulsar has forgotten, too. Of a version that both have, the later look counts."""
+    versions = {one.version: one for one in (*known, *found)}
+    return tuple(versions[version] for version in sorted(versions))

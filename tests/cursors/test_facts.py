@@ -91,11 +91,15 @@ def test_after_a_start_the_newest_is_known_again(world):
     assert world.times() == [1]
 
 
-def test_a_topic_without_a_schema_is_recorded_as_such(world):
+def test_schemas_that_pulsar_has_forgotten_stay_for_the_messages_that_are_archived(world):
     world.take(1)
+    before = read_facts(world.store, TOPIC)
     world.states.known_schemas.clear()
     world.take(2)
-    assert read_facts(world.store, TOPIC) == TopicFacts(TOPIC, 2, 4, False, ())
+    assert read_facts(world.store, TOPIC) == before
+    world.states.known_schemas[TOPIC.partitioned_name] = [TopicSchema(3, "AVRO", b"[]", 2)]
+    world.take(3)
+    assert [one.version for one in read_facts(world.store, TOPIC).schemas] == [0, 3]
 
 
 def test_that_a_topic_was_terminated_is_recorded(world):
