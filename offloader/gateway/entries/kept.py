@@ -1,0 +1,78 @@
+"""What is kept between calls, of all topics, within bounds: readers where they stand, and what they have just read."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from offloader.gateway.entries.reader import Chunk, TopicReader
+from offloader.model import MIB, Place
+
+MOST_CHUNKS = 1_000
+_OVERHEAD = 4_096  # bytes of a chunk beside its data; small ones are mostly that
+
+
+class _Kept(NamedTuple):
+    owner: Hashable
+    chunk: Chunk
+
+
+class KeptReaders:
+    """Threads may share it. A reader is in nobody's hands while it is in here: no lock is held while one reads.
+
+    `most_readers`: each holds what it has read ahead, some MiB, and a thread or two. `most_bytes`: of what was just
+    read; redelivery asks for that again."""
+
+    def __init__(self, most_readers: int = 32, most_bytes: int = 64 * MIB) -> None:
+        self._most_readers = most_readers
+        self._most_bytes = most_bytes
+        self._readers: OrderedDict[TopicReader, Hashable] = OrderedDict()  # the one used last is the last
+        self._chunks: deque[_Kept] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def take(self, owner: Hashable, after: Place, *, sticky: bool) -> TopicReader | None:
+        """The owner's reader that goes on behind a place, taken out."""
+        with self._lock:
+            for reader, whose in reversed(self._readers.items()):
+                if whose == owner and reader.sticky == sticky and reader.stands_at(after):
+                    del self._readers[reader]
+                    return reader
+        return None
+
+    def park(self, owner: Hashable, reader: TopicReader) -> None:
+        """Keep a reader for whoever goes on where it stands."""
+        with self._lock:
+            self._readers[reader] = owner
+            too_many = [self._readers.popitem(last=False)[0] for _ in range(len(self._readers) - self._most_readers)]
+        for each in too_many:
+            each.close()
+
+    def remember(self, owner: Hashable, chunk: Chunk) -> None:
+        """Keep what was just read."""
+        with self._lock:
+            self._chunks.append(_Kept(owner, chunk))
+            self._bytes += chunk.size + _OVERHEAD
+            while self._bytes > self._most_bytes or len(self._chunks) > MOST_CHUNKS:
+                self._bytes -= self._chunks.popleft().chunk.size + _OVERHEAD
+
+    def chunk_of(self, owner: Hashable, place: Place) -> Chunk | None:
+        """What was just read at a place."""
+        with self._lock:
+            for whose, chunk in reversed(self._chunks):
+                if chunk.first <= place <= chunk.covered and whose == owner:
+                    return chunk
+        return None
+
+    def forget(self, owner: Hashable) -> None:
+        """Drop what is an owner's."""
+        with self._lock:
+            readers = [reader for reader, whose in self._readers.items() if whose == owner]
+            for reader in readers:
+                del self._readers[reader]
+            self._chunks = deque(each for each in self._chunks if each.owner != owner)
+            self._bytes = sum(each.chunk.size + _OVERHEAD for each in self._chunks)
+        for reader in readers:
+            reader.close()
