@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Generator
 from itertools import accumulate
+from operator import attrgetter
 
 from offloader.archive.items import EntryRun, Missing, ReadItem
 from offloader.errors import OffloadError
@@ -24,7 +25,11 @@ class Chunk:
         self.covered: Place = run.end.place
         self.size = run.bounds[-1] - run.bounds[0]  # its neighbours hold the rest of the buffer
         self.entries = entries
-        self._ends = list(accumulate((len(entry.data) for entry in entries), initial=0))
+        self._ends = list(accumulate(map(len, map(_data, entries)), initial=0))
+
+    def bytes_between(self, first: int, after: int) -> int:
+        """How long the entries number `first` to `after` - 1 are."""
+        return self._ends[after] - self._ends[first]
 
     def up_to(self, first: int, most_entries: int, most_bytes: int) -> int:
         """Behind which number both bounds are reached, from entry number `first` on."""
@@ -38,8 +43,7 @@ class Chunk:
         return found if found is not None and found.place == place else None
 
 
-def _place(entry: ReadEntry) -> Place:
-    return entry.place
+_place, _data = attrgetter("place"), attrgetter("data")
 
 
 class TopicReader:
@@ -76,9 +80,7 @@ class TopicReader:
         before, found, left = self.covered, list[ReadEntry](), most_bytes
         while True:
             if self._chunk is not None:
-                taken = self._taken(most_entries - len(found), left, at_least=0 if found else 1)
-                found += taken
-                left -= sum(len(entry.data) for entry in taken)
+                left -= self._take(found, most_entries, left)
             if self._chunk is not None or len(found) >= min(ENOUGH, most_entries) or left <= 0 or self.is_over:
                 break
             try:
@@ -90,19 +92,20 @@ class TopicReader:
                 break  # who reads on behind these meets it again, or it is over
         return ReadEntries(found, self.covered if self.covered > before else None)
 
-    def _taken(self, most_entries: int, most_bytes: int, at_least: int) -> list[ReadEntry]:
-        """From the chunk, which is left behind once all of it is taken."""
-        chunk = self._chunk
+    def _take(self, found: list[ReadEntry], most_entries: int, most_bytes: int) -> int:
+        """Add entries of the chunk, which is left behind once it has no more. Returns their bytes."""
+        chunk, first = self._chunk, self._at
         assert chunk is not None
-        after = chunk.up_to(self._at, most_entries, most_bytes)
-        after = max(after, min(self._at + at_least, len(chunk.entries)))
-        taken = chunk.entries[self._at : after]
-        if taken:
-            self.since = self.covered = taken[-1].place
+        after = chunk.up_to(first, most_entries - len(found), most_bytes)
+        if not found:
+            after = max(after, min(first + 1, len(chunk.entries)))
+        if after > first:
+            found += chunk.entries[first:after]
+            self.since = self.covered = found[-1].place
         self._at = after
         if after == len(chunk.entries):
             self.covered, self._chunk, self._at = chunk.covered, None, 0
-        return taken
+        return chunk.bytes_between(first, after)
 
     def _go_on(self) -> None:
         item = next(self._items, None)

@@ -90,7 +90,7 @@ def topics(draw: st.DrawFn, *, losses: bool = True) -> Topic:
             topic.ledgers.append((incarnation, held, len(entries) - 1))
             stored = [Stored(held, number, data) for number, (data, _) in enumerate(entries)]
             if random.random() < 0.3:
-                topic.archive.add_copy(stored, block_size=random.choice([700, 3000]), cuts=cuts)
+                topic.archive.add_copy(stored, block_size=random.choice([2000, 9000]), cuts=cuts)
             else:
                 _stream(topic, random, stored, losses=losses, cuts=cuts)
     return with_abort(topic)
@@ -118,7 +118,7 @@ def _stream(topic: Topic, random: Random, stored: list[Stored], *, losses: bool,
 
 def _entries(random: Random, clock: int) -> tuple[list[tuple[bytes, Expected | None]], int]:
     found: list[tuple[bytes, Expected | None]] = []
-    for _ in range(random.choice([1, 5, 30, 250])):
+    for _ in range(random.choice([1, 5, 30, 150])):
         clock += random.choice([0, 0, 1, 50])
         found += _some(random, clock)
     return found, clock
