@@ -12,7 +12,8 @@ from offloader.archive.items import EntryRun, ReadItem
 from offloader.archive.object_range import PlanItem
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, PlannedReader, ReadOptions
-from offloader.errors import ObjectNotFoundError, PlanOutdatedError
+from offloader.archive.records import TopicRecords
+from offloader.errors import DamagedRecordError, ObjectNotFoundError, PlanOutdatedError
 from offloader.gateway.entries.delivered import deliverable, with_sticky
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.look import Look, neighbours
@@ -36,7 +37,8 @@ class ArchivedEntries:
         options: how it is read; `on_damage` follows from `on_missing`.
         is_terminated: whether the topic was terminated, so that nothing will ever follow. The archive does not know it.
 
-    Beside what the store raises: DataLostError and DamagedObjectError, where `on_missing` says so.
+    Raises FatalError where the archive has no such topic (any more), what the store raises, DamagedRecordError, and,
+    where `on_missing` says so, DataLostError and DamagedObjectError.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class ArchivedEntries:
         self._passing = Passing(name, on_missing)
         self._changing = threading.Lock()
         self._closed = False
-        self._view = TopicView.of(archive.records(name))
+        self._view = TopicView.of(self._records())
         self._last: tuple[TopicView, ReadEntry | None] | None = None
 
     @property
@@ -88,7 +90,7 @@ class ArchivedEntries:
 
     def refresh(self) -> bool:
         view = self._view
-        records = self._archive.records(self.name)
+        records = self._records()
         if records.head == view.records.head and records.last_position == view.records.last_position:
             return False
         later = view.followed_by(records)
@@ -122,6 +124,12 @@ class ArchivedEntries:
         """Give up what was read ahead. Calls that are under way end as ever."""
         self._closed = True
         self._kept.forget(self._view.key)
+
+    def _records(self) -> TopicRecords:
+        records = self._archive.records(self.name)
+        if not self._archive.has(records):
+            raise self._archive.unknown(self.name, f" {self._archive.store.url}")
+        return records
 
     def _read(self, view: TopicView, after: Place, most_entries: int, most_bytes: int, *, sticky: bool) -> ReadEntries:
         reader = self._kept.take(view.key, after, sticky=sticky)
@@ -166,7 +174,7 @@ class ArchivedEntries:
         view = self._view
         try:
             return work(view)
-        except (PlanOutdatedError, ObjectNotFoundError):
+        except (PlanOutdatedError, ObjectNotFoundError, DamagedRecordError):  # all of which a newer look may explain
             self.refresh()
             if self._view is view:
                 raise

@@ -38,6 +38,13 @@ def read_all(entries: ArchivedEntries, after: Place = BEFORE_ALL, random: Random
         after = random.choice([read.covered, read.entries[-1].place]) if read.entries else read.covered
 
 
+def read_on(entries: ArchivedEntries, after: Place, found: list[ReadEntry]) -> None:
+    """Up to the end, or to what is raised."""
+    while (read := entries.read(after, 50, 10**6)).covered is not None:
+        found += read.entries
+        after = read.covered
+
+
 def as_expected(found: list[ReadEntry]) -> list[tuple[Place, Expected]]:
     times = {each.place: 0 for each in found}
     return [(e.place, Expected(bytes(e.data), e.skip, e.messages, e.deliver_at, times[e.place])) for e in found]
@@ -74,18 +81,16 @@ def test_each_entry_is_found_again_whether_it_was_read_or_not(topic: Topic, seed
 
 @given(topics())
 def test_losses_end_reading_where_they_are_and_are_known_before(topic: Topic) -> None:
-    entries, lost = opened(topic.archive.store), sorted(topic.lost)
-    after, found = BEFORE_ALL, []
-    for first, last in lost:
+    entries = opened(topic.archive.store)
+    after, found = BEFORE_ALL, list[ReadEntry]()
+    for first, last in sorted(topic.lost):
         assert f"{first[0]}:{first[1]}.." in (entries.missing_behind(after) or "")
         with pytest.raises(DataLostError, match=f"{first[0]}:{first[1]}.*is missing: lost: trimmed"):
-            while (read := entries.read(after, 50, 10**6)).covered is not None:
-                found += read.entries
-                after = read.covered
-        assert after < first
+            read_on(entries, after, found)
+        assert all(each.place < first for each in found)
         after = last
     assert entries.missing_behind(after) is None
-    found += read_all(entries, after)
+    read_on(entries, after, found)
     assert as_expected(found) == without_times(topic)
 
 
