@@ -16,7 +16,7 @@ from offloader.archive.records import TopicRecords
 from offloader.errors import DamagedRecordError, ObjectNotFoundError, PlanOutdatedError
 from offloader.gateway.entries.delivered import deliverable, with_sticky
 from offloader.gateway.entries.kept import KeptReaders
-from offloader.gateway.entries.look import Look, neighbours
+from offloader.gateway.entries.look import Look
 from offloader.gateway.entries.missing import OnMissing, Passing
 from offloader.gateway.entries.reader import Chunk, TopicReader
 from offloader.gateway.entries.times import last_before
@@ -73,10 +73,7 @@ class ArchivedEntries:
     def again(self, places: Sequence[Place], *, sticky: bool = False) -> list[ReadEntry]:
         found: dict[Place, ReadEntry | None] = self._just_read(places)
         left = [place for place in places if place not in found]
-        for each in neighbours(left):
-            first, last = (each.ledger, each.first), (each.ledger, each.last)
-            entries = self._as_planned(lambda view: self._look(view).between(first, last))  # noqa: B023
-            found |= {entry.place: entry for entry in entries}
+        found |= {entry.place: entry for entry in self._as_planned(lambda view: list(self._look(view).of(left)))}
         wanted = [entry for place in sorted(set(places)) if (entry := found.get(place)) is not None]
         return [with_sticky(entry) if sticky else entry for entry in wanted]
 

@@ -48,6 +48,11 @@ class Look:
         runs = self._runs(self._view.plan(position.place))
         return next((found[0] for run in runs if (found := self._delivered(run))), None)
 
+    def of(self, places: Iterable[Place]) -> Iterator[ReadEntry]:
+        """What consumers get of these places, in order. Neighbours are read together."""
+        for run in _neighbours(places):
+            yield from self.between((run.ledger, run.first), (run.ledger, run.last))
+
     def between(self, first: Place, last: Place) -> list[ReadEntry]:
         """The entries that consumers get between two places of one ledger, both included."""
         served = self._view.served
@@ -69,7 +74,7 @@ class Look:
         return (item for item in self._read(items) if isinstance(item, EntryRun))
 
 
-def neighbours(places: Iterable[Place]) -> Iterator[EntryRange]:
+def _neighbours(places: Iterable[Place]) -> Iterator[EntryRange]:
     """Places of one ledger that follow each other, together; in order."""
     run: EntryRange | None = None
     for ledger, entry in sorted(set(places)):

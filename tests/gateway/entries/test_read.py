@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.errors import DataLostError
 from offloader.gateway.entries.archived import ArchivedEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
 from offloader.gateway.values import BEFORE_ALL, ReadEntry
 from offloader.model import Place
+from tests.archive.support import Archive
+from tests.format.support import Stored, checksummed
 
 from .topics import Expected, Topic, opened, topics
 
@@ -134,3 +137,23 @@ def test_a_time_is_found_as_by_looking_at_every_entry(topic: Topic, seed: int) -
     for time in [0, 2**60, *(random.choice(times) + random.choice([-1, 0, 1]) for _ in range(5) if times)]:
         older = [place for place, each in topic.delivered if each.time < time]
         assert entries.before_time(time) == (older[-1] if older else BEFORE_ALL)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=200), min_size=1, max_size=4), st.integers(-1, 11))
+def test_where_times_do_not_grow_it_is_older_and_what_follows_is_not(ledgers: list[list[int]], time: int) -> None:
+    archive, times = Archive(), dict[Place, int]()
+    archive.claim(0)
+    for ledger, published in enumerate(ledgers):
+        times |= {(ledger, number): each for number, each in enumerate(published)}
+        archive.add(
+            [Stored(ledger, number, published_at(each)) for number, each in enumerate(published)],
+            closed={ledger: len(published) - 1},
+        )
+    found = opened(archive.store).before_time(time)
+    behind = [place for place in sorted(times) if place > found]
+    assert found == BEFORE_ALL or times[found] < time
+    assert not behind or times[behind[0]] >= time
+
+
+def published_at(time: int) -> bytes:
+    return checksummed(MessageMetadata(producer_name="p", sequence_id=0, publish_time=time), b"")
