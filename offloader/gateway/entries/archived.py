@@ -16,11 +16,11 @@ from offloader.archive.records import TopicRecords
 from offloader.errors import DamagedRecordError, ObjectNotFoundError, PlanOutdatedError
 from offloader.gateway.entries.delivered import deliverable, with_sticky
 from offloader.gateway.entries.kept import KeptReaders
-from offloader.gateway.entries.look import Look
+from offloader.gateway.entries.lookup import EntryLookup
 from offloader.gateway.entries.missing import OnMissing, Passing
-from offloader.gateway.entries.reader import Chunk, TopicReader
+from offloader.gateway.entries.reader import ReadRun, TopicReader
 from offloader.gateway.entries.times import last_before
-from offloader.gateway.entries.view import TopicView
+from offloader.gateway.entries.topic import ServedTopic
 from offloader.gateway.values import BEFORE_ALL, ReadEntries, ReadEntry, TopicEnd
 from offloader.model import Place, TopicName
 
@@ -28,7 +28,7 @@ NOTHING = ReadEntries((), None)
 T = TypeVar("T")
 
 
-class ArchivedEntries:
+class ArchivedTopicEntries:
     """See the port `TopicEntries`. As of the last `refresh`; the first look is taken when it is made.
 
     Args:
@@ -59,8 +59,8 @@ class ArchivedEntries:
         self._passing = Passing(name, on_missing)
         self._changing = threading.Lock()
         self._closed = False
-        self._view = TopicView.of(self._records())
-        self._last: tuple[TopicView, ReadEntry | None] | None = None
+        self._topic = ServedTopic.of(self._records())
+        self._last: tuple[ServedTopic, ReadEntry | None] | None = None
 
     @property
     def passed_over(self) -> int:
@@ -68,59 +68,59 @@ class ArchivedEntries:
         return self._passing.ranges
 
     def read(self, after: Place, most_entries: int, most_bytes: int, *, sticky: bool = False) -> ReadEntries:
-        return self._as_planned(lambda view: self._read(view, after, most_entries, most_bytes, sticky=sticky))
+        return self._as_planned(lambda topic: self._read(topic, after, most_entries, most_bytes, sticky=sticky))
 
     def again(self, places: Sequence[Place], *, sticky: bool = False) -> list[ReadEntry]:
         found: dict[Place, ReadEntry | None] = self._just_read(places)
         left = [place for place in places if place not in found]
-        found |= {entry.place: entry for entry in self._as_planned(lambda view: list(self._look(view).of(left)))}
+        found |= {entry.place: entry for entry in self._as_planned(lambda topic: list(self._look(topic).of(left)))}
         wanted = [entry for place in sorted(set(places)) if (entry := found.get(place)) is not None]
         return [with_sticky(entry) if sticky else entry for entry in wanted]
 
     def end(self) -> TopicEnd:
-        view, known = self._view, self._last
-        if known is None or known[0] is not view:
-            known = view, self._as_planned(lambda view: self._look(view).last())
+        topic, known = self._topic, self._last
+        if known is None or known[0] is not topic:
+            known = topic, self._as_planned(lambda topic: self._look(topic).last())
             self._last = known
         last = known[1]
         return TopicEnd(None if last is None else last.place, last.messages if last else 0, self._is_terminated())
 
     def refresh(self) -> bool:
-        view = self._view
+        topic = self._topic
         records = self._records()
-        if records.head == view.records.head and records.last_position == view.records.last_position:
+        if records.head == topic.records.head and records.last_position == topic.records.last_position:
             return False
-        later = view.followed_by(records)
+        later = topic.followed_by(records)
         with self._changing:
-            if self._view is view:  # else somebody else has looked meanwhile
-                self._view = later
-        if self._view.key is not view.key:
-            self._kept.forget(view.key)
-        return self._view.served.last != view.served.last
+            if self._topic is topic:  # else somebody else has looked meanwhile
+                self._topic = later
+        if self._topic.key is not topic.key:
+            self._kept.forget(topic.key)
+        return self._topic.served.last != topic.served.last
 
     def before_time(self, published_ms: int) -> Place:
-        return self._as_planned(lambda view: last_before(published_ms, self._look(view), view.ledgers()))
+        return self._as_planned(lambda topic: last_before(published_ms, self._look(topic), topic.ledgers()))
 
     def previous(self, place: Place) -> Place:
-        ledgers = self._view.ledgers()
+        ledgers = self._topic.ledgers()
         number = bisect_left(ledgers, place[0], key=lambda each: each[1])
         if number < len(ledgers) and ledgers[number][1] == place[0] and place[1] > 0:
             return place[0], min(place[1] - 1, ledgers[number][2])
         return ledgers[number - 1][1:] if number else BEFORE_ALL
 
     def ledgers(self) -> Sequence[tuple[int, int, int]]:
-        return self._view.ledgers()
+        return self._topic.ledgers()
 
     def missing_behind(self, after: Place) -> str | None:
         """In words the first thing that a reader behind this place will miss, from records alone; None: they say of
         nothing that it is missing. What retention has deleted at the begin is no loss for who starts at the begin."""
-        found = self._view.missing_behind(after)
+        found = self._topic.missing_behind(after)
         return None if found is None else self._passing.sentence(found.missing)
 
     def close(self) -> None:
         """Give up what was read ahead. Calls that are under way end as ever."""
         self._closed = True
-        self._kept.forget(self._view.key)
+        self._kept.forget(self._topic.key)
 
     def _records(self) -> TopicRecords:
         records = self._archive.records(self.name)
@@ -128,51 +128,53 @@ class ArchivedEntries:
             raise self._archive.unknown(self.name, f" {self._archive.store.url}")
         return records
 
-    def _read(self, view: TopicView, after: Place, most_entries: int, most_bytes: int, *, sticky: bool) -> ReadEntries:
-        reader = self._kept.take(view.key, after, sticky=sticky)
+    def _read(
+        self, topic: ServedTopic, after: Place, most_entries: int, most_bytes: int, *, sticky: bool
+    ) -> ReadEntries:
+        reader = self._kept.take(topic.key, after, sticky=sticky)
         found = NOTHING if reader is None else reader.read(most_entries, most_bytes)
-        if reader is None or found.covered is None:  # one of an earlier view ends where that did
-            reader = self._opened(view, after, sticky=sticky)
+        if reader is None or found.covered is None:  # one from before a refresh ends where the topic did
+            reader = self._opened(topic, after, sticky=sticky)
             found = reader.read(most_entries, most_bytes)
         if not reader.is_over:
-            self._kept.park(view.key, reader)
-        if self._closed or self._view.key is not view.key:
-            self._kept.forget(view.key)
+            self._kept.park(topic.key, reader)
+        if self._closed or self._topic.key is not topic.key:
+            self._kept.forget(topic.key)
         return found
 
-    def _opened(self, view: TopicView, after: Place, *, sticky: bool) -> TopicReader:
-        def decoded(run: EntryRun) -> Chunk:
-            chunk = Chunk(run, deliverable(run, view.aborted, sticky=sticky))
-            self._kept.remember(view.key, chunk)
-            return chunk
+    def _opened(self, topic: ServedTopic, after: Place, *, sticky: bool) -> TopicReader:
+        def decoded(run: EntryRun) -> ReadRun:
+            found = ReadRun(run, deliverable(run, topic.aborted, sticky=sticky))
+            self._kept.remember(topic.key, found)
+            return found
 
         def items() -> Generator[ReadItem]:
-            yield from PlannedReader(self._archive.stores, self._options).read(view.plan(after))
+            yield from PlannedReader(self._archive.stores, self._options).read(topic.plan(after))
 
-        at_begin = view.served.is_at_begin(after)
+        at_begin = topic.served.is_at_begin(after)
         return TopicReader(after, items(), decoded, self._passing, at_begin=at_begin, sticky=sticky)
 
     def _just_read(self, places: Sequence[Place]) -> dict[Place, ReadEntry | None]:
         """Those that are still in memory; None: no consumer gets it."""
-        key = self._view.key
-        chunks = {place: self._kept.chunk_of(key, place) for place in places}
-        return {place: chunk.find(place) for place, chunk in chunks.items() if chunk is not None}
+        key = self._topic.key
+        runs = {place: self._kept.run_at(key, place) for place in places}
+        return {place: run.find(place) for place, run in runs.items() if run is not None}
 
-    def _look(self, view: TopicView) -> Look:
+    def _look(self, topic: ServedTopic) -> EntryLookup:
         options = replace(self._options, prefetch=0)
 
         def read(items: Iterable[PlanItem]) -> Iterator[ReadItem]:
             return PlannedReader(self._archive.stores, options).read(items)
 
-        return Look(view, read, lambda run: deliverable(run, view.aborted, sticky=False))
+        return EntryLookup(topic, read, lambda run: deliverable(run, topic.aborted, sticky=False))
 
-    def _as_planned(self, work: Callable[[TopicView], T]) -> T:
-        """With the view as it is, or with a new one where what that names is not there any more."""
-        view = self._view
+    def _as_planned(self, work: Callable[[ServedTopic], T]) -> T:
+        """With the topic as it was last seen; once more with a new look where what that names is not there any more."""
+        topic = self._topic
         try:
-            return work(view)
+            return work(topic)
         except (PlanOutdatedError, ObjectNotFoundError, DamagedRecordError):  # all of which a newer look may explain
             self.refresh()
-            if self._view is view:
+            if self._topic is topic:
                 raise
-        return work(self._view)
+        return work(self._topic)

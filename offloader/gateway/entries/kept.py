@@ -7,16 +7,16 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from offloader.gateway.entries.reader import Chunk, TopicReader
+from offloader.gateway.entries.reader import ReadRun, TopicReader
 from offloader.model import MIB, Place
 
-MOST_CHUNKS = 1_000
-_OVERHEAD = 4_096  # bytes of a chunk beside its data; small ones are mostly that
+MOST_RUNS = 1_000
+_OVERHEAD = 4_096  # bytes of a run beside its data; small ones are mostly that
 
 
 class _Kept(NamedTuple):
     owner: Hashable
-    chunk: Chunk
+    run: ReadRun
 
 
 class KeptReaders:
@@ -29,7 +29,7 @@ class KeptReaders:
         self._most_readers = most_readers
         self._most_bytes = most_bytes
         self._readers: OrderedDict[TopicReader, Hashable] = OrderedDict()  # the one used last is the last
-        self._chunks: deque[_Kept] = deque()
+        self._runs: deque[_Kept] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -50,20 +50,20 @@ class KeptReaders:
         for each in too_many:
             each.close()
 
-    def remember(self, owner: Hashable, chunk: Chunk) -> None:
+    def remember(self, owner: Hashable, run: ReadRun) -> None:
         """Keep what was just read."""
         with self._lock:
-            self._chunks.append(_Kept(owner, chunk))
-            self._bytes += chunk.size + _OVERHEAD
-            while self._bytes > self._most_bytes or len(self._chunks) > MOST_CHUNKS:
-                self._bytes -= self._chunks.popleft().chunk.size + _OVERHEAD
+            self._runs.append(_Kept(owner, run))
+            self._bytes += run.size + _OVERHEAD
+            while self._bytes > self._most_bytes or len(self._runs) > MOST_RUNS:
+                self._bytes -= self._runs.popleft().run.size + _OVERHEAD
 
-    def chunk_of(self, owner: Hashable, place: Place) -> Chunk | None:
+    def run_at(self, owner: Hashable, place: Place) -> ReadRun | None:
         """What was just read at a place."""
         with self._lock:
-            for whose, chunk in reversed(self._chunks):
-                if chunk.first <= place <= chunk.covered and whose == owner:
-                    return chunk
+            for whose, run in reversed(self._runs):
+                if run.first <= place <= run.covered and whose == owner:
+                    return run
         return None
 
     def forget(self, owner: Hashable) -> None:
@@ -72,7 +72,7 @@ class KeptReaders:
             readers = [reader for reader, whose in self._readers.items() if whose == owner]
             for reader in readers:
                 del self._readers[reader]
-            self._chunks = deque(each for each in self._chunks if each.owner != owner)
-            self._bytes = sum(each.chunk.size + _OVERHEAD for each in self._chunks)
+            self._runs = deque(each for each in self._runs if each.owner != owner)
+            self._bytes = sum(each.run.size + _OVERHEAD for each in self._runs)
         for reader in readers:
             reader.close()

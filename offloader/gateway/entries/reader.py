@@ -16,7 +16,7 @@ from offloader.model import Place
 ENOUGH = 64  # entries; for more than these, a call does not wait for the store a second time
 
 
-class Chunk:
+class ReadRun:
     """The entries of one run that consumers get. `covered`: where the run ends. `size`: bytes that it holds in
     memory."""
 
@@ -55,7 +55,7 @@ class TopicReader:
         self,
         after: Place,
         items: Generator[ReadItem],
-        decoded: Callable[[EntryRun], Chunk],
+        decoded: Callable[[EntryRun], ReadRun],
         passing: Passing,
         *,
         at_begin: bool,
@@ -68,8 +68,8 @@ class TopicReader:
         self._decoded = decoded
         self._passing = passing
         self._at_begin = at_begin
-        self._chunk: Chunk | None = None
-        self._at = 0  # the next one of the chunk
+        self._run: ReadRun | None = None
+        self._at = 0  # the next one of the run
 
     def stands_at(self, after: Place) -> bool:
         """Whether it goes on behind this place."""
@@ -79,9 +79,9 @@ class TopicReader:
         """See the port. What is raised ends the reader."""
         before, found, left = self.covered, list[ReadEntry](), most_bytes
         while True:
-            if self._chunk is not None:
+            if self._run is not None:
                 left -= self._take(found, most_entries, left)
-            if self._chunk is not None or len(found) >= min(ENOUGH, most_entries) or left <= 0 or self.is_over:
+            if self._run is not None or len(found) >= min(ENOUGH, most_entries) or left <= 0 or self.is_over:
                 break
             try:
                 self._go_on()
@@ -93,19 +93,19 @@ class TopicReader:
         return ReadEntries(found, self.covered if self.covered > before else None)
 
     def _take(self, found: list[ReadEntry], most_entries: int, most_bytes: int) -> int:
-        """Add entries of the chunk, which is left behind once it has no more. Returns their bytes."""
-        chunk, first = self._chunk, self._at
-        assert chunk is not None
-        after = chunk.up_to(first, most_entries - len(found), most_bytes)
+        """Add entries of the run, which is left behind once it has no more. Returns their bytes."""
+        run, first = self._run, self._at
+        assert run is not None
+        after = run.up_to(first, most_entries - len(found), most_bytes)
         if not found:
-            after = max(after, min(first + 1, len(chunk.entries)))
+            after = max(after, min(first + 1, len(run.entries)))
         if after > first:
-            found += chunk.entries[first:after]
+            found += run.entries[first:after]
             self.since = self.covered = found[-1].place
         self._at = after
-        if after == len(chunk.entries):
-            self.covered, self._chunk, self._at = chunk.covered, None, 0
-        return chunk.bytes_between(first, after)
+        if after == len(run.entries):
+            self.covered, self._run, self._at = run.covered, None, 0
+        return run.bytes_between(first, after)
 
     def _go_on(self) -> None:
         item = next(self._items, None)
@@ -117,7 +117,7 @@ class TopicReader:
             self.covered = max(self.covered, covered_by(item))
         else:
             self._at_begin = False
-            self._chunk = self._decoded(item)
+            self._run = self._decoded(item)
 
     def close(self) -> None:
         """What was read ahead is given up."""

@@ -1,4 +1,4 @@
-"""Which incarnations of a topic are served, and which position a client's place is. Pure.
+"""Which incarnations of a topic are served, and which position a client's place is.
 
 A message id has no room for the incarnation. Ledger ids grow over a cluster's life, so all incarnations follow each
 other; where they do not (the cluster was set up anew), the last ones are served of which that is true.

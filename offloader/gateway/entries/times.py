@@ -10,14 +10,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from offloader.gateway.entries.delivered import time_of
-from offloader.gateway.entries.look import Look
+from offloader.gateway.entries.lookup import EntryLookup
 from offloader.gateway.values import BEFORE_ALL, ReadEntry
 from offloader.model import Place
 
 AT_ONCE = 64  # so many entries are read together
 
 
-def last_before(time: int, look: Look, ledgers: Sequence[tuple[int, int, int]]) -> Place:
+def last_before(time: int, look: EntryLookup, ledgers: Sequence[tuple[int, int, int]]) -> Place:
     """The place; BEFORE_ALL: none is older. `ledgers`: see the port."""
 
     def is_older(entry: ReadEntry | None) -> bool:

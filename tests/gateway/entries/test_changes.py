@@ -15,7 +15,7 @@ from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.errors import DamagedObjectError, DataLostError, FatalError, StoreUnavailableError
 from offloader.format.entry import ABORT_MARKER
-from offloader.gateway.entries.archived import ArchivedEntries
+from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
 from offloader.gateway.values import BEFORE_ALL, ReadEntry
@@ -25,7 +25,7 @@ from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.archive.bridges import hand_over
 from tests.archive.mixed import Asked, MixedTopic
-from tests.archive.support import TOPIC, Archive, message, stream
+from tests.archive.support import TOPIC, Archive, gap, message, stream
 from tests.archive.test_deleted import WHOLE, archived, delete
 from tests.format.support import Stored, checksummed
 
@@ -33,7 +33,7 @@ from .test_read import LARGEST, read_all, read_on
 from .topics import opened
 
 
-def places(entries: ArchivedEntries, after: Place = BEFORE_ALL) -> list[Place]:
+def places(entries: ArchivedTopicEntries, after: Place = BEFORE_ALL) -> list[Place]:
     return [each.place for each in read_all(entries, after)]
 
 
@@ -61,6 +61,20 @@ def test_what_is_sealed_since_is_there_after_a_refresh() -> None:
     assert entries.refresh()
     assert list(entries.ledgers()) == [(0, 0, 19), (0, 1, 14)]
     assert places(entries, (1, 7)) == [(1, entry) for entry in range(8, 15)]
+
+
+def test_what_is_missing_at_the_end_is_covered() -> None:
+    archive = archived(1)
+    archive.add(stream(0, 10, 11), [gap(0, 12, 14)])
+    archive.lose(Position(0, 0, 15), Position(0, 0, 17))
+    entries = opened(archive.store, OnMissing.SKIP)
+    read = entries.read((0, 9), 100, 10**6)
+    while read.covered is not None:
+        after = read.covered
+        read = entries.read(after, 100, 10**6)
+    assert after == (0, 17)
+    assert entries.passed_over == 1
+    assert entries.previous(LARGEST) == (0, 17)
 
 
 def test_a_reader_goes_on_into_what_was_sealed_since() -> None:
@@ -137,7 +151,7 @@ def first_is_bridged(topic: MixedTopic) -> bool:
 def test_a_segment_that_goes_to_brokers_between_plan_and_reading_is_planned_anew() -> None:
     topic = next(each for each in map(MixedTopic, range(200)) if first_is_bridged(each))
     archive = topic.reader(Asked.NOBODY, 4096)._opened
-    entries = ArchivedEntries(archive, TOPIC, KeptReaders(), on_missing=OnMissing.SKIP)
+    entries = ArchivedTopicEntries(archive, TOPIC, KeptReaders(), on_missing=OnMissing.SKIP)
     before = places(entries)
     hand_over(topic.archive, 1)
     assert places(entries) == before
@@ -212,7 +226,7 @@ def test_topics_in_every_state_are_delivered_as_the_archive_reads_them(seed: int
     topic = MixedTopic(seed)
     archive = topic.reader(asked, 4096)
     expected = [entry.position.place for entry in archive.topic(TOPIC).entries()]
-    entries = ArchivedEntries(
+    entries = ArchivedTopicEntries(
         archive._opened, TOPIC, KeptReaders(), on_missing=OnMissing.SKIP, options=ReadOptions(read_size=1024)
     )
     assert places(entries) == expected
@@ -241,6 +255,21 @@ def test_incarnations_follow_each_other_as_far_back_as_ledger_ids_grow(second: i
     ]
 
 
+def test_an_incarnation_whose_ledger_ids_began_anew_takes_the_place_of_what_was_served() -> None:
+    archive = Archive()
+    archive.claim(5)
+    archive.add(stream(5, 0, 1), closed={5: 1})
+    entries = opened(archive.store)
+    assert places(entries) == [(5, 0), (5, 1)]
+    assert (list(entries.ledgers()), entries.missing_behind(BEFORE_ALL)) == ([(0, 5, 1)], None)
+    archive.incarnation = 1
+    archive.claim(2, created=2)
+    archive.add(stream(2, 0, 1))
+    assert entries.refresh()
+    assert places(entries) == [(2, 0), (2, 1)]
+    assert (list(entries.ledgers()), entries.missing_behind(BEFORE_ALL)) == ([(1, 2, 1)], None)
+
+
 def test_a_topic_of_which_nothing_is_sealed_yet() -> None:
     archive = Archive()
     archive.claim(1)
@@ -256,7 +285,7 @@ def test_a_topic_of_which_nothing_is_sealed_yet() -> None:
 
 def test_a_terminated_topic_says_so() -> None:
     archive = OpenArchive(Stores.of(archived(1).store))
-    entries = ArchivedEntries(archive, TOPIC, KeptReaders(), is_terminated=lambda: True)
+    entries = ArchivedTopicEntries(archive, TOPIC, KeptReaders(), is_terminated=lambda: True)
     assert entries.end() == ((0, 9), 1, True)
 
 
@@ -282,7 +311,7 @@ def test_only_so_many_readers_are_kept_and_none_of_a_closed_topic() -> None:
     for number, entry in enumerate(range(8, 0, -1), 1):
         entries.read((0, entry), 1, 1)
         assert len(kept._readers) == min(number, 3)
-    assert not kept._chunks
+    assert not kept._runs
     assert kept._bytes == 0
     readers = list(kept._readers)
     entries.close()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.errors import DataLostError
-from offloader.gateway.entries.archived import ArchivedEntries
+from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
 from offloader.gateway.values import BEFORE_ALL, ReadEntry
@@ -23,7 +23,7 @@ from .topics import Expected, Topic, opened, topics
 LARGEST = (2**63 - 1, 2**63 - 1)
 
 
-def read_all(entries: ArchivedEntries, after: Place = BEFORE_ALL, random: Random | None = None) -> list[ReadEntry]:
+def read_all(entries: ArchivedTopicEntries, after: Place = BEFORE_ALL, random: Random | None = None) -> list[ReadEntry]:
     """In pieces of any size."""
     random = random or Random(0)
     found: list[ReadEntry] = []
@@ -41,7 +41,7 @@ def read_all(entries: ArchivedEntries, after: Place = BEFORE_ALL, random: Random
         after = random.choice([read.covered, read.entries[-1].place]) if read.entries else read.covered
 
 
-def read_on(entries: ArchivedEntries, after: Place, found: list[ReadEntry]) -> None:
+def read_on(entries: ArchivedTopicEntries, after: Place, found: list[ReadEntry]) -> None:
     """Up to the end, or to what is raised."""
     while (read := entries.read(after, 50, 10**6)).covered is not None:
         found += read.entries

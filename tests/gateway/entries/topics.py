@@ -16,7 +16,7 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
-from offloader.gateway.entries.archived import ArchivedEntries
+from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
 from offloader.model import Place, Position, TopicName
@@ -65,10 +65,10 @@ def opened(
     *,
     read_size: int = 4096,
     prefetch: int = 0,
-) -> ArchivedEntries:
+) -> ArchivedTopicEntries:
     archive = OpenArchive(Stores.of(store))
     options = ReadOptions(read_size=read_size, prefetch=prefetch)
-    return ArchivedEntries(archive, name, kept or KeptReaders(), on_missing=on_missing, options=options)
+    return ArchivedTopicEntries(archive, name, kept or KeptReaders(), on_missing=on_missing, options=options)
 
 
 @st.composite

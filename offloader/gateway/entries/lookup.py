@@ -8,7 +8,7 @@ from offloader.archive.items import EntryRun, ReadItem
 from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.selection import Selection
-from offloader.gateway.entries.view import TopicView
+from offloader.gateway.entries.topic import ServedTopic
 from offloader.gateway.values import ReadEntry
 from offloader.model import MIB, EntryRange, Place, Position
 
@@ -18,18 +18,18 @@ ReadItems = Callable[[Iterable[PlanItem]], Iterator[ReadItem]]
 Delivered = Callable[[EntryRun], list[ReadEntry]]
 
 
-class Look:
+class EntryLookup:
     """`read`: what was planned. `delivered`: what consumers get of a run. Raises what `read` raises."""
 
-    def __init__(self, view: TopicView, read: ReadItems, delivered: Delivered) -> None:
-        self._view = view
+    def __init__(self, topic: ServedTopic, read: ReadItems, delivered: Delivered) -> None:
+        self._topic = topic
         self._read = read
         self._delivered = delivered
 
     def last(self) -> ReadEntry | None:
         """The last entry that consumers get."""
-        for snapshot, wanted in self._view.records.before():
-            items = (item for item in plan(snapshot, wanted) if self._view.served.has(item.end))
+        for snapshot, wanted in self._topic.records.before():
+            items = (item for item in plan(snapshot, wanted) if self._topic.served.has(item.end))
             for task in reversed(split(items, STEP_BACK)):
                 for run in reversed(list(self._runs(task))):
                     if found := self._delivered(run):
@@ -45,7 +45,7 @@ class Look:
         alone = self._between(position, position)
         if alone:
             return alone[0]
-        runs = self._runs(self._view.plan(position.place))
+        runs = self._runs(self._topic.plan(position.place))
         return next((found[0] for run in runs if (found := self._delivered(run))), None)
 
     def of(self, places: Iterable[Place]) -> Iterator[ReadEntry]:
@@ -55,19 +55,19 @@ class Look:
 
     def between(self, first: Place, last: Place) -> list[ReadEntry]:
         """The entries that consumers get between two places of one ledger, both included."""
-        served = self._view.served
+        served = self._topic.served
         if served.first is None:
             return []
         start = served.position(first)
         return self._between(start, start.at(last[1]))
 
     def _between(self, first: Position, last: Position) -> list[ReadEntry]:
-        items = self._view.records.plan(Selection(first, last))
+        items = self._topic.records.plan(Selection(first, last))
         return [entry for run in self._runs(items) for entry in self._delivered(run)]
 
     def _first_stored(self, after: Place) -> Position | None:
         """The position of the first entry behind a place that is stored, whatever it is."""
-        stored = (item for item in self._view.plan(after) if isinstance(item, ObjectRange))
+        stored = (item for item in self._topic.plan(after) if isinstance(item, ObjectRange))
         return next((item.start_of(run) for item in stored for run in item.runs if run.gap is None), None)
 
     def _runs(self, items: Iterable[PlanItem]) -> Iterator[EntryRun]:

@@ -18,11 +18,11 @@ Ledger = tuple[int, int]
 """Incarnation and ledger."""
 
 
-class TopicView:
+class ServedTopic:
     """Threads may share it. What is asked for is found out when it is asked for the first time, maybe by two threads at
     once: no lock is held while the store is waited for. Raises DamagedRecordError, and what the store raises.
 
-    `key`: of what is read by it. Views have the same one if no transaction is known to be aborted that was not."""
+    `key`: what was read by one of them may be given by another one that has the same."""
 
     def __init__(self, records: TopicRecords, aborted: frozenset[Transaction], key: object) -> None:
         self.records = records
@@ -33,17 +33,19 @@ class TopicView:
         self._ledgers: dict[Ledger, int] | None = None
 
     @classmethod
-    def of(cls, records: TopicRecords) -> TopicView:
+    def of(cls, records: TopicRecords) -> ServedTopic:
         """Of these records."""
         return cls(records, records.aborted(None), object())
 
-    def followed_by(self, records: TopicRecords) -> TopicView:
+    def followed_by(self, records: TopicRecords) -> ServedTopic:
         """Of later records: if they only go on, no more of them is read than what is new."""
-        end, removed = self.served.last, self.records.head.removed
-        if end is None or records.head.removed != removed or records.head.generation != self.records.head.generation:
-            return TopicView.of(records)
+        end, before, now = self.served.last, self.records.head, records.head
+        if end is None or (now.removed, now.generation) != (before.removed, before.generation):
+            return ServedTopic.of(records)
         aborted = self.aborted | records.aborted(end)
-        later = TopicView(records, aborted, self.key if aborted == self.aborted else object())
+        later = ServedTopic(records, aborted, self.key if aborted == self.aborted else object())
+        if later.served.first != self.served.first:  # ledger ids began anew: what was served is not any more
+            return ServedTopic(records, aborted, object())
         if self._absences is not None:
             behind = later.plan(end.place)
             later._absences = (*self._absences, *absences(behind, at_begin=False))
