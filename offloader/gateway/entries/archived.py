@@ -71,7 +71,7 @@ class ArchivedTopicEntries:
         return self._as_planned(lambda topic: self._read(topic, after, most_entries, most_bytes, sticky=sticky))
 
     def again(self, places: Sequence[Place], *, sticky: bool = False) -> list[ReadEntry]:
-        found: dict[Place, ReadEntry | None] = self._just_read(places)
+        found = self._just_read(places)
         left = [place for place in places if place not in found]
         found |= {entry.place: entry for entry in self._as_planned(lambda topic: list(self._look(topic).of(left)))}
         wanted = [entry for place in sorted(set(places)) if (entry := found.get(place)) is not None]
@@ -156,9 +156,14 @@ class ArchivedTopicEntries:
 
     def _just_read(self, places: Sequence[Place]) -> dict[Place, ReadEntry | None]:
         """Those that are still in memory; None: no consumer gets it."""
-        key = self._topic.key
-        runs = {place: self._kept.run_at(key, place) for place in places}
-        return {place: run.find(place) for place, run in runs.items() if run is not None}
+        runs, found = self._kept.runs_of(self._topic.key), dict[Place, ReadEntry | None]()
+        run: ReadRun | None = None
+        for place in places:
+            if run is None or not run.holds(place):  # mostly they are neighbours
+                run = next((each for each in runs if each.holds(place)), None)
+            if run is not None:
+                found[place] = run.find(place)
+        return found
 
     def _look(self, topic: ServedTopic) -> EntryLookup:
         options = replace(self._options, prefetch=0)

@@ -75,15 +75,19 @@ def with_sticky(entry: ReadEntry) -> ReadEntry:
     return entry if split is None else entry._replace(sticky=sticky_hash(sticky_key(split[1])))
 
 
-def time_of(entry: ReadEntry) -> int:
-    """When the broker took an entry, where it says so, else when it was published; in ms, signed as Java reads it."""
+def time_of(entry: ReadEntry) -> int | None:
+    """When the broker took an entry, where it says so, else when it was published; in ms, signed as Java reads it.
+    None: it cannot be read."""
     data = memoryview(entry.data)
     if entry.skip:
-        broker = BrokerEntryMetadata.FromString(bytes(data[6 : entry.skip]))
+        try:
+            broker = BrokerEntryMetadata.FromString(bytes(data[6 : entry.skip]))
+        except DecodeError:
+            return None
         if broker.HasField("broker_timestamp"):
             return signed(broker.broker_timestamp)
     split = _split(data)
-    return 0 if split is None else signed(split[1].publish_time)
+    return None if split is None else signed(split[1].publish_time)
 
 
 def _built(entries: Entries, run: EntryRun, rows: Int64s, *columns: Int64s) -> list[ReadEntry]:

@@ -58,13 +58,10 @@ class KeptReaders:
             while self._bytes > self._most_bytes or len(self._runs) > MOST_RUNS:
                 self._bytes -= self._runs.popleft().run.size + _OVERHEAD
 
-    def run_at(self, owner: Hashable, place: Place) -> ReadRun | None:
-        """What was just read at a place."""
+    def runs_of(self, owner: Hashable) -> list[ReadRun]:
+        """What was just read of an owner's, the last first."""
         with self._lock:
-            for whose, run in reversed(self._runs):
-                if run.first <= place <= run.covered and whose == owner:
-                    return run
-        return None
+            return [run for whose, run in reversed(self._runs) if whose == owner]
 
     def forget(self, owner: Hashable) -> None:
         """Drop what is an owner's."""

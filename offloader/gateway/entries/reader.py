@@ -36,6 +36,10 @@ class ReadRun:
         by_bytes = bisect_left(self._ends, self._ends[first] + most_bytes + 1) - 1
         return min(first + most_entries, by_bytes, len(self.entries))
 
+    def holds(self, place: Place) -> bool:
+        """Whether a place is in it, whatever is there."""
+        return self.first <= place <= self.covered
+
     def find(self, place: Place) -> ReadEntry | None:
         """The entry of this place; None: no consumer gets it."""
         number = bisect_left(self.entries, place, key=_place)

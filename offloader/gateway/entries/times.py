@@ -21,7 +21,8 @@ def last_before(time: int, look: EntryLookup, ledgers: Sequence[tuple[int, int, 
     """The place; BEFORE_ALL: none is older. `ledgers`: see the port."""
 
     def is_older(entry: ReadEntry | None) -> bool:
-        return entry is not None and time_of(entry) < time
+        said = None if entry is None else time_of(entry)
+        return said is not None and said < time  # as brokers do it: what cannot be read is not older
 
     older = bisect_left(ledgers, True, key=lambda each: not is_older(look.first((each[1], 0))))
     if older == 0:

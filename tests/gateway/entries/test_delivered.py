@@ -78,6 +78,12 @@ def test_what_consumers_get(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [time_of(each) for each in found] == [5, NOW, NOW]
 
 
+def test_broker_metadata_that_cannot_be_read_are_delivered_and_say_no_time() -> None:
+    data = b"\x0e\x02\0\0\0\3\xff\xff\xff" + said()
+    [entry] = deliverable(run_of([data]), (), sticky=False)
+    assert (entry.skip, bytes(entry.data), time_of(entry)) == (9, data, None)
+
+
 def test_large_entries_are_not_copied() -> None:
     run = run_of([said() + bytes(5000)])
     [entry] = deliverable(run, (), sticky=False)
