@@ -21,6 +21,7 @@ from offloader.gateway.entries.missing import OnMissing
 from offloader.gateway.values import BEFORE_ALL, ReadEntry
 from offloader.metadata import layout
 from offloader.model import Place, Position
+from offloader.ports.topic_entries import TopicEntries
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.archive.bridges import hand_over
@@ -118,6 +119,14 @@ def test_whoever_begins_at_the_earliest_misses_nothing_of_what_retention_deleted
     assert places(entries) == WHOLE[30:]
     assert entries.previous((0, 0)) == BEFORE_ALL
     assert list(entries.ledgers()) == [(0, 1, 19), (0, 2, 9)]
+
+
+def test_a_ledger_of_which_all_was_deleted_is_none() -> None:
+    archive = archived()
+    delete(archive, 2)
+    entries = opened(archive.store)
+    assert list(entries.ledgers()) == [(0, 1, 19), (0, 2, 9)]
+    assert entries.previous((0, 5)) == BEFORE_ALL
 
 
 @pytest.mark.parametrize("after", [(0, 5), (0, 19), (1, 3)])
@@ -285,7 +294,7 @@ def test_a_topic_of_which_nothing_is_sealed_yet() -> None:
 
 def test_a_terminated_topic_says_so() -> None:
     archive = OpenArchive(Stores.of(archived(1).store))
-    entries = ArchivedTopicEntries(archive, TOPIC, KeptReaders(), is_terminated=lambda: True)
+    entries: TopicEntries = ArchivedTopicEntries(archive, TOPIC, KeptReaders(), is_terminated=lambda: True)
     assert entries.end() == ((0, 9), 1, True)
 
 
