@@ -18,6 +18,7 @@ from benchmarks import (
     bookkeeper,
     bridged,
     bridging,
+    cursors,
     cutter,
     deletion_rate,
     historical,
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "deletion": deletion_rate.run,
     "lifecycle": lifecycle_idle.run,
     "bridging": bridging.run,
+    "cursors": cursors.run,
 }
 
 

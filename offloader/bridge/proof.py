@@ -7,9 +7,9 @@ whatever should have come before or behind is to be explained by the broker, whi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from offloader.bridge.core.swap_steps import LedgersProven, NotProven
 from offloader.errors import OffloadError
@@ -19,8 +19,13 @@ from offloader.ports.entry_source import EntrySource, RawEntry
 
 READ_SIZE = 8 * MIB
 PATIENCE = 3.0  # seconds; then the broker is asked whether anything is to come
-_STEPS = (1, 16, 256, 4096)  # so many of a ledger's last entries are asked for, as long as none of them arrives
+_FURTHER = 16  # times as many of a ledger's last entries are asked for, as long as none of them arrives
 _EXPLAINED = 64  # entries at a time
+
+
+class _Arrived(NamedTuple):
+    first: RawEntry
+    last: RawEntry
 
 
 class ArchivedEntries(Protocol):
@@ -66,62 +71,75 @@ class BrokerProof:
         if isinstance(first, NotProven):
             return first
         if first is None:
-            return f"ledger {one.ledger}: no entry is for readers, and the broker has read the first ones to say so"
-        last = self._last(topic, one)
-        if not isinstance(last, RawEntry):
-            return last or NotProven(f"ledger {one.ledger}: entry {first.entry} arrives, and none from its end")
+            return f"ledger {one.ledger}: no entry is for readers, and the broker has read all of them to say so"
+        last = self._last(topic, one, first.entry)
+        if isinstance(last, NotProven):
+            return last
         for found in (first, last):
             if found.data != archived.entry(one, found.entry):
                 return NotProven(f"ledger {one.ledger}: entry {found.entry} arrives with other bytes than we have")
         return f"ledger {one.ledger}: entries {first.entry} and {last.entry} of 0 to {one.last} arrive as we have them"
 
     def _first(self, topic: TopicName, one: BridgedLedger) -> RawEntry | NotProven | None:
-        """None: brokers explain that none is to come."""
+        """None: the broker says of each entry that it is not for readers."""
         found = self._arrived(topic, one, 0, only_first=True)
-        if found or self._hidden(topic, one, 0, min(one.last + 1, _EXPLAINED)):
-            return found[0] if found else None
-        found = self._arrived(topic, one, 0, only_first=True, timeout=self._timeout)
-        return found[0] if found else _absent(one, 0, self._timeout)
-
-    def _last(self, topic: TopicName, one: BridgedLedger) -> RawEntry | NotProven | None:
-        for count in _STEPS:
-            begin = max(one.last + 1 - count, 0)
-            found = self._arrived(topic, one, begin)
-            if not found and not self._hidden(topic, one, begin, min(one.last + 1, begin + _EXPLAINED)):
-                found = self._arrived(topic, one, begin, timeout=self._timeout)
-                if not found:
-                    return _absent(one, begin, self._timeout)
-            if found:
-                return found[-1]
-            if begin == 0:
-                return None
+        if found is not None:
+            return found.first
+        for begin in range(0, one.last + 1, _EXPLAINED):
+            if not self._hidden(topic, one, begin):
+                found = self._arrived(topic, one, begin, only_first=True, timeout=self._timeout)
+                return found.first if found is not None else _absent(one, begin, self._timeout)
         return None
+
+    def _last(self, topic: TopicName, one: BridgedLedger, first: int) -> RawEntry | NotProven:
+        """From further and further back, as long as nothing arrives: at the latest `first` does, once more."""
+        for begin in _begins(first, one.last):
+            found = self._arrived(topic, one, begin)
+            if found is None and not self._hidden(topic, one, begin):
+                found = self._arrived(topic, one, begin, timeout=self._timeout)
+                if found is None:
+                    return _absent(one, begin, self._timeout)
+            if found is not None:
+                return found.last
+        return NotProven(f"ledger {one.ledger}: entry {first} arrives, and none from its end")
 
     def _arrived(
         self, topic: TopicName, one: BridgedLedger, begin: int, *, only_first: bool = False, timeout: float = PATIENCE
-    ) -> list[RawEntry]:
-        """The entries of the ledger that arrive from there on, up to its end."""
+    ) -> _Arrived | None:
+        """What arrives of the ledger from there on, up to its end; None: nothing."""
         reader = self._source.open(topic, one.ledger, begin, max_bytes=READ_SIZE)
-        arrived: list[RawEntry] = []
+        arrived: _Arrived | None = None
         until = self._clock() + min(timeout, self._timeout)
         try:
             while (left := until - self._clock()) > 0:
                 some = reader.read(left)
-                arrived += (entry for entry in some if entry.ledger == one.ledger)
-                if not some or (arrived[-1:] and (only_first or arrived[-1].entry >= one.last)):
+                theirs = [entry for entry in some if entry.ledger == one.ledger]
+                if theirs:
+                    arrived = _Arrived(arrived.first if arrived is not None else theirs[0], theirs[-1])
+                if not some or len(theirs) < len(some):
                     break
-                if any(entry.ledger != one.ledger for entry in some):
+                if only_first or (arrived is not None and arrived.last.entry >= one.last):
                     break
         finally:
             reader.close()
         return arrived
 
-    def _hidden(self, topic: TopicName, one: BridgedLedger, begin: int, after: int) -> bool:
-        """Whether the broker, which reads them for that, says that none of these is for readers."""
+    def _hidden(self, topic: TopicName, one: BridgedLedger, begin: int) -> bool:
+        """Whether the broker, which reads them for that, says that none of the next entries is for readers."""
+        after = min(one.last + 1, begin + _EXPLAINED)
         with suppress(OffloadError):  # it cannot read them, or not now: then nothing explains them
             gaps, missing = self._source.explain(topic, EntryRange(one.ledger, begin, after), limit=_EXPLAINED)
             return bool(gaps) and missing is None
         return False
+
+
+def _begins(first: int, last: int) -> Iterator[int]:
+    """Of the last entry, of 16, of 256 and so on, and at last the first one."""
+    count = 1
+    while last + 1 - count > first:
+        yield last + 1 - count
+        count *= _FURTHER
+    yield first
 
 
 def _absent(one: BridgedLedger, entry: int, timeout: float) -> NotProven:

@@ -46,11 +46,13 @@ from offloader.errors import (
     AuthorizationFailedError,
     FatalError,
     IntegrityError,
+    NamespaceNotFoundError,
     OffloadError,
     OutcomeUnknownError,
     OvertakenError,
     ProtocolError,
     RetryableError,
+    TopicNotFoundError,
     VersionConflictError,
 )
 from offloader.metadata.bridges import BridgedLedger, BridgeRound
@@ -113,7 +115,10 @@ class Swapper:
 
     def withdraw(self, topic: TopicName, under_way: BridgeRound, ours: Callable[[], bool]) -> SwapOutcome:
         """Have brokers forget the round's objects. The round must be recorded as withdrawing."""
-        return self._run(topic, under_way, SwapPlan(SwapGoal.OUT, under_way.ledgers, limits=self._limits), ours)
+        lost = frozenset(one.ledger for one in under_way.ledgers if not self._world.has_ledger(one.ledger))
+        return self._run(
+            topic, under_way, SwapPlan(SwapGoal.OUT, under_way.ledgers, lost=lost, limits=self._limits), ours
+        )
 
     def begun(self, topic: TopicName) -> Mapping[int, str]:
         """The ledgers that brokers have begun to offload by themselves, with the uuids of their objects, as long as
@@ -186,7 +191,7 @@ class Swapper:
         except OvertakenError:
             raise
         except (RetryableError, OutcomeUnknownError, AbsentError, ProtocolError) as error:
-            return CallFailed(str(error))
+            return CallFailed(str(error), isinstance(error, TopicNotFoundError | NamespaceNotFoundError))
         except (FatalError, IntegrityError) as error:
             return CallRefused(str(error))
 
@@ -200,14 +205,14 @@ class Swapper:
                 return TopicAwake()
             case FetchRecord():
                 node = world.nodes.get(world.record_path(topic), latest=True)
-                record, version = (None, -1) if node is None else (node.value, node.version)
-                return RecordSeen(record, version, ours(), self._now())
+                if node is None:
+                    return RecordSeen(None, -1, ours(), self._now())
+                return RecordSeen(node.value, node.version, ours(), self._now(), node.born)
             case UnloadTopic():
                 world.admin.unload(topic)
                 return Unloaded()
-            case SetRecord(value, version):
-                changed = world.nodes.set(world.record_path(topic), value, version)
-                return RecordChanged() if changed is None else RecordSet()
+            case SetRecord():
+                return self._set(world.record_path(topic), action)
             case LoadTopic():
                 info = world.admin.topic_info(topic)
                 return TopicLoaded(frozenset(one.ledger for one in info.ledgers.spans), info.offloaded)
@@ -215,6 +220,13 @@ class Swapper:
                 return world.proof.prove(topic, ledgers, self._objects(under_way))
             case SwapOutcome():
                 raise AssertionError("a swap that has ended does nothing")
+
+    def _set(self, path: str, change: SetRecord) -> RecordSet | RecordChanged:
+        """Looks once more whether it is the same node: a set goes by its version alone, and cannot tell."""
+        node = self._world.nodes.get(path, latest=True)
+        if node is None or (node.born, node.version) != (change.born, change.version):
+            return RecordChanged()
+        return RecordChanged() if self._world.nodes.set(path, change.value, change.version) is None else RecordSet()
 
     def _stale(self, topic: TopicName) -> bool | None:
         """None: the record was changed while the broker was asked."""

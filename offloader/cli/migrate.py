@@ -11,7 +11,7 @@ import click
 
 from offloader.cli.asking import ask_all, outcomes
 from offloader.cli.brokers_offload import BrokersOffload
-from offloader.cli.command import ERROR, OK, CommandSession, command
+from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.migration_proof import proven
 from offloader.cli.migration_report import ESTIMATES, TopicReport, cost_fields, cost_line, report_of
 from offloader.cli.migration_scope import Scope, held, not_enabled, parse_scope, topics_of
@@ -175,7 +175,8 @@ def to_ledger_based(
     whole topic is read with Pulsar's own client (the package pulsar-client) and compared with the archive. With --yes
     the namespace's offload threshold follows, and where brokers then offload each topic by themselves, the
     subscriptions go last, once brokers read all up to the topics' ends; without it everything stays kept, and `migrate
-    undo` takes it back. Where it is interrupted, the same command goes on.
+    undo` takes it back. Where it is interrupted, the same command goes on. Exit code 2 where topics were made
+    meanwhile, which are kept: the same command again.
 
     \b
     JSON: one object a line: {message, topic} of each topic that is let go of already, the plan of each other one as of
@@ -218,7 +219,18 @@ def to_ledger_based(
             brokers.as_before()
             why = f"{scope.namespace}'s threshold is as before; {why}"
         raise FatalError(f"nothing was let go of: {why}")
-    return _all_let_go(scope, brokers, outcomes(session, ask_all(session, RequestKind.RELEASE, topics), timeout))
+    code = outcomes(session, ask_all(session, RequestKind.RELEASE, topics), timeout)
+    if code == OK and (made := _made_meanwhile(session, scope, existing)):
+        text = f"{len(made)} topics were made meanwhile, {made[0]} for one: the same command again hands them back, too"
+        session.output.line(text, {"message": text, "topics": [str(topic) for topic in made]})
+        return FINDINGS
+    return _all_let_go(scope, brokers, code)
+
+
+def _made_meanwhile(session: CommandSession, scope: Scope, known: Sequence[TopicName]) -> list[TopicName]:
+    """Topics that this application has taken in since."""
+    made = [topic for topic in topics_of(session, scope) if topic not in set(known)]
+    return held(session, scope, made).ours
 
 
 def _all_let_go(scope: Scope, brokers: BrokersOffload, code: int) -> int:

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 
 from offloader.cursors.core.cursor import CACHE_BYTES, Cursor, LedgerLength, SwappedOutError
 from offloader.cursors.core.ledger_acks import BatchLeft
-from offloader.cursors.core.records import LedgerKey, Marker, PieceAt, PieceRecord
+from offloader.cursors.core.records import CursorMarker, LedgerKey, PieceAt, PieceRecord
 from offloader.cursors.log import CursorLog
 from offloader.errors import DamagedRecordError
 from offloader.model import Position
@@ -23,7 +23,7 @@ class DurableCursor:
 
     Raises OvertakenError from `flush` once another process owns the subscription: this one must be thrown away."""
 
-    def __init__(self, log: CursorLog, marker: Marker, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, log: CursorLog, marker: CursorMarker, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._log = log
         self._cursor = Cursor(marker, cache_bytes=cache_bytes)
         self._state = threading.Lock()  # of the cursor; nobody waits for the store while holding it
@@ -36,7 +36,7 @@ class DurableCursor:
         cls,
         store: ObjectStore,
         folder: str,
-        first: Marker,
+        first: CursorMarker,
         new_token: Callable[[], str],
         *,
         cache_bytes: int = CACHE_BYTES,
@@ -145,10 +145,14 @@ class DurableCursor:
                 self._cursor.swap_in(key, data)
 
     def _read_ahead(self) -> None:
-        """Pieces' bytes say about what they take in memory."""
-        with self._state:
-            swapped_out, named = self._cursor.swapped_out, dict(self._cursor.named)
-        for key in swapped_out:
-            if self.memory + named[key].size > self._cache_bytes:
-                return
-            self._swap_in(key, named[key])
+        """The newest ledgers. Pieces' bytes say about what they take in memory; a record that has many is read once."""
+        named, chosen, size = self._cursor.named, dict[LedgerKey, PieceAt](), 0
+        for key in self._cursor.swapped_out:
+            size += named[key].size
+            if size > self._cache_bytes:
+                break
+            chosen[key] = named[key]
+        pieces = self._log.pieces(chosen.items())
+        for key in reversed(chosen):  # the newest stay, where memory takes more than their bytes
+            self._cursor.swap_in(key, pieces[key])
+            self._cursor.swap_out()

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from offloader.cursors.core.records import LedgerKey, Marker, PieceAt, PieceRecord
+from offloader.cursors.core.records import CursorMarker, LedgerKey, PieceAt, PieceRecord
 from offloader.cursors.records_codec import decode_record, encode_fence, encode_record
 from offloader.errors import DamagedRecordError, ObjectNotFoundError, OffloadError, OvertakenError
 from offloader.metadata.layout import slot_name, two_numbers
@@ -62,7 +62,7 @@ class CursorLog:
         """The state as it is now, for whoever only looks; None: there is none. Raises DamagedRecordError."""
         return self._newest(self._places())
 
-    def open(self, first: Marker) -> Found:
+    def open(self, first: CursorMarker) -> Found:
         """Become the owner. `first`: the state of a subscription that has none yet. Raises OvertakenError where others
         open it at the same time, DamagedRecordError where no record can be used."""
         for _ in range(TRIES):
@@ -151,7 +151,7 @@ class CursorLog:
                 continue  # its owner has removed it meanwhile
             if record is not None:
                 for why in unusable:
-                    log.warning("%s; the one before it is used: what came since is acknowledged no more", why)
+                    log.warning("%s; an older one is used instead", why, extra={"see": "cursor-damaged"})
                 return Found(place, record, len(unusable))
         if unusable:
             raise DamagedRecordError(f"{self._folder} has no record that can be used: {unusable[0]}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.cursors.core.records import Marker, PieceAt, PieceRecord
+from offloader.cursors.core.records import CursorMarker, PieceAt, PieceRecord
 from offloader.errors import DamagedRecordError
 from offloader.metadata.envelope import unwrap, wrap
 from offloader.metadata.value_codec import damage_of, deltas, sums
@@ -58,4 +58,4 @@ def decode_record(key: str, epoch: int, slot: int, data: bytes) -> PieceRecord |
         if any(piece.record > (epoch, slot) for piece in pieces.values()):
             raise ValueError("the marker names a later record")
     mark = Position(m.mark_incarnation, m.mark_ledger, m.mark_entry)
-    return PieceRecord(Marker(mark, tuple((one.name, one.value) for one in m.properties), pieces), inline)
+    return PieceRecord(CursorMarker(mark, tuple((one.name, one.value) for one in m.properties), pieces), inline)

@@ -58,7 +58,7 @@ class RefusedError(OffloadError):
         self.code = code
 
 
-class ReadEntry(NamedTuple):
+class ServedEntry(NamedTuple):
     """An entry of at least one message, ready to be sent.
 
     `data`: as BookKeeper stored it; its first `skip` bytes are broker entry metadata, which not every client takes.
@@ -73,15 +73,15 @@ class ReadEntry(NamedTuple):
     deliver_at: int = 0
 
 
-class ReadEntries(NamedTuple):
+class ServedEntries(NamedTuple):
     """What a read gave, in order. Up to and including `covered` there is nothing else that could be delivered (gaps,
     markers, aborted transactions); None: nothing was there."""
 
-    entries: Sequence[ReadEntry]
+    entries: Sequence[ServedEntry]
     covered: Place | None
 
 
-class TopicEnd(NamedTuple):
+class ServedEnd(NamedTuple):
     """The last entry that clients can get, and how many messages it has; None: the topic has none.
 
     `terminated`: nothing comes behind it, ever."""

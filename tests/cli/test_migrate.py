@@ -11,6 +11,7 @@ import pytest
 
 from offloader.archive.following.live import Live
 from offloader.archive.messages.unpack import Unpacker
+from offloader.cli.asking import ask_all
 from offloader.cli.migration_proof import shown
 from offloader.cli.migration_scope import Scope, parse_scope
 from offloader.errors import BrokerUnavailableError
@@ -226,6 +227,24 @@ def test_the_way_back_proves_before_anything_is_let_go_of(archived_topic) -> Non
     assert threshold(line) == 0
     line.ok("migrate", "undo", "orders")
     assert seen[-1] is RequestKind.HAND_OVER_UNDO
+
+
+def test_topics_that_were_made_during_the_way_back_are_told_of(archived_topic, monkeypatch) -> None:
+    """The application has taken one in: it is kept, and nobody has handed it over."""
+    line, made = archived_topic, TopicName.parse("public/default/made-meanwhile")
+
+    def released(*asked: object) -> object:
+        if asked[1] is RequestKind.RELEASE:
+            line.cluster.create(made)
+            Archive(line.archive.store, made).claim(0)
+        return ask_all(*asked)
+
+    served(line, HAND)
+    monkeypatch.setattr("offloader.cli.migrate.ask_all", released)
+    result = line.run("migrate", "to-ledger-based", "public/default", "--yes")
+    assert result.exit_code == 2, result.output
+    assert "made-meanwhile" in result.output
+    assert "the same command again" in result.output
 
 
 def test_what_brokers_do_not_deliver_as_it_is_archived_stops_the_way_back(archived_topic) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from offloader.cursors.core import cursor as cursor_module
 from offloader.cursors.core.cursor import MOST_NAMED, Cursor, LedgerLength, SwappedOutError
 from offloader.cursors.core.ledger_acks import BatchLeft
-from offloader.cursors.core.records import LedgerKey, Marker, PieceRecord
+from offloader.cursors.core.records import CursorMarker, LedgerKey, PieceRecord
 from offloader.model import Position
 
 LEDGERS = 6
@@ -24,7 +24,7 @@ class Written:
     """The records of one log, as a store has them."""
 
     def __init__(self) -> None:
-        self.records: list[PieceRecord] = [PieceRecord(Marker(START))]
+        self.records: list[PieceRecord] = [PieceRecord(CursorMarker(START))]
 
     def write(self, cursor: Cursor, most: int = 10**9) -> None:
         """All, or as many as are written before the owner is killed."""

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from offloader.cursors.core.cursor import LedgerLength
-from offloader.cursors.core.records import Marker
+from offloader.cursors.core.records import CursorMarker
 from offloader.cursors.durable import DurableCursor
 from offloader.errors import OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.model import Position
@@ -18,7 +18,7 @@ from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 FOLDER = "public/default/t/_cursors/a/"
-START = Marker(Position(0, 0, -1))
+START = CursorMarker(Position(0, 0, -1))
 TOKENS = itertools.count()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from offloader.cursors.core import cursor as cursor_module
 from offloader.cursors.core.cursor import Cursor, SwappedOutError
-from offloader.cursors.core.records import Marker, PieceRecord
+from offloader.cursors.core.records import CursorMarker, PieceRecord
 from offloader.cursors.log import CursorLog
 from offloader.errors import DamagedRecordError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.model import Position
@@ -19,7 +19,7 @@ from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 FOLDER = "public/default/t/_cursors/a/"
-START = Marker(Position(0, 0, -1))
+START = CursorMarker(Position(0, 0, -1))
 LEDGERS, ENTRIES = 5, 9
 
 
@@ -180,7 +180,7 @@ def test_the_newest_usable_marker_counts_where_a_record_is_half_written(caplog: 
     store.delete([newest])
     store.put(newest, data[: len(data) // 2])
     assert stored(store) == {(1, 1)}
-    assert "acknowledged no more" in caplog.text
+    assert "an older one is used instead" in caplog.text
     again = Owner(store, 2)
     again.acknowledge(1, 3)
     again.flush()

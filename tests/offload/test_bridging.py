@@ -701,6 +701,27 @@ def test_a_process_that_dies_in_a_repair_is_followed_by_one_that_ends_it(at: int
     sim.close()
 
 
+def test_a_look_at_bridged_objects_that_failed_is_made_again_at_the_same_place(monkeypatch: pytest.MonkeyPatch):
+    """Else the oldest ledgers of a long topic would never be looked at where the store fails now and then."""
+    sim = started()
+    sim.produce(TOPIC, 600, 100)
+    sim.until_bridged()
+    looked, broken = list[int](), MemorySwaps.broken
+    tries = iter(range(10_000))
+
+    def fails_often(swaps: MemorySwaps, topic: TopicName, bucket: str, ledgers: Iterable[BridgedLedger]) -> object:
+        if next(tries) % 4:
+            raise StoreUnavailableError("503")
+        listed = list(ledgers)
+        looked.extend(one.ledger for one in listed)
+        return broken(swaps, topic, bucket, listed)
+
+    monkeypatch.setattr(MemorySwaps, "broken", fails_often)
+    sim.rounds(120, step_ms=60_000)
+    assert set(looked) == set(sim.bridged())
+    sim.close()
+
+
 @pytest.mark.parametrize("end", ["", "-index"])
 def test_bridged_objects_that_are_gone_are_found_before_anybody_reads(end: str, caplog: pytest.LogCaptureFixture):
     sim = started()

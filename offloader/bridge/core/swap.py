@@ -57,15 +57,17 @@ from offloader.metadata.bridges import BridgedLedger
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Where a swap is. `doubt`: since the last unload the record may have been changed, by us or before us. `fenced`:
-    it was set once in this run, as a withdrawal must. `pending`: the change that waits for its unload. `verdict`: how
-    it ends once brokers know the record as it is, where that is decided. `newest`: of the list as it was read; -1: of a
-    topic that gets no new ledgers. `hindrance`: why those `to_come` cannot have contexts. `broken`: ledgers whose
-    objects are not there. `deleted`: BookKeeper's copy of one of `ours` is gone. `stock`: ledgers that brokers have
-    offloaded by themselves."""
+    """Where a swap is. `exists`: whether brokers say so of the topic; None: none answers. `doubt`: since the last
+    unload the record may have been changed, by us or before us. `fenced`: it was set once in this run, as a
+    withdrawal must. `pending`: the change that waits for its unload. `verdict`: how it ends once brokers know the
+    record as it is, where that is decided. `newest`: of the list as it was read; -1: of a topic that gets no new
+    ledgers. `hindrance`: why those `to_come` cannot have contexts. `broken`: ledgers whose objects are not there.
+    `deleted`: BookKeeper's copy of one of `ours` is gone. `stock`: ledgers that brokers have offloaded by
+    themselves."""
 
     plan: SwapPlan
     action: SwapAction = field(default_factory=WakeTopic)
+    exists: bool | None = None
     doubt: bool = True
     fenced: bool = False
     pending: SetRecord | None = None
@@ -89,7 +91,7 @@ def advance(swap: Swap, seen: SwapObservation) -> Swap:
     """What is known, and to be done, once this was seen."""
     match seen:
         case TopicAwake():
-            return replace(swap, action=FetchRecord())
+            return replace(swap, action=FetchRecord(), exists=True)
         case RecordSeen():
             return _read(swap, seen)
         case Unloaded():
@@ -107,8 +109,8 @@ def advance(swap: Swap, seen: SwapObservation) -> Swap:
             return _end(swap, SwapEnd.PROVEN, swap.hindrance, evidence)
         case NotProven(why):
             return _not_proven(swap, why)
-        case CallFailed() if isinstance(swap.action, WakeTopic):
-            return replace(swap, action=FetchRecord())  # the record says whether there is a topic
+        case CallFailed(_, absent) if isinstance(swap.action, WakeTopic):
+            return replace(swap, action=FetchRecord(), exists=False if absent else None)
         case CallFailed(why):
             # Of a question nothing follows; of a change that it may have happened, or may still.
             changing = isinstance(swap.action, SetRecord | UnloadTopic)
@@ -125,8 +127,7 @@ def _read(swap: Swap, seen: RecordSeen) -> Swap:
     if not seen.ours:
         return _end(swap, SwapEnd.OVERTAKEN, "another process has gone on with the round")
     if seen.record is None:
-        gone = SwapEnd.WITHDRAW if goal is SwapGoal.IN else SwapEnd.WITHDRAWN
-        return _end(replace(swap, ours=(), kept=()), gone, "the topic is not there any more")
+        return _without_record(swap)
     try:
         topic = recorded(seen.record)
         known = replace(swap, newest=topic.newest if topic.end is None else -1, pending=None, verdict=None)
@@ -134,6 +135,19 @@ def _read(swap: Swap, seen: RecordSeen) -> Swap:
         return put(known, seen.record, seen, topic)
     except IntegrityError as error:
         return _end(swap, SwapEnd.REFUSED, f"the topic's record stays as it is: {error}")
+
+
+def _without_record(swap: Swap) -> Swap:
+    """A topic is gone where both its brokers and the metadata service say so: the service may be another one's."""
+    if swap.exists:
+        why = (
+            "brokers have the topic, and the metadata service has no record of it: is pulsar.metadataServiceUri theirs?"
+        )
+        return _end(swap, SwapEnd.REFUSED, why)
+    if swap.exists is None:
+        return _again(swap, "the metadata service has no record of the topic, and no broker says whether there is one")
+    gone = SwapEnd.WITHDRAW if swap.plan.goal is SwapGoal.IN else SwapEnd.WITHDRAWN
+    return _end(replace(swap, ours=(), kept=()), gone, "the topic is not there any more")
 
 
 def _puts_in(swap: Swap, record: bytes, seen: RecordSeen, topic: RecordedTopic) -> Swap:
@@ -154,7 +168,7 @@ def _puts_in(swap: Swap, record: bytes, seen: RecordSeen, topic: RecordedTopic) 
         facts = OffloadContextFacts("", swap.plan.driver, swap.plan.properties, seen.at)
         contexts = {one.ledger: replace(facts, uuid=one.uuid) for one in found.plain}
         both = tuple(sorted((*found.ours, *found.plain), key=lambda one: one.ledger))
-        return _unload(replace(known, ours=both), SetRecord(with_contexts(record, contexts), seen.version))
+        return _unload(replace(known, ours=both), SetRecord(with_contexts(record, contexts), seen.version, seen.born))
     if found.ours and swap.doubt:
         return _unload(replace(known, verdict=verdict), None)
     return replace(known, action=LoadTopic()) if verdict is None else _end(known, *verdict)
@@ -179,14 +193,16 @@ def _back(swap: Swap) -> SwapEnd:
 
 def _takes_out(swap: Swap, record: bytes, seen: RecordSeen, topic: RecordedTopic) -> Swap:
     present = tuple(one for one in swap.plan.ledgers if names(topic, one))
-    stays = tuple(one for one in present if topic.ledgers[one.ledger].bookkeeper_deleted)
+    stays = tuple(
+        one for one in present if topic.ledgers[one.ledger].bookkeeper_deleted or one.ledger in swap.plan.lost
+    )
     listed = (topic.ledgers.get(one.ledger) for one in swap.plan.ledgers if one not in present)
     stock = frozenset(one.ledger for one in listed if one is not None and one.complete)
     ours = tuple(one for one in stays if one.ledger < topic.first_unfit)
     known = replace(swap, ours=ours, kept=tuple(one.ledger for one in stays), stock=stock)
     taken = {one.ledger: one.uuid for one in present if one not in stays}
     if taken or not swap.fenced:
-        return _unload(known, SetRecord(without_contexts(record, taken), seen.version))
+        return _unload(known, SetRecord(without_contexts(record, taken), seen.version, seen.born))
     return _unload(known, None) if swap.doubt else replace(known, action=LoadTopic())
 
 

@@ -48,7 +48,8 @@ class SwapLimits:
 class SwapPlan:
     """What is to be done. `driver`, `properties`: of the contexts. `unsound`: what is wrong with the objects, by
     ledger. `why_not`: why nothing new may be begun, for the operator. What is begun already is repaired in spite of
-    both. `repairs`: these were proven before; what cannot be proven now is taken back as far as BookKeeper has it."""
+    both. `repairs`: these were proven before; what cannot be proven now is taken back as far as BookKeeper has it.
+    `lost`: ledgers that BookKeeper does not have, whatever the record says of them."""
 
     goal: SwapGoal
     ledgers: tuple[BridgedLedger, ...]
@@ -57,6 +58,7 @@ class SwapPlan:
     unsound: Mapping[int, str] = field(default_factory=dict)
     why_not: str = ""
     repairs: bool = False
+    lost: frozenset[int] = frozenset()
     limits: SwapLimits = field(default_factory=SwapLimits)
 
 
@@ -80,10 +82,12 @@ class UnloadTopic:
 
 @dataclass(frozen=True, slots=True)
 class SetRecord:
-    """Set the record with this version, without any delay."""
+    """Set the record with this version, without any delay. `born`: of the node that was read; one that was made anew
+    has its versions from 0 on, and is another topic's."""
 
     value: bytes
     version: int
+    born: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +137,14 @@ class TopicAwake:
 
 @dataclass(frozen=True, slots=True)
 class RecordSeen:
-    """`record` None: the topic has none. `ours`: asked after it was read. `at`: ms, the time of new contexts."""
+    """`record` None: the topic has none. `ours`: asked after it was read. `at`: ms, the time of new contexts. `born`:
+    see `SetRecord`."""
 
     record: bytes | None
     version: int
     ours: bool
     at: int
+    born: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +186,11 @@ class NotProven:
 
 @dataclass(frozen=True, slots=True)
 class CallFailed:
-    """Nobody has answered: it did not happen, or it did, or it still will."""
+    """Nobody has answered: it did not happen, or it did, or it still will. `absent`: a broker says that there is no
+    such topic."""
 
     why: str
+    absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

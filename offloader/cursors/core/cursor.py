@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from offloader.cursors.core.ledger_acks import MOST_ENTRIES, BatchLeft, LedgerAcks
 from offloader.cursors.core.piece_codec import decode_piece, encode_piece
-from offloader.cursors.core.records import LedgerKey, Marker, PieceAt, PieceRecord, key_of, records_to_move
+from offloader.cursors.core.records import CursorMarker, LedgerKey, PieceAt, PieceRecord, key_of, records_to_move
 from offloader.errors import OffloadError
 from offloader.model import KIB, MIB, Position
 
@@ -39,7 +39,7 @@ class Cursor:
     What is not written yet is in memory. Whoever writes tells of each record that stands (`written`), in their order,
     and goes on with those of one call of `records` until all of them do."""
 
-    def __init__(self, marker: Marker, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, marker: CursorMarker, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._mark_delete = marker.mark_delete
         self._properties = marker.properties
         self._pieces = dict(marker.pieces)  # the newest that stands of each ledger
@@ -86,18 +86,20 @@ class Cursor:
         """A ledger's piece, read. Raises DamagedRecordError."""
         if key in self._loaded or key not in self._pieces:  # meanwhile it was, or it is covered
             return
-        self._loaded[key] = decode_piece(piece)
+        self._loaded[key] = acks = decode_piece(piece)
+        acks.drop_before(self._first_behind(key))
         self._weigh(key)
-        self._drop_what_is_covered()
 
     def swap_out(self) -> bool:
         """Forget what stands in the store, the least recently used ledger first, until the rest is within the bound, or
         one ledger is left. False: some of it must be written first."""
+        if self._fits():
+            return True
         for key in [each for each in self._loaded if each not in self._dirty and each not in self._writing]:
-            if self._fits:
+            if self._fits():
                 break
             self._forget(key)
-        return self._fits
+        return self._fits()
 
     # Acknowledgements. They raise SwappedOutError where a piece is needed, and then have changed nothing.
 
@@ -176,7 +178,7 @@ class Cursor:
         for group in _groups(inline):
             at = slot + len(found)
             pieces |= {key: PieceAt(epoch, at, len(data)) for key, data in group.items()}
-            found.append(PieceRecord(Marker(self._mark_delete, self._properties, dict(pieces)), group))
+            found.append(PieceRecord(CursorMarker(self._mark_delete, self._properties, dict(pieces)), group))
         self._writing, self._dirty = self._dirty, set()
         self._head_written = self._head
         return found
@@ -193,7 +195,6 @@ class Cursor:
     def _head(self) -> tuple[object, ...]:
         return self._mark_delete, self._properties
 
-    @property
     def _fits(self) -> bool:
         return self._bytes <= self._cache_bytes or len(self._loaded) <= 1
 

@@ -26,7 +26,7 @@ class PieceAt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class CursorMarker:
     """The whole state, by where its parts are. `mark_delete`: everything up to and including it is acknowledged.
 
     `properties`: Pulsar's long ones. A ledger that is not in `pieces` has nothing acknowledged behind the mark-delete
@@ -46,7 +46,7 @@ class Marker:
 class PieceRecord:
     """One record: pieces, and the marker that names these and all others. There is no moment between the two."""
 
-    marker: Marker
+    marker: CursorMarker
     inline: Mapping[LedgerKey, bytes] = field(default_factory=dict)
 
 

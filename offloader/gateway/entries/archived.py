@@ -21,10 +21,10 @@ from offloader.gateway.entries.missing import OnMissing, Passing
 from offloader.gateway.entries.reader import ReadRun, TopicReader
 from offloader.gateway.entries.times import last_before
 from offloader.gateway.entries.topic import ServedTopic
-from offloader.gateway.values import BEFORE_ALL, ReadEntries, ReadEntry, TopicEnd
+from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
 from offloader.model import Place, TopicName
 
-NOTHING = ReadEntries((), None)
+NOTHING = ServedEntries((), None)
 T = TypeVar("T")
 
 
@@ -60,30 +60,30 @@ class ArchivedTopicEntries:
         self._changing = threading.Lock()
         self._closed = False
         self._topic = ServedTopic.of(self._records())
-        self._last: tuple[ServedTopic, ReadEntry | None] | None = None
+        self._last: tuple[ServedTopic, ServedEntry | None] | None = None
 
     @property
     def passed_over(self) -> int:
         """How often a range was passed over that is missing and was a message, or may have been one."""
         return self._passing.ranges
 
-    def read(self, after: Place, most_entries: int, most_bytes: int, *, sticky: bool = False) -> ReadEntries:
+    def read(self, after: Place, most_entries: int, most_bytes: int, *, sticky: bool = False) -> ServedEntries:
         return self._as_planned(lambda topic: self._read(topic, after, most_entries, most_bytes, sticky=sticky))
 
-    def again(self, places: Sequence[Place], *, sticky: bool = False) -> list[ReadEntry]:
+    def again(self, places: Sequence[Place], *, sticky: bool = False) -> list[ServedEntry]:
         found = self._just_read(places)
         left = [place for place in places if place not in found]
         found |= {entry.place: entry for entry in self._as_planned(lambda topic: list(self._look(topic).of(left)))}
         wanted = [entry for place in sorted(set(places)) if (entry := found.get(place)) is not None]
         return [with_sticky(entry) if sticky else entry for entry in wanted]
 
-    def end(self) -> TopicEnd:
+    def end(self) -> ServedEnd:
         topic, known = self._topic, self._last
         if known is None or known[0] is not topic:
             known = topic, self._as_planned(lambda topic: self._look(topic).last())
             self._last = known
         last = known[1]
-        return TopicEnd(None if last is None else last.place, last.messages if last else 0, self._is_terminated())
+        return ServedEnd(None if last is None else last.place, last.messages if last else 0, self._is_terminated())
 
     def refresh(self) -> bool:
         topic = self._topic
@@ -130,7 +130,7 @@ class ArchivedTopicEntries:
 
     def _read(
         self, topic: ServedTopic, after: Place, most_entries: int, most_bytes: int, *, sticky: bool
-    ) -> ReadEntries:
+    ) -> ServedEntries:
         reader = self._kept.take(topic.key, after, sticky=sticky)
         found = NOTHING if reader is None else reader.read(most_entries, most_bytes)
         if reader is None or found.covered is None:  # one from before a refresh ends where the topic did
@@ -154,9 +154,9 @@ class ArchivedTopicEntries:
         at_begin = topic.served.is_at_begin(after)
         return TopicReader(after, items(), decoded, self._passing, at_begin=at_begin, sticky=sticky)
 
-    def _just_read(self, places: Sequence[Place]) -> dict[Place, ReadEntry | None]:
+    def _just_read(self, places: Sequence[Place]) -> dict[Place, ServedEntry | None]:
         """Those that are still in memory; None: no consumer gets it."""
-        runs, found = self._kept.runs_of(self._topic.key), dict[Place, ReadEntry | None]()
+        runs, found = self._kept.runs_of(self._topic.key), dict[Place, ServedEntry | None]()
         run: ReadRun | None = None
         for place in places:
             if run is None or not run.holds(place):  # mostly they are neighbours

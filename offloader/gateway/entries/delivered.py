@@ -23,7 +23,7 @@ from offloader.format.entry import MAGIC_BROKER_METADATA, MAGIC_CHECKSUM, transa
 from offloader.format.many import frames
 from offloader.format.scan import Fields, Int64s, Mask, scan
 from offloader.gateway.entries.sticky import decoded_key, fallback_key, sticky_hash, sticky_hashes, sticky_key
-from offloader.gateway.values import ReadEntry
+from offloader.gateway.values import ServedEntry
 from offloader.model import Transaction
 
 FEW = 96  # for fewer entries a parser is faster
@@ -36,10 +36,10 @@ _DELIVERY = frozenset(
     | {"deliver_at_time"}
 )
 _KEYS = frozenset({"ordering_key", "partition_key", "partition_key_b64_encoded"})
-_as_entry = partial(tuple.__new__, ReadEntry)
+_as_entry = partial(tuple.__new__, ServedEntry)
 
 
-def deliverable(run: EntryRun, aborted: Collection[Transaction], *, sticky: bool) -> list[ReadEntry]:
+def deliverable(run: EntryRun, aborted: Collection[Transaction], *, sticky: bool) -> list[ServedEntry]:
     """The entries that consumers get, in order. Without `sticky` no key is hashed: that hash is 0."""
     if run.count < FEW:
         few = (_one(run, number, aborted, sticky=sticky) for number in range(run.count))
@@ -69,13 +69,13 @@ def deliverable(run: EntryRun, aborted: Collection[Transaction], *, sticky: bool
     return sorted([*found, *alone], key=lambda each: each.place) if alone else found
 
 
-def with_sticky(entry: ReadEntry) -> ReadEntry:
+def with_sticky(entry: ServedEntry) -> ServedEntry:
     """The entry with its key's hash."""
     split = _split(memoryview(entry.data))
     return entry if split is None else entry._replace(sticky=sticky_hash(sticky_key(split[1])))
 
 
-def time_of(entry: ReadEntry) -> int | None:
+def time_of(entry: ServedEntry) -> int | None:
     """When the broker took an entry, where it says so, else when it was published; in ms, signed as Java reads it.
     None: it cannot be read."""
     data = memoryview(entry.data)
@@ -90,7 +90,7 @@ def time_of(entry: ReadEntry) -> int | None:
     return None if split is None else signed(split[1].publish_time)
 
 
-def _built(entries: Entries, run: EntryRun, rows: Int64s, *columns: Int64s) -> list[ReadEntry]:
+def _built(entries: Entries, run: EntryRun, rows: Int64s, *columns: Int64s) -> list[ServedEntry]:
     """Entries from columns: a constructor for each would take as long as all the rest."""
     begins, ends = entries.ranges.begin[rows].tolist(), entries.ranges.end[rows].tolist()
     places = zip(repeat(run.ledger), (rows + run.first).tolist(), strict=False)
@@ -131,7 +131,7 @@ def _hashes(entries: Entries, fields: Fields, rows: Int64s) -> Int64s:
     return sticky_hashes(keys)
 
 
-def _one(run: EntryRun, number: int, aborted: Collection[Transaction], *, sticky: bool) -> ReadEntry | None:
+def _one(run: EntryRun, number: int, aborted: Collection[Transaction], *, sticky: bool) -> ServedEntry | None:
     """One entry, read by protobuf itself; None: no consumer gets it."""
     view = run.data[run.bounds[2 * number] : run.bounds[2 * number + 1]]
     split = _split(view)
@@ -140,7 +140,7 @@ def _one(run: EntryRun, number: int, aborted: Collection[Transaction], *, sticky
     skip, metadata = split
     if metadata.HasField("marker_type") or transaction_of(metadata) in aborted:
         return None
-    return ReadEntry(
+    return ServedEntry(
         (run.ledger, run.first + number),
         bytes(view) if len(view) <= _COPIED else view,
         skip,

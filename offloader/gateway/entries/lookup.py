@@ -9,13 +9,13 @@ from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.selection import Selection
 from offloader.gateway.entries.topic import ServedTopic
-from offloader.gateway.values import ReadEntry
+from offloader.gateway.values import ServedEntry
 from offloader.model import MIB, EntryRange, Place, Position
 
 STEP_BACK = 4 * MIB  # what is read at a time where reading goes back
 
 ReadItems = Callable[[Iterable[PlanItem]], Iterator[ReadItem]]
-Delivered = Callable[[EntryRun], list[ReadEntry]]
+Delivered = Callable[[EntryRun], list[ServedEntry]]
 
 
 class EntryLookup:
@@ -26,7 +26,7 @@ class EntryLookup:
         self._read = read
         self._delivered = delivered
 
-    def last(self) -> ReadEntry | None:
+    def last(self) -> ServedEntry | None:
         """The last entry that consumers get."""
         for snapshot, wanted in self._topic.records.before():
             items = (item for item in plan(snapshot, wanted) if self._topic.served.has(item.end))
@@ -36,7 +36,7 @@ class EntryLookup:
                         return found[-1]
         return None
 
-    def first(self, start: Place) -> ReadEntry | None:
+    def first(self, start: Place) -> ServedEntry | None:
         """The first entry that consumers get at a place or behind it. Mostly two requests."""
         after = (start[0], start[1] - 1)
         position = self._first_stored(after)
@@ -48,12 +48,12 @@ class EntryLookup:
         runs = self._runs(self._topic.plan(position.place))
         return next((found[0] for run in runs if (found := self._delivered(run))), None)
 
-    def of(self, places: Iterable[Place]) -> Iterator[ReadEntry]:
+    def of(self, places: Iterable[Place]) -> Iterator[ServedEntry]:
         """What consumers get of these places, in order. Neighbours are read together."""
         for run in _neighbours(places):
             yield from self.between((run.ledger, run.first), (run.ledger, run.last))
 
-    def between(self, first: Place, last: Place) -> list[ReadEntry]:
+    def between(self, first: Place, last: Place) -> list[ServedEntry]:
         """The entries that consumers get between two places of one ledger, both included."""
         served = self._topic.served
         if served.first is None:
@@ -61,7 +61,7 @@ class EntryLookup:
         start = served.position(first)
         return self._between(start, start.at(last[1]))
 
-    def _between(self, first: Position, last: Position) -> list[ReadEntry]:
+    def _between(self, first: Position, last: Position) -> list[ServedEntry]:
         items = self._topic.records.plan(Selection(first, last))
         return [entry for run in self._runs(items) for entry in self._delivered(run)]
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from offloader.archive.items import EntryRun, Missing, ReadItem
 from offloader.errors import OffloadError
 from offloader.gateway.entries.missing import Passing, covered_by
-from offloader.gateway.values import ReadEntries, ReadEntry
+from offloader.gateway.values import ServedEntries, ServedEntry
 from offloader.model import Place
 
 ENOUGH = 64  # entries; for more than these, a call does not wait for the store a second time
@@ -20,7 +20,7 @@ class ReadRun:
     """The entries of one run that consumers get. `covered`: where the run ends. `size`: bytes that it holds in
     memory."""
 
-    def __init__(self, run: EntryRun, entries: list[ReadEntry]) -> None:
+    def __init__(self, run: EntryRun, entries: list[ServedEntry]) -> None:
         self.first: Place = run.start.place
         self.covered: Place = run.end.place
         self.size = run.bounds[-1] - run.bounds[0]  # its neighbours hold the rest of the buffer
@@ -40,7 +40,7 @@ class ReadRun:
         """Whether a place is in it, whatever is there."""
         return self.first <= place <= self.covered
 
-    def find(self, place: Place) -> ReadEntry | None:
+    def find(self, place: Place) -> ServedEntry | None:
         """The entry of this place; None: no consumer gets it."""
         number = bisect_left(self.entries, place, key=_place)
         found = self.entries[number] if number < len(self.entries) else None
@@ -79,9 +79,9 @@ class TopicReader:
         """Whether it goes on behind this place."""
         return self.since <= after <= self.covered
 
-    def read(self, most_entries: int, most_bytes: int) -> ReadEntries:
+    def read(self, most_entries: int, most_bytes: int) -> ServedEntries:
         """See the port. What is raised ends the reader."""
-        before, found, left = self.covered, list[ReadEntry](), most_bytes
+        before, found, left = self.covered, list[ServedEntry](), most_bytes
         while True:
             if self._run is not None:
                 left -= self._take(found, most_entries, left)
@@ -94,9 +94,9 @@ class TopicReader:
                 if not found:
                     raise
                 break  # who reads on behind these meets it again, or it is over
-        return ReadEntries(found, self.covered if self.covered > before else None)
+        return ServedEntries(found, self.covered if self.covered > before else None)
 
-    def _take(self, found: list[ReadEntry], most_entries: int, most_bytes: int) -> int:
+    def _take(self, found: list[ServedEntry], most_entries: int, most_bytes: int) -> int:
         """Add entries of the run, which is left behind once it has no more. Returns their bytes."""
         run, first = self._run, self._at
         assert run is not None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from offloader.gateway.entries.delivered import time_of
 from offloader.gateway.entries.lookup import EntryLookup
-from offloader.gateway.values import BEFORE_ALL, ReadEntry
+from offloader.gateway.values import BEFORE_ALL, ServedEntry
 from offloader.model import Place
 
 AT_ONCE = 64  # so many entries are read together
@@ -20,7 +20,7 @@ AT_ONCE = 64  # so many entries are read together
 def last_before(time: int, look: EntryLookup, ledgers: Sequence[tuple[int, int, int]]) -> Place:
     """The place; BEFORE_ALL: none is older. `ledgers`: see the port."""
 
-    def is_older(entry: ReadEntry | None) -> bool:
+    def is_older(entry: ServedEntry | None) -> bool:
         said = None if entry is None else time_of(entry)
         return said is not None and said < time  # as brokers do it: what cannot be read is not older
 

@@ -6,7 +6,14 @@ import logging
 from dataclasses import replace
 
 from offloader.bridge.core.schedule import BridgeStep, BridgeWork
-from offloader.errors import OffloadError, OutcomeUnknownError, OvertakenError, VersionConflictError
+from offloader.errors import (
+    FatalError,
+    IntegrityError,
+    OffloadError,
+    OutcomeUnknownError,
+    OvertakenError,
+    VersionConflictError,
+)
 from offloader.metadata.bridges import BridgeHead
 from offloader.metadata.state import TopicState
 from offloader.metrics import Metrics
@@ -16,6 +23,8 @@ from offloader.offload.driver.topic import Topic
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_MS, LAST_RETRY_MS = 1_000, 600_000
+GIVE_UP_AFTER = 5  # failures that do not go away by themselves
+GIVE_UP_MS = 660_000  # of failures that may: longer than brokers have for an offload of theirs
 WITHDRAWN_AGAIN_MS = 10_000  # a round that was withdrawn; twice as long each time
 
 
@@ -46,7 +55,7 @@ def unloaded(topic: Topic, now: int) -> None:
 def went_on(topic: Topic, step: BridgeStep, before: BridgeHead, after: BridgeHead, now: int) -> None:
     """A step was recorded."""
     bridge, over = topic.bridge, before.state.round if before.state is not None else None
-    bridge = replace(bridge, head=after, error="", in_vain=0, refused=False, retry_at=0)
+    bridge = replace(bridge, head=after, error="", in_vain=0, hopeless=False, refused=False, retry_at=0)
     if step is BridgeWork.WITHDRAW and over is not None and over.repairs:
         bridge = replace(bridge, error=over.why)
     elif step is BridgeWork.WITHDRAW and after.state is not None:
@@ -59,7 +68,7 @@ def went_on(topic: Topic, step: BridgeStep, before: BridgeHead, after: BridgeHea
 
 def repaired(topic: Topic, head: BridgeHead) -> None:
     """It was looked at; the head has a round where one is to repair it."""
-    topic.bridge = replace(topic.bridge, head=head, error="", in_vain=0)
+    topic.bridge = replace(topic.bridge, head=head, error="", in_vain=0, hopeless=False)
 
 
 def failed(topic: Topic, step: str, error: OffloadError, now: int, metrics: Metrics) -> None:
@@ -70,7 +79,18 @@ def failed(topic: Topic, step: str, error: OffloadError, now: int, metrics: Metr
     in_vain = bridge.in_vain + 1
     again = now + min(FIRST_RETRY_MS << min(in_vain - 1, 12), LAST_RETRY_MS)
     known = None if isinstance(error, VersionConflictError | OutcomeUnknownError) else bridge.head
-    topic.bridge = replace(bridge, head=known, in_vain=in_vain, retry_at=again, error=str(error))
+    since = bridge.in_vain_since if bridge.in_vain else now
+    stays = isinstance(error, FatalError | IntegrityError)
+    hopeless = in_vain >= GIVE_UP_AFTER and (stays or now - since >= GIVE_UP_MS)
+    topic.bridge = replace(
+        bridge,
+        head=known,
+        in_vain=in_vain,
+        in_vain_since=since,
+        hopeless=hopeless,
+        retry_at=again,
+        error=str(error),
+    )
     metrics.bridge_failed(step)
     if str(error) != bridge.error:
         log.warning("bridge topic=%s waits (%s): %s", topic.name, step, error, extra={"see": "bridge-waits"})

@@ -46,7 +46,7 @@ class BridgeSteps:
     new_uuid: Callable[[], str]
     still_ours: Callable[[], None]
     repairs: BridgeRepairs
-    _begun: dict[tuple[TopicName, str], int] = field(default_factory=dict)  # offloads of brokers, and since when
+    _begun: dict[TopicName, tuple[int, int]] = field(default_factory=dict)  # a ledger that brokers offload, since when
 
     def load(self, topic: TopicName) -> BridgeHead:
         """What is recorded now. Raises DamagedRecordError, FormatVersionError."""
@@ -62,7 +62,8 @@ class BridgeSteps:
         state, begun = _current(topic, head, incarnation), self.parts.swaps().begun(topic)
         spans = tuple(takewhile(lambda span: span.ledger not in begun, step.spans))
         if not spans:
-            return self._record(head, self._blocked(state, step, begun[step.spans[0].ledger]))
+            return self._record(head, self._blocked(state, step))
+        self._begun.pop(topic, None)
         ledgers = tuple(
             BridgedLedger(span.ledger, span.last or 0, lengths.get(span.ledger, 0), self.new_uuid()) for span in spans
         )
@@ -99,8 +100,10 @@ class BridgeSteps:
         match work:
             # That a round is over is recorded first, with what is to go: no record of Pulsar's can name it then.
             case BridgeWork.GONE:
-                return self._record(head, self._gone(topic, state, state.round))
+                self._check_unnamed(topic, state.round)
+                return self._record(head, state.gone())
             case BridgeWork.ANEW:
+                self._check_unnamed(topic, state.round)
                 return self._record(head, state.anew(incarnation))
             case BridgeWork.DROP:
                 return self._record(head, state.dropped())
@@ -162,11 +165,14 @@ class BridgeSteps:
             raise FatalError(f"{topic}: {why}")
         return self._record(head, state.withdrawing(why))
 
-    def _blocked(self, state: BridgeState, step: BeginRound, uuid: str) -> BridgeState:
-        """By an offload of brokers, unless it has not been under way for long, as far as we have seen."""
+    def _blocked(self, state: BridgeState, step: BeginRound) -> BridgeState:
+        """By brokers that offload its first ledger, again and again perhaps, unless they have not been at it for long,
+        as far as we have seen."""
         first = step.spans[0]
         why, now = begun_offload(first.ledger), self.clock_ms()
-        since = self._begun.setdefault((state.topic, uuid), now)
+        ledger, since = self._begun.get(state.topic, (-1, now))
+        if ledger != first.ledger:
+            self._begun[state.topic] = first.ledger, (since := now)
         if 0 <= now - since < OFFLOAD_MS:
             raise RetryableError(f"{state.topic}: {why}")
         verdict, generation = BridgeVerdict.OFFLOADING, step.generation
@@ -187,14 +193,14 @@ class BridgeSteps:
             return self._record(head, state.built(built))
         return self._record(head, state.blocked_by(replace(refused, at=self.clock_ms())))
 
-    def _gone(self, topic: TopicName, state: BridgeState, under_way: BridgeRound) -> BridgeState:
-        """Brokers delete a topic's record with it, and what that names. One that is still there is asked for again."""
+    def _check_unnamed(self, topic: TopicName, under_way: BridgeRound) -> None:
+        """Brokers delete a topic's record with it, and what that names. Raises RetryableError where there is one that
+        names the round's objects: the topic is not gone yet, or it was never another one."""
         named = set((self.parts.swaps().contexts(topic) or {}).values())
         if not named.isdisjoint(ledger.uuid for ledger in under_way.ledgers):
             raise RetryableError(
-                f"{topic} was deleted, and its record still names what is bridged: it is looked at again"
+                f"{topic} counts as deleted, and Pulsar's record still names what is bridged: it is looked at again"
             )
-        return state.gone()
 
     def _built(
         self, topic: TopicName, under_way: BridgeRound

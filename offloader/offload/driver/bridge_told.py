@@ -14,7 +14,7 @@ from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)
 
-GIVE_UP_AFTER = 5  # failures: nobody waits for brokers any more
+GIVE_UP_AFTER = 5  # rounds that were withdrawn: nobody waits for brokers any more
 
 
 def tell_step(metrics: Metrics, before: BridgeState | None, after: BridgeState) -> None:
@@ -110,7 +110,7 @@ def hopeless(topic: Topic) -> str:
     """Why its bridge comes to no end by itself; empty: it may. Also of one that nobody wants any more: what is under
     way has to end. From any thread."""
     bridge, view = topic.bridge, topic.bridge_view
-    if bridge.in_vain >= GIVE_UP_AFTER:
+    if bridge.hopeless:
         return f"brokers cannot read it: {bridge.error}"
     if not view.wanted:
         return ""

@@ -167,8 +167,9 @@ class BridgeProgress:
     """How far stock brokers can read the topic. `head`: what is recorded; None: it is not known (any more) and loaded
     first. `changed_at`: when that last changed: a ledger list that is older says nothing about it. `given_up`: the
     topic is let go of, nobody waits for brokers any more. `handed_over`: brokers are to read all of it, whatever its
-    policy says, before that. `hurries`: somebody waits for that. `error`, `in_vain`: why its next step failed, and how
-    often. `refused`: because brokers refused it. `withdrawn`: rounds withdrawn by us since a proven one."""
+    policy says, before that. `hurries`: somebody waits for that. `error`, `in_vain`, `in_vain_since`: why its next step
+    failed, how often, and since when; `hopeless`: nobody should wait for it any more. `refused`: because brokers
+    refused it. `withdrawn`: rounds withdrawn by us since a proven one."""
 
     head: BridgeHead | None = None
     changed_at: int = 0
@@ -177,6 +178,8 @@ class BridgeProgress:
     hurries: bool = False
     error: str = ""
     in_vain: int = 0
+    in_vain_since: int = 0
+    hopeless: bool = False
     refused: bool = False
     withdrawn: int = 0
     retry_at: int = 0

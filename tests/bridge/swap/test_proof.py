@@ -82,3 +82,24 @@ def test_a_long_ledger_is_looked_up_in_its_object_entry_by_entry(town: SwapTown)
     assert [objects.entry(one, entry) for entry in (0, 1, 57, 100)] == [b"m0", b"m1", b"m57", b"m100"]
     with pytest.raises(DamagedObjectError, match="no entry 101"):
         objects.entry(one, 101)
+
+
+@pytest.mark.parametrize("hidden", [4000, 4096, 5000])
+def test_a_ledger_whose_end_is_one_long_aborted_transaction_is_proven(town: SwapTown, hidden: int):
+    one = fill(town, "m" + hidden * "h")
+    fill(town, "mm")
+    assert isinstance(prove(town, one), LedgersProven)
+
+
+@pytest.mark.parametrize("hidden", [63, 64, 200])
+def test_a_ledger_of_which_no_message_arrives_is_not_proven_by_its_hidden_begin(town: SwapTown, hidden: int):
+    one = fill(town, hidden * "h" + 10 * "w")
+    fill(town, "mm")
+    assert isinstance(prove(town, one), NotProven)
+
+
+def test_a_long_ledger_without_an_entry_for_readers_is_read_whole_to_say_so(town: SwapTown):
+    one = fill(town, 200 * "h")
+    found = prove(town, one)
+    assert isinstance(found, LedgersProven)
+    assert "has read all of them" in found.evidence[0]

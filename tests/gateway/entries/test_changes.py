@@ -18,10 +18,10 @@ from offloader.format.entry import ABORT_MARKER
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
-from offloader.gateway.values import BEFORE_ALL, ReadEntry
+from offloader.gateway.topic_entries import TopicEntries
+from offloader.gateway.values import BEFORE_ALL, ServedEntry
 from offloader.metadata import layout
 from offloader.model import Place, Position
-from offloader.ports.topic_entries import TopicEntries
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.archive.bridges import hand_over
@@ -189,7 +189,7 @@ def test_damage_fails_or_is_passed_over(caplog: pytest.LogCaptureFixture) -> Non
     data[300] ^= 1
     archive.store.put(key, bytes(data))
     failing, skipping = opened(archive.store), opened(archive.store, OnMissing.SKIP)
-    found_before: list[ReadEntry] = []
+    found_before: list[ServedEntry] = []
     with pytest.raises(DamagedObjectError, match=key):
         read_on(failing, BEFORE_ALL, found_before)
     assert [each.place for each in found_before][:10] == WHOLE[:10]

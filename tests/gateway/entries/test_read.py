@@ -13,7 +13,7 @@ from offloader.errors import DataLostError
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
-from offloader.gateway.values import BEFORE_ALL, ReadEntry
+from offloader.gateway.values import BEFORE_ALL, ServedEntry
 from offloader.model import Place
 from tests.archive.support import Archive
 from tests.format.support import Stored, checksummed
@@ -23,10 +23,12 @@ from .topics import Expected, Topic, opened, topics
 LARGEST = (2**63 - 1, 2**63 - 1)
 
 
-def read_all(entries: ArchivedTopicEntries, after: Place = BEFORE_ALL, random: Random | None = None) -> list[ReadEntry]:
+def read_all(
+    entries: ArchivedTopicEntries, after: Place = BEFORE_ALL, random: Random | None = None
+) -> list[ServedEntry]:
     """In pieces of any size."""
     random = random or Random(0)
-    found: list[ReadEntry] = []
+    found: list[ServedEntry] = []
     while True:
         most, most_bytes = random.choice([1, 3, 100, 1000]), random.choice([1, 500, 10**6])
         read = entries.read(after, most, most_bytes)
@@ -41,14 +43,14 @@ def read_all(entries: ArchivedTopicEntries, after: Place = BEFORE_ALL, random: R
         after = random.choice([read.covered, read.entries[-1].place]) if read.entries else read.covered
 
 
-def read_on(entries: ArchivedTopicEntries, after: Place, found: list[ReadEntry]) -> None:
+def read_on(entries: ArchivedTopicEntries, after: Place, found: list[ServedEntry]) -> None:
     """Up to the end, or to what is raised."""
     while (read := entries.read(after, 50, 10**6)).covered is not None:
         found += read.entries
         after = read.covered
 
 
-def as_expected(found: list[ReadEntry]) -> list[tuple[Place, Expected]]:
+def as_expected(found: list[ServedEntry]) -> list[tuple[Place, Expected]]:
     times = {each.place: 0 for each in found}
     return [(e.place, Expected(bytes(e.data), e.skip, e.messages, e.deliver_at, times[e.place])) for e in found]
 
@@ -85,7 +87,7 @@ def test_each_entry_is_found_again_whether_it_was_read_or_not(topic: Topic, seed
 @given(topics())
 def test_losses_end_reading_where_they_are_and_are_known_before(topic: Topic) -> None:
     entries = opened(topic.archive.store)
-    after, found = BEFORE_ALL, list[ReadEntry]()
+    after, found = BEFORE_ALL, list[ServedEntry]()
     for first, last in sorted(topic.lost):
         assert f"{first[0]}:{first[1]}.." in (entries.missing_behind(after) or "")
         with pytest.raises(DataLostError, match=f"{first[0]}:{first[1]}.*is missing: lost: trimmed"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from offloader.gateway.values import ReadEntries, ReadEntry, TopicEnd
+from offloader.gateway.values import ServedEnd, ServedEntries, ServedEntry
 from offloader.model import Place, TopicName
 
 
@@ -17,18 +17,18 @@ class TopicEntries(Protocol):
     @property
     def name(self) -> TopicName: ...
 
-    def read(self, after: Place, most_entries: int, most_bytes: int, *, sticky: bool = False) -> ReadEntries:
+    def read(self, after: Place, most_entries: int, most_bytes: int, *, sticky: bool = False) -> ServedEntries:
         """The next entries behind a place, which need not exist; at least one where there is one, else up to both
         bounds, or fewer. Nothing and `covered` None: that was all, for now. Whoever goes on behind what was covered
         reads on without a new request. Raises DataLostError where what comes next is missing, and not to be passed
         over."""
         ...
 
-    def again(self, places: Sequence[Place], *, sticky: bool = False) -> list[ReadEntry]:
+    def again(self, places: Sequence[Place], *, sticky: bool = False) -> list[ServedEntry]:
         """These entries, in the topic's order; those that cannot be delivered (any more) are left out."""
         ...
 
-    def end(self) -> TopicEnd:
+    def end(self) -> ServedEnd:
         """As of the last `refresh`."""
         ...
 
