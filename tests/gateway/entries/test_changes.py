@@ -354,3 +354,18 @@ def test_threads_read_while_others_refresh_and_all_get_everything() -> None:
             entries.refresh()
         done.set()
         assert [each.result() for each in reading] == [WHOLE] * 4
+
+
+def test_a_reader_that_stands_at_the_end_goes_on_behind_it() -> None:
+    archive = Archive()
+    archive.claim(1)
+    archive.add(stream(1, 0, 99))
+    entries = opened(archive.store, read_size=10**6)
+    after, found = BEFORE_ALL, list[Place]()
+    while len(found) < 100:
+        read = entries.read(after, 100, 10**6)
+        found += [each.place for each in read.entries]
+        after = read.covered or after
+    archive.add(stream(1, 100, 101))
+    entries.refresh()
+    assert [each.place for each in entries.read(after, 10, 10**6).entries] == [(1, 100), (1, 101)]
