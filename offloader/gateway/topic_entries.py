@@ -11,18 +11,21 @@ from offloader.model import Place, TopicName
 
 class TopicEntries(Protocol):
     """One topic, of one partition. Calls block: they are made from worker threads, from several at a time. All raise
-    what the store raises, DamagedObjectError and DamagedRecordError."""
+    what the store raises, DamagedObjectError and DamagedRecordError; after what can be tried again, the same call
+    works. `sticky`: hash the keys, which takes as long as the rest."""
 
     @property
     def name(self) -> TopicName: ...
 
-    def read(self, after: Place, most_entries: int, most_bytes: int) -> ServedEntries:
+    def read(self, after: Place, most_entries: int, most_bytes: int, *, sticky: bool = False) -> ServedEntries:
         """The next entries behind a place, which need not exist; at least one where there is one, else up to both
-        bounds. Nothing and `covered` None: that was all, for now."""
+        bounds, or fewer. Nothing and `covered` None: that was all, for now. Whoever goes on behind what was covered
+        reads on without a new request. Raises DataLostError where what comes next is missing, and not to be passed
+        over."""
         ...
 
-    def again(self, places: Sequence[Place]) -> list[ServedEntry]:
-        """These entries, in order; those that cannot be delivered (any more) are left out."""
+    def again(self, places: Sequence[Place], *, sticky: bool = False) -> list[ServedEntry]:
+        """These entries, in the topic's order; those that cannot be delivered (any more) are left out."""
         ...
 
     def end(self) -> ServedEnd:
@@ -35,7 +38,8 @@ class TopicEntries(Protocol):
 
     def before_time(self, published_ms: int) -> Place:
         """The last entry that is older (the broker's time, where an entry has it, else the producer's): what a seek to
-        that time acknowledges. BEFORE_ALL: none is."""
+        that time acknowledges. BEFORE_ALL: none is. Where times do not grow: one that is older, before one that is
+        not."""
         ...
 
     def previous(self, place: Place) -> Place:
@@ -46,4 +50,18 @@ class TopicEntries(Protocol):
     def ledgers(self) -> Sequence[tuple[int, int, int]]:
         """(incarnation, ledger, last entry) of each ledger that is served, in order: acknowledgements are kept by
         these."""
+        ...
+
+    def missing_behind(self, after: Place) -> str | None:
+        """In words what a reader behind this place cannot get, as far as it is known before anything is read; None:
+        nothing. What retention has deleted at the topic's begin is no loss for who starts there."""
+        ...
+
+    @property
+    def passed_over(self) -> int:
+        """How often reading has passed over something that is missing, where it is told to."""
+        ...
+
+    def close(self) -> None:
+        """Give up what was read ahead. Calls that are under way end as ever."""
         ...

@@ -62,7 +62,8 @@ class ServedEntry(NamedTuple):
     """An entry of at least one message, ready to be sent.
 
     `data`: as BookKeeper stored it; its first `skip` bytes are broker entry metadata, which not every client takes.
-    `messages`: as many as a permit counts. `sticky`: the hash of its key. `deliver_at`: ms since 1970, 0: at once."""
+    `messages`: as many as a permit counts. `sticky`: the hash of its key, 1..65535;
+    0: nobody has asked for it. `deliver_at`: ms since 1970, 0: at once."""
 
     place: Place
     data: bytes | memoryview

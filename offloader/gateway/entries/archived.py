@@ -1,0 +1,185 @@
+"""The archive's implementation of `TopicEntries`: what segments and ledgers have, up to the last sealed one."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from offloader.archive.items import EntryRun, ReadItem
+from offloader.archive.object_range import PlanItem
+from offloader.archive.opened import OpenArchive
+from offloader.archive.reading.reader import DEFAULTS, OnDamage, PlannedReader, ReadOptions
+from offloader.archive.records import TopicRecords
+from offloader.errors import DamagedRecordError, ObjectNotFoundError, PlanOutdatedError
+from offloader.gateway.entries.delivered import deliverable, with_sticky
+from offloader.gateway.entries.kept import KeptReaders
+from offloader.gateway.entries.lookup import EntryLookup
+from offloader.gateway.entries.missing import OnMissing, Passing
+from offloader.gateway.entries.reader import ReadRun, TopicReader
+from offloader.gateway.entries.times import last_before
+from offloader.gateway.entries.topic import ServedTopic
+from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
+from offloader.model import Place, TopicName
+
+NOTHING = ServedEntries((), None)
+T = TypeVar("T")
+
+
+class ArchivedTopicEntries:
+    """See the port `TopicEntries`. As of the last `refresh`; the first look is taken when it is made.
+
+    Args:
+        kept: readers and what they have read, of all topics of a server.
+        on_missing: what a loss, a deletion or damage does to those who read on to it.
+        options: how it is read; `on_damage` follows from `on_missing`.
+        is_terminated: whether the topic was terminated, so that nothing will ever follow. The archive does not know it.
+
+    Raises FatalError where the archive has no such topic (any more), what the store raises, DamagedRecordError, and,
+    where `on_missing` says so, DataLostError and DamagedObjectError.
+    """
+
+    def __init__(
+        self,
+        archive: OpenArchive,
+        name: TopicName,
+        kept: KeptReaders,
+        *,
+        on_missing: OnMissing = OnMissing.FAIL,
+        options: ReadOptions = DEFAULTS,
+        is_terminated: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.name = name
+        self._archive = archive
+        self._kept = kept
+        self._options = replace(options, on_damage=OnDamage(on_missing.value))
+        self._is_terminated = is_terminated
+        self._passing = Passing(name, on_missing)
+        self._changing = threading.Lock()
+        self._closed = False
+        self._topic = ServedTopic.of(self._records())
+        self._last: tuple[ServedTopic, ServedEntry | None] | None = None
+
+    @property
+    def passed_over(self) -> int:
+        """How often a range was passed over that is missing and was a message, or may have been one."""
+        return self._passing.ranges
+
+    def read(self, after: Place, most_entries: int, most_bytes: int, *, sticky: bool = False) -> ServedEntries:
+        return self._as_planned(lambda topic: self._read(topic, after, most_entries, most_bytes, sticky=sticky))
+
+    def again(self, places: Sequence[Place], *, sticky: bool = False) -> list[ServedEntry]:
+        found = self._just_read(places)
+        left = [place for place in places if place not in found]
+        found |= {entry.place: entry for entry in self._as_planned(lambda topic: list(self._look(topic).of(left)))}
+        wanted = [entry for place in sorted(set(places)) if (entry := found.get(place)) is not None]
+        return [with_sticky(entry) if sticky else entry for entry in wanted]
+
+    def end(self) -> ServedEnd:
+        topic, known = self._topic, self._last
+        if known is None or known[0] is not topic:
+            known = topic, self._as_planned(lambda topic: self._look(topic).last())
+            self._last = known
+        last = known[1]
+        return ServedEnd(None if last is None else last.place, last.messages if last else 0, self._is_terminated())
+
+    def refresh(self) -> bool:
+        topic = self._topic
+        records = self._records()
+        if records.head == topic.records.head and records.last_position == topic.records.last_position:
+            return False
+        later = topic.followed_by(records)
+        with self._changing:
+            if self._topic is topic:  # else somebody else has looked meanwhile
+                self._topic = later
+        if self._topic.key is not topic.key:
+            self._kept.forget(topic.key)
+        return self._topic.served.last != topic.served.last
+
+    def before_time(self, published_ms: int) -> Place:
+        return self._as_planned(lambda topic: last_before(published_ms, self._look(topic), topic.ledgers()))
+
+    def previous(self, place: Place) -> Place:
+        ledgers = self._topic.ledgers()
+        number = bisect_left(ledgers, place[0], key=lambda each: each[1])
+        if number < len(ledgers) and ledgers[number][1] == place[0] and place[1] > 0:
+            return place[0], min(place[1] - 1, ledgers[number][2])
+        return ledgers[number - 1][1:] if number else BEFORE_ALL
+
+    def ledgers(self) -> Sequence[tuple[int, int, int]]:
+        return self._topic.ledgers()
+
+    def missing_behind(self, after: Place) -> str | None:
+        """In words the first thing that a reader behind this place will miss, from records alone; None: they say of
+        nothing that it is missing. What retention has deleted at the begin is no loss for who starts at the begin."""
+        found = self._topic.missing_behind(after)
+        return None if found is None else self._passing.sentence(found.missing)
+
+    def close(self) -> None:
+        """Give up what was read ahead. Calls that are under way end as ever."""
+        self._closed = True
+        self._kept.forget(self._topic.key)
+
+    def _records(self) -> TopicRecords:
+        records = self._archive.records(self.name)
+        if not self._archive.has(records):
+            raise self._archive.unknown(self.name, f" {self._archive.store.url}")
+        return records
+
+    def _read(
+        self, topic: ServedTopic, after: Place, most_entries: int, most_bytes: int, *, sticky: bool
+    ) -> ServedEntries:
+        reader = self._kept.take(topic.key, after, sticky=sticky)
+        found = NOTHING if reader is None else reader.read(most_entries, most_bytes)
+        if reader is None or found.covered is None:  # one from before a refresh ends where the topic did
+            reader = self._opened(topic, after, sticky=sticky)
+            found = reader.read(most_entries, most_bytes)
+        if not reader.is_over:
+            self._kept.park(topic.key, reader)
+        if self._closed or self._topic.key is not topic.key:
+            self._kept.forget(topic.key)
+        return found
+
+    def _opened(self, topic: ServedTopic, after: Place, *, sticky: bool) -> TopicReader:
+        def decoded(run: EntryRun) -> ReadRun:
+            found = ReadRun(run, deliverable(run, topic.aborted, sticky=sticky))
+            self._kept.remember(topic.key, found)
+            return found
+
+        def items() -> Generator[ReadItem]:
+            yield from PlannedReader(self._archive.stores, self._options).read(topic.plan(after))
+
+        at_begin = topic.served.is_at_begin(after)
+        return TopicReader(after, items(), decoded, self._passing, at_begin=at_begin, sticky=sticky)
+
+    def _just_read(self, places: Sequence[Place]) -> dict[Place, ServedEntry | None]:
+        """Those that are still in memory; None: no consumer gets it."""
+        runs, found = self._kept.runs_of(self._topic.key), dict[Place, ServedEntry | None]()
+        run: ReadRun | None = None
+        for place in places:
+            if run is None or not run.holds(place):  # mostly they are neighbours
+                run = next((each for each in runs if each.holds(place)), None)
+            if run is not None:
+                found[place] = run.find(place)
+        return found
+
+    def _look(self, topic: ServedTopic) -> EntryLookup:
+        options = replace(self._options, prefetch=0)
+
+        def read(items: Iterable[PlanItem]) -> Iterator[ReadItem]:
+            return PlannedReader(self._archive.stores, options).read(items)
+
+        return EntryLookup(topic, read, lambda run: deliverable(run, topic.aborted, sticky=False))
+
+    def _as_planned(self, work: Callable[[ServedTopic], T]) -> T:
+        """With the topic as it was last seen; once more with a new look where what that names is not there any more."""
+        topic = self._topic
+        try:
+            return work(topic)
+        except (PlanOutdatedError, ObjectNotFoundError, DamagedRecordError):  # all of which a newer look may explain
+            self.refresh()
+            if self._topic is topic:
+                raise
+        return work(self._topic)
