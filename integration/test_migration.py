@@ -21,6 +21,7 @@ from integration.produce import produce_mixed
 from integration.starting import started
 from integration.stock_store import stock_store
 from integration.world import World, keep_everything
+from offloader.archive.findings import FindingKind
 from offloader.archive.items import ArchivedEntry
 from offloader.archive.topic import ArchivedTopic
 from offloader.bookkeeper.zookeeper import connect
@@ -224,7 +225,9 @@ def test_from_stock_offload_to_streaming(migration: Migration) -> None:
     assert sum(s.entries for s in segments) == len(migration.entries)
     _without_their_objects(migration)
     assert _archived(migration) == migration.entries
-    assert [f for f in verify(world.store).findings if f.key and "/orders/" in f.key] == []
+    found = [f for f in verify(world.store).findings if f.key and "/orders/" in f.key]
+    # The one that was killed may have begun an upload whose name it never heard: that costs, and harms nothing.
+    assert [f for f in found if f.kind is not FindingKind.OPEN_UPLOAD] == []
 
 
 def _more(migration: Migration) -> Entries:

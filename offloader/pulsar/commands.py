@@ -34,14 +34,14 @@ CLIENT_VERSION = "pulsar-streaming-offloader"
 PROTOCOL_VERSION = 21
 
 
-def _command(**content: Any) -> BaseCommand:
+def command(**content: Any) -> BaseCommand:
     """A command's type is the number of its only field."""
     (name,) = content
     return BaseCommand(type=BaseCommand.DESCRIPTOR.fields_by_name[name].number, **content)
 
 
-PING = _command(ping=Ping())
-PONG = _command(pong=Pong())
+PING = command(ping=Ping())
+PONG = command(pong=Pong())
 
 
 class Subscription(NamedTuple):
@@ -61,7 +61,7 @@ class Subscription(NamedTuple):
 
 def connect(auth_method: str, auth_data: bytes, proxy_to: str = "") -> BaseCommand:
     """Says who we are, and that we want entries with their broker metadata."""
-    command = Connect(
+    connecting = Connect(
         client_version=CLIENT_VERSION,
         protocol_version=PROTOCOL_VERSION,
         auth_method_name=auth_method,
@@ -69,20 +69,20 @@ def connect(auth_method: str, auth_data: bytes, proxy_to: str = "") -> BaseComma
         proxy_to_broker_url=proxy_to or None,
         feature_flags=FeatureFlags(supports_auth_refresh=True, supports_broker_entry_metadata=True),
     )
-    return _command(connect=command)
+    return command(connect=connecting)
 
 
 def auth_response(method: str, data: bytes) -> BaseCommand:
     """Answers AUTH_CHALLENGE."""
     proof = AuthData(auth_method_name=method, auth_data=data)
-    return _command(
+    return command(
         auth_response=AuthResponse(client_version=CLIENT_VERSION, protocol_version=PROTOCOL_VERSION, response=proof)
     )
 
 
 def subscribe(consumer_id: int, request_id: int, subscription: Subscription) -> BaseCommand:
     """Exclusive unless it says otherwise, and never creates the topic."""
-    command = Subscribe(
+    subscribing = Subscribe(
         topic=subscription.topic,
         subscription=subscription.name,
         type=Subscribe.SHARED if subscription.shared else Subscribe.EXCLUSIVE,
@@ -96,41 +96,41 @@ def subscribe(consumer_id: int, request_id: int, subscription: Subscription) -> 
         subscription_properties=[KeyValue(key=k, value=v) for k, v in subscription.properties.items()],
         start_message_id=message_id(*subscription.after) if subscription.after is not None else None,
     )
-    return _command(subscribe=command)
+    return command(subscribe=subscribing)
 
 
 def flow(consumer_id: int, permits: int) -> BaseCommand:
     """Lets the broker send so many messages more."""
-    return _command(flow=Flow(consumer_id=consumer_id, permits=permits))
+    return command(flow=Flow(consumer_id=consumer_id, permits=permits))
 
 
 def acknowledge(consumer_id: int, request_id: int, ledger: int, entry: int) -> BaseCommand:
     """Cumulative, with a receipt."""
-    command = Ack(
+    acknowledging = Ack(
         consumer_id=consumer_id, type=Ack.CUMULATIVE, request_id=request_id, message_id=[message_id(ledger, entry)]
     )
-    return _command(ack=command)
+    return command(ack=acknowledging)
 
 
 def acknowledge_each(consumer_id: int, request_id: int, messages: Sequence[MessageIdData]) -> BaseCommand:
     """One by one, with a receipt."""
-    return _command(ack=Ack(consumer_id=consumer_id, type=Ack.INDIVIDUAL, request_id=request_id, message_id=messages))
+    return command(ack=Ack(consumer_id=consumer_id, type=Ack.INDIVIDUAL, request_id=request_id, message_id=messages))
 
 
 def unsubscribe(consumer_id: int, request_id: int) -> BaseCommand:
     """Deletes the consumer's subscription."""
-    return _command(unsubscribe=Unsubscribe(consumer_id=consumer_id, request_id=request_id))
+    return command(unsubscribe=Unsubscribe(consumer_id=consumer_id, request_id=request_id))
 
 
 def close_consumer(consumer_id: int, request_id: int) -> BaseCommand:
     """Lets go of the subscription."""
-    return _command(close_consumer=CloseConsumer(consumer_id=consumer_id, request_id=request_id))
+    return command(close_consumer=CloseConsumer(consumer_id=consumer_id, request_id=request_id))
 
 
 def producer(producer_id: int, request_id: int, topic: str, name: str, epoch: int | None) -> BaseCommand:
     """The topic's only producer: whoever produces is fenced out. `epoch`: what our last one got, refused if others came
     since."""
-    command = Producer(
+    producing = Producer(
         topic=topic,
         producer_id=producer_id,
         request_id=request_id,
@@ -138,34 +138,34 @@ def producer(producer_id: int, request_id: int, topic: str, name: str, epoch: in
         access_mode=Producer.EXCLUSIVE_WITH_FENCING,
         topic_epoch=epoch,
     )
-    return _command(producer=command)
+    return command(producer=producing)
 
 
 def send(producer_id: int, sequence: int, messages: int, *, chunk: bool) -> BaseCommand:
     """Publishes the entry that follows in the frame; the broker counts `messages` by what this says."""
-    return _command(
+    return command(
         send=Send(producer_id=producer_id, sequence_id=sequence, num_messages=messages, is_chunk=chunk or None)
     )
 
 
 def close_producer(producer_id: int, request_id: int) -> BaseCommand:
     """Gives up the topic."""
-    return _command(close_producer=CloseProducer(producer_id=producer_id, request_id=request_id))
+    return command(close_producer=CloseProducer(producer_id=producer_id, request_id=request_id))
 
 
 def last_message_id(consumer_id: int, request_id: int) -> BaseCommand:
     """Asks for the topic's last message and the subscription's mark-delete."""
-    return _command(get_last_message_id=GetLastMessageId(consumer_id=consumer_id, request_id=request_id))
+    return command(get_last_message_id=GetLastMessageId(consumer_id=consumer_id, request_id=request_id))
 
 
 def lookup(request_id: int, topic: str, *, authoritative: bool) -> BaseCommand:
     """Asks which broker serves a topic."""
-    return _command(lookup=Lookup(topic=topic, request_id=request_id, authoritative=authoritative))
+    return command(lookup=Lookup(topic=topic, request_id=request_id, authoritative=authoritative))
 
 
 def partitioned_metadata(request_id: int, topic: str) -> BaseCommand:
     """Asks for a topic's number of partitions."""
-    return _command(partitioned_metadata=PartitionedMetadata(topic=topic, request_id=request_id))
+    return command(partitioned_metadata=PartitionedMetadata(topic=topic, request_id=request_id))
 
 
 def message_id(ledger: int, entry: int) -> MessageIdData:

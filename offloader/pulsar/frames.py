@@ -45,8 +45,10 @@ class FrameBuffer:
     Received bytes go into `space()`, then `received(n)`, then `frames()`.
     """
 
-    def __init__(self, max_message: int = DEFAULT_MAX_MESSAGE) -> None:
+    def __init__(self, max_message: int = DEFAULT_MAX_MESSAGE, *, peer: str = "the broker") -> None:
+        """`peer`: who sends, for errors."""
         self.max_frame = max_message + FRAME_SLACK
+        self._peer = peer
         self._data = bytearray(_CHUNK)
         self._view = memoryview(self._data)
         self._begin = 0
@@ -79,21 +81,30 @@ class FrameBuffer:
 
     def _check(self, total: int, size: int) -> None:
         if total > self.max_frame:
-            raise ProtocolError(f"the broker announced a frame of {total} bytes, more than {self.max_frame}")
+            raise ProtocolError(f"{self._peer} announced a frame of {total} bytes, more than {self.max_frame}")
         if total < 4 or size > total - 4:
-            raise ProtocolError(f"the broker sent a frame of {total} bytes with a command of {size}")
+            raise ProtocolError(f"{self._peer} sent a frame of {total} bytes with a command of {size}")
 
     def _frame(self, begin: int, middle: int, end: int) -> Frame:
         try:
             command = BaseCommand.FromString(self._view[begin:middle].tobytes())
         except DecodeError as error:
-            raise ProtocolError("the broker sent a command that cannot be parsed") from error
+            raise ProtocolError(f"{self._peer} sent a command that cannot be parsed") from error
         if command.type != MESSAGE:
-            _check_text(command)
+            self._check_text(command)
             return Frame(command, None)
         if middle == end or not command.HasField("message"):
-            raise ProtocolError("the broker sent a message without an entry")
+            raise ProtocolError(f"{self._peer} sent a message without an entry")
         return Frame(command, self._view[middle:end].tobytes())
+
+    def _check_text(self, message: Message) -> None:
+        """Where text is no UTF-8 the library gives bytes, which nobody expects. Raises ProtocolError."""
+        for field, value in message.ListFields():
+            for one in value if field.is_repeated else (value,):
+                if isinstance(one, Message):
+                    self._check_text(one)
+                elif field.type == field.TYPE_STRING and not isinstance(one, str):
+                    raise ProtocolError(f"{self._peer} sent a command whose {field.name} is no text")
 
     def _make_room(self) -> None:
         """Move what is left to the front; grow where a frame needs it."""
@@ -106,13 +117,3 @@ class FrameBuffer:
             self._view = memoryview(self._data)
         self._view[: len(left)] = left
         self._begin, self._end = 0, len(left)
-
-
-def _check_text(message: Message) -> None:
-    """Where text is no UTF-8 the library gives bytes, which nobody expects. Raises ProtocolError."""
-    for field, value in message.ListFields():
-        for one in value if field.is_repeated else (value,):
-            if isinstance(one, Message):
-                _check_text(one)
-            elif field.type == field.TYPE_STRING and not isinstance(one, str):
-                raise ProtocolError(f"the broker sent a command whose {field.name} is no text")

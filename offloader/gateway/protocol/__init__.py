@@ -1,0 +1,1 @@
+"""Frames and commands as a server gives them: values to bytes. Pure."""
