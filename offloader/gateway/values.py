@@ -89,3 +89,8 @@ class ServedEnd(NamedTuple):
     last: Place | None
     messages: int = 0
     terminated: bool = False
+
+    @property
+    def batch_index(self) -> int:
+        """Of the last message; -1: it is in no batch."""
+        return self.messages - 1 if self.messages > 1 else -1

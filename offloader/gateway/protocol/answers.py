@@ -38,7 +38,7 @@ OF_NO_REQUEST = 2**64 - 1
 
 
 class Address(NamedTuple):
-    """Where a topic is served. `tls` empty: not by TLS. `through_proxy`: clients stay with the address that they have."""
+    """Where a topic is served. `tls` empty: not by TLS. `through_proxy`: clients keep to the address that they have."""
 
     url: str
     tls: str = ""

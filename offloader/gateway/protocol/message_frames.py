@@ -2,7 +2,8 @@
 long. Pure.
 
     [u32 total][u32 size][BaseCommand{1: 9, 9: CommandMessage}][entry]
-    CommandMessage{1: consumer, 2: MessageIdData{1: ledger, 2: entry, 3: partition}, 3: redeliveries, 4: word*, 5: epoch}
+    CommandMessage{1: consumer, 2: MessageIdData, 3: redeliveries, 4: word*, 5: epoch}
+    MessageIdData{1: ledger, 2: entry, 3: partition}
 """
 
 from __future__ import annotations
