@@ -1,0 +1,1 @@
+"""Who gets which entry of a subscription, and when: events in, decisions out. Pure."""

@@ -1,0 +1,93 @@
+"""Shared: each entry goes to the consumer whose turn it is."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+
+from offloader.gateway.core.consumer import Consumer
+from offloader.gateway.core.events import Decision, Limits
+from offloader.gateway.core.reading import Reading
+from offloader.gateway.core.sharing import Sharing
+from offloader.gateway.core.waiting import Lane
+from offloader.model import Place
+
+
+class Shared(Sharing):
+    """One lane: what is redelivered goes before what is new, also where it has to be read again."""
+
+    def __init__(self, limits: Limits, reading: Reading, decide: Callable[[Decision], None]) -> None:
+        super().__init__(limits, reading, decide)
+        self._all = Lane()
+        self._turns = Turns()
+
+    def _lane(self, sticky: int) -> Lane:  # noqa: ARG002
+        return self._all
+
+    def _wake(self, lane: Lane) -> None:
+        """It is always looked at."""
+
+    def _enable(self, consumer: Consumer) -> None:
+        self._turns.add(consumer)
+
+    def _dispatch(self) -> None:
+        lane = self._all
+        while not self._blocked:
+            item = lane.first(self._items)
+            if item is None or item.entry is None:
+                return
+            consumer = self._turns.next()
+            if consumer is None:
+                return
+            self._deliver(consumer, lane, item, item.entry)
+            self.flow(consumer)
+
+    def _to_read_again(self) -> list[Place]:
+        first = self._all.first(self._items)
+        if self._blocked or first is None or first.entry is not None:
+            return []
+        permits = sum(each.permits for each in self._consumers if each.can_take)
+        found: list[Place] = []
+        size = 0
+        for item in islice(self._all.without_bytes(self._items, permits), self._reading.most_entries):
+            found.append(item.place)
+            size += item.size
+            if size >= self._reading.most_bytes:
+                break
+        return found
+
+    def _looks_further(self) -> bool:
+        return False  # whoever can take entries gets the first one
+
+
+class Turns:
+    """Consumers that can take entries take turns; lower priority levels go first as long as they can."""
+
+    def __init__(self) -> None:
+        self._levels: list[int] = []
+        self._queues: dict[int, deque[Consumer]] = {}
+
+    def add(self, consumer: Consumer) -> None:
+        """It comes last, where it is not there yet."""
+        if consumer.queued:
+            return
+        consumer.queued = True
+        queue = self._queues.get(consumer.priority)
+        if queue is None:
+            queue = self._queues[consumer.priority] = deque()
+            insort(self._levels, consumer.priority)
+        queue.append(consumer)
+
+    def next(self) -> Consumer | None:
+        """Take the one out whose turn it is."""
+        while self._levels:
+            queue = self._queues[self._levels[0]]
+            while queue:
+                consumer = queue.popleft()
+                consumer.queued = False
+                if consumer.can_take:
+                    return consumer
+            del self._queues[self._levels.pop(0)]
+        return None
