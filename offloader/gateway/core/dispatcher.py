@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from offloader.gateway.core.compatible import check_compatible
 from offloader.gateway.core.consumer import Consumer
 from offloader.gateway.core.events import (
+    DEFAULT_LIMITS,
     Acknowledged,
     CloseConsumer,
     ConsumerKey,
     Decision,
     EndReached,
     Joining,
-    KeyPolicy,
     Limits,
 )
 from offloader.gateway.core.key_shared import KeyShared
@@ -22,14 +23,6 @@ from offloader.gateway.core.single_active import SingleActive
 from offloader.gateway.values import ErrorCode, ReadEntries, ReadEntry, RefusedError, SubscriptionType
 from offloader.model import Place
 
-_NAMES = {
-    SubscriptionType.EXCLUSIVE: "Exclusive",
-    SubscriptionType.SHARED: "Shared",
-    SubscriptionType.FAILOVER: "Failover",
-    SubscriptionType.KEY_SHARED: "Key_Shared",
-}
-_DIFFERENT = "Subscription is of different type. "
-
 
 class Dispatcher:
     """Events in; what is to be done comes from `decisions`, which must be asked after each event. Not thread-safe.
@@ -38,13 +31,11 @@ class Dispatcher:
     cursor that has all acknowledgements that were given here before. Events of consumers that are not there are
     ignored, but for acknowledgements. The time is told by `tick`: before other events, and at `wake_at_ms`."""
 
-    def __init__(self, topic: str, *, partition: int = -1, limits: Limits = Limits()) -> None:
+    def __init__(self, topic: str, *, partition: int = -1, limits: Limits = DEFAULT_LIMITS) -> None:
         self._topic, self._partition, self._limits = topic, partition, limits
         self._decisions: list[Decision] = []
         self._reading = Reading(limits, self._decisions.append)
         self._consumers: dict[ConsumerKey, Consumer] = {}
-        self._type = SubscriptionType.EXCLUSIVE
-        self._policy = KeyPolicy()
         self._mode: SingleActive | Shared | KeyShared | None = None  # None: no consumer is there
         self._now_ms = 0
         self._at_end = False
@@ -76,15 +67,13 @@ class Dispatcher:
         """A consumer that is there already is left as it is. Raises RefusedError, then has changed nothing."""
         if joining.key in self._consumers:
             return
-        if self._mode is not None:
-            self._check_compatible(joining)
+        for other in self._consumers.values():  # any of them: they were compatible
+            check_compatible(other.joining, joining)
+            break
         mode = self._mode or self._new_mode(joining)
         consumer = Consumer(joining)
         mode.join(consumer)
-        self._consumers[joining.key] = consumer
-        self._type, self._mode = joining.type, mode
-        if len(self._consumers) == 1:
-            self._policy = joining.key_policy
+        self._consumers[joining.key], self._mode = consumer, mode
         if self._at_end:
             self._decisions.append(EndReached(joining.key))
         mode.go_on()
@@ -133,7 +122,7 @@ class Dispatcher:
 
     def acknowledge_up_to(self, place: Place, left: int = 0) -> None:
         """All before a place, and of its own entry all but the messages in `left`. Ignored where consumers share."""
-        if self._mode is not None:
+        if isinstance(self._mode, SingleActive):
             self._mode.acknowledge_up_to(place, left)
             self._mode.go_on()
 
@@ -185,7 +174,7 @@ class Dispatcher:
     def _came_again(self, request: int, entries: Sequence[ReadEntry] | None) -> None:
         asked = self._reading.came_again(request)
         if self._mode is not None:
-            if asked:
+            if asked and not isinstance(self._mode, SingleActive):
                 self._mode.came_again(asked, entries)
             self._mode.go_on()
 
@@ -204,34 +193,3 @@ class Dispatcher:
             mode = SingleActive(joining.type, self._topic, self._partition, limits, reading, decide)
         mode.tick(self._now_ms)
         return mode
-
-    def _check_compatible(self, joining: Joining) -> None:
-        """With those that are there. The sentences are brokers'."""
-        if joining.type != self._type:
-            raise _busy(
-                f"{_DIFFERENT}Active subscription type of '{_NAMES[self._type]}' is different than the connecting"
-                f" consumer's type '{_NAMES[joining.type]}'."
-            )
-        if self._type == SubscriptionType.EXCLUSIVE:
-            raise _busy("Exclusive consumer is already connected")
-        if self._type != SubscriptionType.KEY_SHARED:
-            return
-        if joining.key_policy.mode != self._policy.mode:
-            raise _busy(
-                f"{_DIFFERENT}Active subscription key_shared mode of '{self._policy.mode}' is different than the"
-                f" connecting consumer's key_shared mode '{joining.key_policy.mode}'."
-            )
-        if joining.key_policy.out_of_order and not self._policy.out_of_order:
-            raise _busy(
-                f"{_DIFFERENT}Active subscription does not allow out of order delivery while the connecting consumer"
-                " allows it."
-            )
-        if self._policy.out_of_order and not joining.key_policy.out_of_order:
-            raise _busy(
-                f"{_DIFFERENT}Active subscription allows out of order delivery while the connecting consumer does not"
-                " allow it."
-            )
-
-
-def _busy(text: str) -> RefusedError:
-    return RefusedError(ErrorCode.CONSUMER_BUSY, text)

@@ -28,6 +28,10 @@ class Limits(NamedTuple):
     failover_delay_ms: int = 1_000
 
 
+DEFAULT_LIMITS = Limits()
+"""Those of brokers, where brokers have them."""
+
+
 class KeyPolicy(NamedTuple):
     """How a consumer takes part in Key_Shared. `ranges`: hashes from the first to the last, both included (STICKY);
     None: as the consumers' names fall (AUTO_SPLIT). An Exclusive consumer with ranges gets only these keys."""

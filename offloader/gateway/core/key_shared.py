@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 
 from offloader.gateway.core.consumer import Consumer
 from offloader.gateway.core.events import Decision, KeyPolicy, Limits
@@ -83,6 +82,7 @@ class KeyShared(Sharing):
                 lane.queued = False
                 self._drop_where_idle(lane)
             elif item.entry is None:
+                lane.queued = False
                 self._without_bytes[lane] = None
             else:
                 self._deliver(consumer, lane, item, item.entry)
@@ -91,30 +91,25 @@ class KeyShared(Sharing):
     def _drop_where_idle(self, lane: Lane) -> None:
         if not lane.held and lane.first(self._items) is None:
             self._lanes.pop(lane.sticky, None)
+            self._without_bytes.pop(lane, None)
 
     def _to_read_again(self) -> list[Place]:
-        """The others go back to their consumers, and come here again after the read."""
+        """As much as its consumer takes of each lane. Lanes of which nothing is read now come here again later."""
         found: list[Place] = []
         size = 0
-        permits: dict[Consumer, int] = {}
-        for lane in self._without_bytes:
-            consumer = lane.target
-            if consumer is None:
-                lane.queued = False
+        permits = {each: each.permits if each.can_take else 0 for each in self._consumers}
+        lanes, self._without_bytes = self._without_bytes, {}
+        for lane in lanes:
+            if lane.queued or lane.target is None:
                 continue
-            room = permits.setdefault(consumer, consumer.permits if consumer.can_take else 0)
-            if room <= 0 or len(found) >= self._reading.most_entries or size >= self._reading.most_bytes:
-                consumer.lanes.append(lane)
-                continue
-            lane.queued = False
-            most = self._reading.most_entries - len(found)
-            for item in islice(lane.without_bytes(self._items, room), most):
-                found.append(item.place)
-                size += item.size
-                permits[consumer] -= item.messages_left
-                if size >= self._reading.most_bytes:
-                    break
-        self._without_bytes.clear()
+            room = permits[lane.target] if size < self._reading.most_bytes else 0
+            items = lane.next_items(self._items, room, self._reading.most_entries - len(found))
+            permits[lane.target] -= sum(item.messages_left for item in items)
+            to_read = [item for item in items if item.entry is None]
+            found.extend(item.place for item in to_read)
+            size += sum(item.size for item in to_read)
+            if not to_read:
+                self._wake(lane)
         return found
 
     def _looks_further(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from offloader.gateway.core.events import Acknowledged, Decision, Limits, Read, ReadAgain
+from offloader.gateway.core.events import Decision, Limits, Read, ReadAgain
 from offloader.gateway.values import BEFORE_ALL, ReadEntries, ReadEntry
 from offloader.model import Place
 
@@ -62,7 +62,7 @@ class Reading:
 
     def acknowledged(self, place: Place, left: int) -> None:
         """An entry that may be among those that are being read."""
-        if self._onwards and self._onwards.is_wanted:
+        if self._onwards and self._onwards.is_wanted and (self._after is None or place > self._after):
             self._onwards.left[place] = left & self._onwards.left.get(place, left)
 
     def acknowledged_up_to(self, place: Place) -> None:

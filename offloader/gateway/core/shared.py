@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
 
 from offloader.gateway.core.consumer import Consumer
 from offloader.gateway.core.events import Decision, Limits
@@ -23,10 +22,10 @@ class Shared(Sharing):
         self._all = Lane()
         self._turns = Turns()
 
-    def _lane(self, sticky: int) -> Lane:  # noqa: ARG002
+    def _lane(self, _sticky: int) -> Lane:
         return self._all
 
-    def _wake(self, lane: Lane) -> None:
+    def _wake(self, _lane: Lane) -> None:
         """It is always looked at."""
 
     def _enable(self, consumer: Consumer) -> None:
@@ -51,11 +50,10 @@ class Shared(Sharing):
         permits = sum(each.permits for each in self._consumers if each.can_take)
         found: list[Place] = []
         size = 0
-        for item in islice(self._all.without_bytes(self._items, permits), self._reading.most_entries):
-            found.append(item.place)
-            size += item.size
-            if size >= self._reading.most_bytes:
-                break
+        for item in self._all.next_items(self._items, permits, self._reading.most_entries):
+            if item.entry is None and size < self._reading.most_bytes:
+                found.append(item.place)
+                size += item.size
         return found
 
     def _looks_further(self) -> bool:

@@ -93,10 +93,7 @@ class Sharing(ABC):
             else:
                 self._shrink(item, left)
 
-    def acknowledge_up_to(self, place: Place, left: int) -> None:
-        """Ignored: nobody knows what the others have done."""
-
-    def redeliver(self, consumer: Consumer, places: Sequence[Place] | None, epoch: int | None) -> None:  # noqa: ARG002
+    def redeliver(self, consumer: Consumer, places: Sequence[Place] | None, _epoch: int | None) -> None:
         """Those of these entries that the consumer holds; None: all of them. Epochs are for those who get all alone."""
         for place in list(consumer.sent) if places is None else places:
             item = consumer.sent.pop(place, None)

@@ -56,7 +56,7 @@ class SingleActive:
     def may_unsubscribe(self, consumer: Consumer) -> bool:
         return len(self._consumers) == 1 and consumer is self._active
 
-    def flow(self, consumer: Consumer) -> None:
+    def flow(self, _consumer: Consumer) -> None:
         """It has more permits: `go_on` looks at them."""
 
     def acknowledge(self, acknowledged: Iterable[Acknowledged]) -> None:
@@ -74,7 +74,7 @@ class SingleActive:
             self._next()
         self._reading.acknowledged_up_to(place)
 
-    def redeliver(self, consumer: Consumer, places: Sequence[Place] | None, epoch: int | None) -> None:
+    def redeliver(self, consumer: Consumer, _places: Sequence[Place] | None, epoch: int | None) -> None:
         """All that it has not acknowledged, also where it names some: order matters more."""
         if epoch is not None and (consumer.epoch is None or epoch > consumer.epoch):
             consumer.epoch = epoch
@@ -87,9 +87,6 @@ class SingleActive:
             if not ranges or any(first <= entry.sticky <= last for first, last in ranges):
                 self._ahead[entry.place] = entry
                 self._ahead_bytes += len(entry.data)
-
-    def came_again(self, asked: Sequence[Place], entries: Sequence[ReadEntry] | None) -> None:
-        """Nothing is ever read again."""
 
     def tick(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -125,9 +122,6 @@ class SingleActive:
 
     def _choose(self) -> bool:
         """Returns whether another consumer is the active one from now on."""
-        if not self._consumers:
-            self._active = None
-            return False
         ranked = sorted(self._consumers, key=lambda each: (each.priority, each.name))
         first = [each for each in ranked if each.priority == ranked[0].priority]
         if self._partition >= 0:

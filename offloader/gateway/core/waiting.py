@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from heapq import heappop, heappush
 
 from offloader.gateway.core.consumer import Consumer
@@ -72,25 +72,19 @@ class Lane:
         else:
             del self.fresh[item.place]
 
-    def without_bytes(self, items: Mapping[Place, Item], messages: int) -> Iterator[Item]:
-        """The next ones whose bytes are not in memory, until there are as many messages."""
-        passed: list[Place] = []
-        try:
-            while messages > 0 and self.returned:
-                place = heappop(self.returned)
-                item = items.get(place)
-                if item is None:
-                    continue
-                passed.append(place)
+    def next_items(self, items: Mapping[Place, Item], messages: int, most: int) -> list[Item]:
+        """Those that are to be delivered next: as many as have so many messages, but at most `most`."""
+        found: list[Item] = []
+        while messages > 0 and len(found) < most and self.returned:
+            item = items.get(heappop(self.returned))
+            if item is not None:
+                found.append(item)
                 messages -= item.messages_left
-                if item.entry is None:
-                    yield item
-        finally:
-            for place in passed:
-                heappush(self.returned, place)
+        for item in found:
+            heappush(self.returned, item.place)
         for item in self.fresh.values():
-            if messages <= 0:
-                return
+            if messages <= 0 or len(found) >= most:
+                break
+            found.append(item)
             messages -= item.messages_left
-            if item.entry is None:
-                yield item
+        return found
