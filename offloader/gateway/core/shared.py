@@ -22,6 +22,10 @@ class Shared(Sharing):
         self._all = Lane()
         self._turns = Turns()
 
+    def leave(self, consumer: Consumer) -> None:
+        super().leave(consumer)
+        self._turns.remove(consumer)
+
     def _lane(self, _sticky: int) -> Lane:
         return self._all
 
@@ -64,7 +68,7 @@ class Turns:
     """Consumers that can take entries take turns; lower priority levels go first as long as they can."""
 
     def __init__(self) -> None:
-        self._levels: list[int] = []
+        self._levels: list[int] = []  # with consumers, in order
         self._queues: dict[int, deque[Consumer]] = {}
 
     def add(self, consumer: Consumer) -> None:
@@ -78,14 +82,25 @@ class Turns:
             insort(self._levels, consumer.priority)
         queue.append(consumer)
 
+    def remove(self, consumer: Consumer) -> None:
+        """It is gone."""
+        if consumer.queued:
+            self._queues[consumer.priority].remove(consumer)
+            consumer.queued = False
+            self._drop_where_empty(consumer.priority)
+
     def next(self) -> Consumer | None:
         """Take the one out whose turn it is."""
         while self._levels:
-            queue = self._queues[self._levels[0]]
-            while queue:
-                consumer = queue.popleft()
-                consumer.queued = False
-                if consumer.can_take:
-                    return consumer
-            del self._queues[self._levels.pop(0)]
+            level = self._levels[0]
+            consumer = self._queues[level].popleft()
+            consumer.queued = False
+            self._drop_where_empty(level)
+            if consumer.can_take:
+                return consumer
         return None
+
+    def _drop_where_empty(self, level: int) -> None:
+        if not self._queues[level]:
+            del self._queues[level]
+            self._levels.remove(level)
