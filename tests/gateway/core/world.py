@@ -300,7 +300,8 @@ class World:
         if self.kind == SHARED:
             able = [each for each in self.takers.values() if each.permits > 0 and not each.blocked]
             assert taker.joining.priority == min(each.joining.priority for each in able)
-            assert place in self.waiting_again or not self.waiting_again, "what is redelivered goes before what is new"
+            is_new = place not in self.waiting_again and not delivery.entry.deliver_at
+            assert not is_new or not self.waiting_again, "what is redelivered goes before what is new"
         else:
             self.check_key(delivery, taker)
         self.waiting_again.discard(place)
