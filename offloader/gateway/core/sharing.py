@@ -122,7 +122,7 @@ class Sharing(ABC):
         found = None if entries is None else {entry.place: entry for entry in entries}
         for place in asked:
             item = self._items.get(place)
-            if item is None or item.entry is not None:
+            if item is None:
                 continue
             if found is not None:
                 entry = found.get(place)
@@ -130,8 +130,6 @@ class Sharing(ABC):
                 if entry is not None and item.messages_left:
                     self._load(item, entry)
             self._wake(self._lane(item.sticky))
-        for consumer in self._consumers:
-            self.flow(consumer)
         self._dispatch()
         self._unload_surplus(entries or ())
 

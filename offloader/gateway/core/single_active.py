@@ -78,7 +78,7 @@ class SingleActive:
         """All that it has not acknowledged, also where it names some: order matters more."""
         if epoch is not None and (consumer.epoch is None or epoch > consumer.epoch):
             consumer.epoch = epoch
-        if consumer is self._active and self._takes_over_ms is None:
+        if consumer is self._active:
             self._rewind()
 
     def came(self, entries: Sequence[ReadEntry]) -> None:

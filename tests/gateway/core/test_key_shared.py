@@ -160,6 +160,19 @@ def test_a_blocked_consumer_holds_up_its_own_keys_alone() -> None:
     assert world.got(1) == places(0, 1, 2)
 
 
+def test_who_has_left_gets_nothing_when_the_subscription_goes_on() -> None:
+    world = World(keyed(1, 2, 3), LIMITS._replace(unacknowledged_of_subscription=2))
+    world.join(ranged(1, (1, 3)))
+    world.join(ranged(2, (9, 9)))
+    world.flow(1, 10)
+    world.flow(1, 10)
+    world.leave(1)
+    assert world.got(1) == places(0, 1)
+    world.join(ranged(3, (1, 3)))
+    world.flow(3, 10)
+    assert len(world.got(3)) == 2
+
+
 def test_no_key_is_kept_for_ever() -> None:
     world = World(keyed(*range(1, 200)))
     world.join(named(1))

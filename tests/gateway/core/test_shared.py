@@ -162,6 +162,22 @@ def test_a_failed_read_of_redeliveries_is_asked_for_again() -> None:
     assert world.got(1) == places(0, 0)
 
 
+def test_a_read_for_those_that_have_left_is_dropped() -> None:
+    world = shared(World(entries(2)), 0)
+    world.flow(1, 1)
+    world.at_once = False
+    world.redeliver(1)
+    world.flow(1, 1)
+    (again,) = world.reads
+    world.leave(1)
+    shared(world, 0)
+    world.flow(1, 1)
+    world.answer(max(world.reads))
+    assert world.got(1) == places(0, 0)
+    world.answer(again)
+    assert world.dispatcher._mode._loaded == 1, "the second entry"
+
+
 def test_only_what_there_are_permits_for_is_read_again() -> None:
     world = shared(World(entries(9, messages=3)), 0)
     world.flow(1, 27)

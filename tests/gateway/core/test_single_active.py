@@ -74,6 +74,23 @@ def test_a_cumulative_acknowledgement_reaches_them_too() -> None:
     assert world.deliveries[0].entry.left == 0b010
 
 
+def test_cumulative_acknowledgements_never_move_backwards() -> None:
+    world = World(entries(6, messages=3), at_once=False)
+    exclusive(world, 100)
+    world.acknowledge_up_to((1, 0), 0b100)
+    world.acknowledge_up_to((0, 0))
+    world.answer_all()
+    assert world.got(1) == places(3, 4, 5)
+
+
+def test_parts_that_are_acknowledged_during_a_read_add_up() -> None:
+    world = World(entries(1, messages=3), at_once=False)
+    exclusive(world, 100)
+    world.acknowledge(((0, 0), 0b110), ((0, 0), 0b011))
+    world.answer_all()
+    assert world.deliveries[0].entry.left == 0b010
+
+
 def test_redelivery_begins_at_the_mark_delete_position_in_a_new_epoch() -> None:
     world = World(entries(6))
     world.join(Joining(1, EXCLUSIVE, epoch=0))
