@@ -160,6 +160,15 @@ def test_a_blocked_consumer_holds_up_its_own_keys_alone() -> None:
     assert world.got(1) == places(0, 1, 2)
 
 
+def test_all_go_on_once_the_subscription_does() -> None:
+    world = World(keyed(1, 2, 3, 4), LIMITS._replace(unacknowledged_of_subscription=2))
+    world.join(ranged(1, (1, 4)))
+    world.flow(1, 10)
+    assert world.got(1) == places(0, 1)
+    world.acknowledge(*[(place, 0) for place in places(0, 1)])
+    assert world.got(1) == places(0, 1, 2, 3)
+
+
 def test_who_has_left_gets_nothing_when_the_subscription_goes_on() -> None:
     world = World(keyed(1, 2, 3), LIMITS._replace(unacknowledged_of_subscription=2))
     world.join(ranged(1, (1, 3)))

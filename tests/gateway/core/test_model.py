@@ -150,6 +150,31 @@ class Subscription(RuleBasedStateMachine):
             most = self.world.limits.read_ahead_entries + max(self.world.limits.read_ahead_entries // 2, 1)
             assert mode._loaded <= most
 
+    @invariant()
+    def nobody_waits_for_nothing(self) -> None:
+        """Where no read is under way, whoever can take an entry has it: no event of somebody else is needed."""
+        world = self.world
+        if world.reads or not world.takers or world.dispatcher.wake_at_ms is not None:
+            return
+        able = [key for key, taker in world.takers.items() if taker.permits > 0 and not taker.blocked]
+        left = [each for each in world.topic if world.left[each.place] and each.place not in world.holders]
+        if world.kind in (EXCLUSIVE, FAILOVER):
+            left = [each for each in left if each.place > world.last]
+            assert not left or not any(world.takers[key].active for key in able)
+        elif world.kind == SHARED:
+            assert not left or not able or world.subscription_blocked
+        elif not world.subscription_blocked and len(left) < world.limits.look_ahead_entries:
+            owners = world.dispatcher._mode._keys
+            for each in left:
+                owner = owners.owner(each.sticky)
+                assert owner is None or owner.key not in able or self.is_held_by_another(owner.key, each.sticky)
+
+    def is_held_by_another(self, key: int, sticky: int) -> bool:
+        if self.world.takers[key].joining.key_policy.out_of_order:
+            return False
+        held = self.world.holders.items()
+        return any(holder != key and self.world.by_place[place].sticky == sticky for place, holder in held)
+
     def teardown(self) -> None:
         if not self.world.takers:
             self.world.join(Joining("last", EXCLUSIVE))

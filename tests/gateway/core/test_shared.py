@@ -91,6 +91,7 @@ def test_who_leaves_gives_back_its_entries_without_a_count() -> None:
     world.flow(2, 100)
     assert world.got(2) == places(0, 2, 3, 4, 5)
     assert [each.redeliveries for each in world.deliveries[4:]] == [0, 1, 0, 0, 0]
+    assert world.dispatcher._mode._waiting == 0, "the acknowledged one was not given back"
 
 
 def test_counts_are_forgotten_with_acknowledgements_and_with_the_last_consumer() -> None:
