@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 
 from offloader.gateway.core.consumer import Consumer
@@ -73,9 +73,7 @@ class Sharing(ABC):
         consumer.gone = True
         del self._consumers[consumer]
         self._acknowledged_of(consumer, consumer.unacknowledged)
-        for item in consumer.sent.values():
-            self._give_back(item)
-        consumer.sent.clear()
+        self._give_back(consumer.sent.values())
 
     def may_unsubscribe(self, consumer: Consumer) -> bool:
         return len(self._consumers) == 1 and consumer in self._consumers
@@ -95,12 +93,14 @@ class Sharing(ABC):
 
     def redeliver(self, consumer: Consumer, places: Sequence[Place] | None, _epoch: int | None) -> None:
         """Those of these entries that the consumer holds; None: all of them. Epochs are for those who get all alone."""
-        for place in list(consumer.sent) if places is None else places:
-            item = consumer.sent.pop(place, None)
-            if item is not None:
-                item.redeliveries += 1
-                self._acknowledged_of(consumer, item.messages_left)
-                self._give_back(item)
+        if places is None:
+            items, consumer.sent = list(consumer.sent.values()), {}
+        else:
+            items = [consumer.sent.pop(place) for place in places if place in consumer.sent]
+        for item in items:
+            item.redeliveries += 1
+        self._acknowledged_of(consumer, sum(item.messages_left for item in items))
+        self._give_back(items)
 
     def came(self, entries: Sequence[ReadEntry]) -> None:
         for entry in entries:
@@ -138,7 +138,7 @@ class Sharing(ABC):
         while self._delayed and self._delayed[0][0] <= now_ms:
             item = self._items.get(heappop(self._delayed)[1])
             if item is not None:
-                self._wait_again(item)
+                self._is_due(item)
 
     def go_on(self) -> None:
         """Deliver, and read."""
@@ -210,20 +210,30 @@ class Sharing(ABC):
             for each in self._consumers:
                 self.flow(each)
 
-    def _give_back(self, item: Item) -> None:
-        self._release(item)
-        self._wait_again(item)
+    def _give_back(self, items: Collection[Item]) -> None:
+        """Their consumer does not hold them any more: others get them."""
+        lanes: dict[Lane, None] = {}
+        for item in items:
+            item.holder, item.waits = None, True
+            lane = self._lane(item.sticky)
+            lane.held -= 1
+            heappush(lane.returned, item.place)
+            lanes[lane] = None
+        self._waiting += len(items)
+        for lane in lanes:
+            if not lane.held:
+                lane.holder = None
+            self._wake(lane)
 
     def _release(self, item: Item) -> None:
-        """Its consumer does not hold it any more."""
-        item.holder = None
+        """It is acknowledged."""
         lane = self._lane(item.sticky)
         lane.held -= 1
         if not lane.held:
             lane.holder = None
             self._wake(lane)
 
-    def _wait_again(self, item: Item) -> None:
+    def _is_due(self, item: Item) -> None:
         lane = self._lane(item.sticky)
         heappush(lane.returned, item.place)
         item.waits = True

@@ -182,6 +182,24 @@ def test_who_has_left_gets_nothing_when_the_subscription_goes_on() -> None:
     assert len(world.got(3)) == 2
 
 
+def test_a_key_that_comes_back_while_its_former_entry_was_to_be_read_again() -> None:
+    world = World(keyed(1, 2))
+    world.join(named(1))
+    world.flow(1, 2)
+    world.at_once = False
+    world.flow(1, 10)
+    world.redeliver(1, places(0))
+    world.redeliver(1, places(1))  # must wait: one read at a time
+    world.acknowledge((places(1)[0], 0))
+    world.grow(entry(2, sticky=2))
+    world.answer(max(world.reads))
+    world.answer_all()
+    assert world.got(1) == places(0, 1, 2, 0)
+    world.acknowledge(*[(place, 0) for place in places(0, 2)])
+    world.flow(1, 1)
+    assert world.dispatcher._mode._lanes == {}
+
+
 def test_no_key_is_kept_for_ever() -> None:
     world = World(keyed(*range(1, 200)))
     world.join(named(1))
