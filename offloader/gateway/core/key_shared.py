@@ -95,19 +95,21 @@ class KeyShared(Sharing):
 
     def _to_read_again(self) -> list[Place]:
         """As much as its consumer takes of each lane. Lanes of which nothing is read now come here again later."""
+        if not self._without_bytes:
+            return []
         found: list[Place] = []
-        size = 0
+        size = self._reading.most_bytes
         permits = {each: each.permits if each.can_take else 0 for each in self._consumers}
         lanes, self._without_bytes = self._without_bytes, {}
         for lane in lanes:
             if lane.queued or lane.target is None:
                 continue
-            room = permits[lane.target] if size < self._reading.most_bytes else 0
-            items = lane.next_items(self._items, room, self._reading.most_entries - len(found))
+            room = self._reading.most_entries - len(found)
+            items = lane.next_items(self._items, permits[lane.target], room, size)
             permits[lane.target] -= sum(item.messages_left for item in items)
             to_read = [item for item in items if item.entry is None]
             found.extend(item.place for item in to_read)
-            size += sum(item.size for item in to_read)
+            size -= sum(item.size for item in to_read)
             if not to_read:
                 self._wake(lane)
         return found

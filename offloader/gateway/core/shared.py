@@ -52,13 +52,8 @@ class Shared(Sharing):
         if self._blocked or first is None or first.entry is not None:
             return []
         permits = sum(each.permits for each in self._consumers if each.can_take)
-        found: list[Place] = []
-        size = 0
-        for item in self._all.next_items(self._items, permits, self._reading.most_entries):
-            if item.entry is None and size < self._reading.most_bytes:
-                found.append(item.place)
-                size += item.size
-        return found
+        items = self._all.next_items(self._items, permits, self._reading.most_entries, self._reading.most_bytes)
+        return [item.place for item in items if item.entry is None]
 
     def _looks_further(self) -> bool:
         return False  # whoever can take entries gets the first one

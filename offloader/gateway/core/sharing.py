@@ -72,7 +72,7 @@ class Sharing(ABC):
         """Others get what it has not acknowledged. That is no redelivery: nothing is counted."""
         consumer.gone = True
         del self._consumers[consumer]
-        self._acknowledged_of(consumer, consumer.unacknowledged)
+        self._free(consumer, consumer.unacknowledged)
         self._give_back(consumer.sent.values())
 
     def may_unsubscribe(self, consumer: Consumer) -> bool:
@@ -99,7 +99,7 @@ class Sharing(ABC):
             items = [consumer.sent.pop(place) for place in places if place in consumer.sent]
         for item in items:
             item.redeliveries += 1
-        self._acknowledged_of(consumer, sum(item.messages_left for item in items))
+        self._free(consumer, sum(item.messages_left for item in items))
         self._give_back(items)
 
     def came(self, entries: Sequence[ReadEntry]) -> None:
@@ -138,7 +138,7 @@ class Sharing(ABC):
         while self._delayed and self._delayed[0][0] <= now_ms:
             item = self._items.get(heappop(self._delayed)[1])
             if item is not None:
-                self._is_due(item)
+                self._wait_now(item)
 
     def go_on(self) -> None:
         """Deliver, and read."""
@@ -184,7 +184,7 @@ class Sharing(ABC):
         """Wherever it is. What is acknowledged as a whole is forgotten."""
         acknowledged = item.shrink(left)
         if item.holder is not None:
-            self._acknowledged_of(item.holder, acknowledged)
+            self._free(item.holder, acknowledged)
         if item.left != 0:
             return
         del self._items[item.place]
@@ -198,8 +198,8 @@ class Sharing(ABC):
             del item.holder.sent[item.place]
             self._release(item)
 
-    def _acknowledged_of(self, consumer: Consumer, messages: int) -> None:
-        """Brokers let a consumer, or all, go on at half of the bound."""
+    def _free(self, consumer: Consumer, messages: int) -> None:
+        """It holds so many messages less. A consumer, or all of them, go on at half of the bound, as with brokers."""
         consumer.unacknowledged -= messages
         self._unacknowledged -= messages
         if consumer.blocked and consumer.unacknowledged <= self._limits.unacknowledged_of_consumer // 2:
@@ -233,7 +233,8 @@ class Sharing(ABC):
             lane.holder = None
             self._wake(lane)
 
-    def _is_due(self, item: Item) -> None:
+    def _wait_now(self, item: Item) -> None:
+        """Its time has come."""
         lane = self._lane(item.sticky)
         heappush(lane.returned, item.place)
         item.waits = True

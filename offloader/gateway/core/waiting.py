@@ -72,19 +72,24 @@ class Lane:
         else:
             del self.fresh[item.place]
 
-    def next_items(self, items: Mapping[Place, Item], messages: int, most: int) -> list[Item]:
-        """Those that are to be delivered next: as many as have so many messages, but at most `most`."""
+    def next_items(self, items: Mapping[Place, Item], messages: int, entries: int, size: int) -> list[Item]:
+        """Those that are to be delivered next, until one of these bounds is reached. `size`: bytes."""
         found: list[Item] = []
-        while messages > 0 and len(found) < most and self.returned:
-            item = items.get(heappop(self.returned))
-            if item is not None:
-                found.append(item)
-                messages -= item.messages_left
-        for item in found:
-            heappush(self.returned, item.place)
-        for item in self.fresh.values():
-            if messages <= 0 or len(found) >= most:
-                break
+        fresh = iter(self.fresh.values())
+        popped: list[Place] = []
+        while messages > 0 and len(found) < entries and size > 0:
+            if self.returned:
+                item = items.get(heappop(self.returned))
+                if item is None:
+                    continue
+                popped.append(item.place)
+            else:
+                item = next(fresh, None)
+                if item is None:
+                    break
             found.append(item)
             messages -= item.messages_left
+            size -= item.size
+        for place in popped:
+            heappush(self.returned, place)
         return found

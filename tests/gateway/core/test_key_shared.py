@@ -138,6 +138,25 @@ def test_redelivered_entries_of_a_key_go_before_its_new_ones() -> None:
     assert world.got(1)[3:] == places(0, 1, 2)
 
 
+@pytest.mark.parametrize("limits", [Limits(read_ahead_entries=6), Limits(read_ahead_bytes=60)])
+@pytest.mark.parametrize("keys", [1, 20])
+def test_reading_again_is_bounded(limits: Limits, keys: int) -> None:
+    world = World(keyed(*[number % keys + 1 for number in range(20)]), limits)
+    world.join(named(1))
+    world.flow(1, 20)
+    world.at_once = False
+    world.redeliver(1)
+    world.flow(1, 20)
+    asked = []
+    while world.reads:
+        ((read, _),) = world.reads.values()
+        asked.append(len(read.places))
+        world.answer(read.request)
+    assert max(asked) == 3
+    assert sum(asked) == 20
+    assert len(world.got(1)) == 40
+
+
 def test_an_acknowledged_first_one_makes_way() -> None:
     world = World(keyed(1, 1, 1))
     world.join(named(1))

@@ -189,6 +189,19 @@ def test_only_what_there_are_permits_for_is_read_again() -> None:
     assert [read.places for read, _ in world.reads.values()] == [places(0, 1)]
 
 
+def test_reading_again_is_bounded() -> None:
+    for limits in Limits(read_ahead_entries=6), Limits(read_ahead_bytes=60):
+        world = shared(World(entries(9), limits), 0)
+        world.flow(1, 9)
+        world.at_once = False
+        world.redeliver(1)
+        world.flow(1, 9)
+        for numbers in (0, 1, 2), (3, 4, 5), (6, 7, 8):
+            assert [read.places for read, _ in world.reads.values()] == [places(*numbers)]
+            world.answer_all() if numbers[0] == 6 else world.answer(min(world.reads))
+        assert len(world.got(1)) == 18
+
+
 def test_a_consumer_with_too_many_unacknowledged_messages_waits_for_half_of_them() -> None:
     world = shared(World(entries(20)), 0)
     limited = shared(World(entries(20), LIMITS._replace(unacknowledged_of_consumer=6)), 0, 0)
