@@ -73,6 +73,15 @@ def test_without_names_all_that_it_holds_is_redelivered_and_counted() -> None:
     assert [each.redeliveries for each in world.deliveries[4:]] == [1, 1, 0]
 
 
+def test_what_is_given_back_already_is_not_counted_again() -> None:
+    world = shared(World(entries(2)), 0)
+    world.flow(1, 2)
+    world.redeliver(1)
+    world.redeliver(1)
+    world.flow(1, 2)
+    assert [each.redeliveries for each in world.deliveries] == [0, 0, 1, 1]
+
+
 def test_nobody_gets_back_what_another_holds() -> None:
     world = shared(World(entries(3)), 0, 0)
     world.flow(1, 1)

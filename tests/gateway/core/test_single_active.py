@@ -264,6 +264,11 @@ def test_a_change_takes_effect_after_a_delay() -> None:
     assert world.dispatcher.wake_at_ms is None
 
 
+def test_the_ring_begins_at_the_topic() -> None:
+    nearest = {min("abc", key=lambda name: distance(f"topic-{number}", name)) for number in range(30)}
+    assert nearest == {"a", "b", "c"}
+
+
 def test_the_hash_is_murmur3() -> None:
     assert name_hash("") == 0
     assert name_hash("hello") == 0x248BFA47
