@@ -62,8 +62,9 @@ class ServedEntry(NamedTuple):
     """An entry of at least one message, ready to be sent.
 
     `data`: as BookKeeper stored it; its first `skip` bytes are broker entry metadata, which not every client takes.
-    `messages`: as many as a permit counts. `sticky`: the hash of its key, 1..65535;
-    0: nobody has asked for it. `deliver_at`: ms since 1970, 0: at once."""
+    `messages`: as many as a permit counts. `sticky`: the hash of its key, 1..65535; 0: nobody has asked for it.
+    `deliver_at`: ms since 1970, 0: at once. `left`: of a batch that is acknowledged in part what is still to be
+    delivered; None: all of it."""
 
     place: Place
     data: bytes | memoryview
@@ -71,6 +72,24 @@ class ServedEntry(NamedTuple):
     messages: int
     sticky: int
     deliver_at: int = 0
+    left: int | None = None
+
+    @property
+    def bits(self) -> int:
+        """The messages that are still to be delivered, as bits."""
+        return (1 << self.messages) - 1 if self.left is None else self.left
+
+    @property
+    def messages_left(self) -> int:
+        """How many messages are still to be delivered."""
+        return self.messages if self.left is None else self.left.bit_count()
+
+    def without(self, left: int) -> ServedEntry | None:
+        """What is still to be delivered once only the messages of `left` are; None: nothing."""
+        kept = self.bits & left
+        if kept == self.bits:
+            return self
+        return self._replace(left=kept) if kept else None
 
 
 class ServedEntries(NamedTuple):

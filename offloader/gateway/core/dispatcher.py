@@ -1,0 +1,195 @@
+"""One subscription of one topic, or of one of its partitions: who gets which entry, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from offloader.gateway.core.compatible import check_compatible
+from offloader.gateway.core.consumer import Consumer
+from offloader.gateway.core.events import (
+    DEFAULT_LIMITS,
+    Acknowledged,
+    CloseConsumer,
+    ConsumerKey,
+    Decision,
+    EndReached,
+    Joining,
+    Limits,
+)
+from offloader.gateway.core.key_shared import KeyShared
+from offloader.gateway.core.reading import Reading
+from offloader.gateway.core.shared import Shared
+from offloader.gateway.core.single_active import SingleActive
+from offloader.gateway.values import ErrorCode, ServedEntries, ServedEntry, RefusedError, SubscriptionType
+from offloader.model import Place
+
+
+class Dispatcher:
+    """Events in; what is to be done comes from `decisions`, which must be asked after each event. Not thread-safe.
+
+    The cursor is somebody else's: acknowledgements are given to both. A read that was decided must be carried out on a
+    cursor that has all acknowledgements that were given here before. Events of consumers that are not there are
+    ignored, but for acknowledgements. The time is told by `tick`: before other events, and at `wake_at_ms`."""
+
+    def __init__(self, topic: str, *, partition: int = -1, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._topic, self._partition, self._limits = topic, partition, limits
+        self._decisions: list[Decision] = []
+        self._reading = Reading(limits, self._decisions.append)
+        self._consumers: dict[ConsumerKey, Consumer] = {}
+        self._mode: SingleActive | Shared | KeyShared | None = None  # None: no consumer is there
+        self._now_ms = 0
+        self._at_end = False
+
+    @property
+    def consumers(self) -> Iterable[ConsumerKey]:
+        """Those that are there."""
+        return self._consumers.keys()
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        """When `tick` has something to do; None: it has not."""
+        return self._mode.wake_at_ms if self._mode else None
+
+    def state(self, key: ConsumerKey) -> tuple[int, int]:
+        """A consumer's permits, and its unacknowledged messages (0 where it does not share the subscription)."""
+        consumer = self._consumers[key]
+        return consumer.permits, consumer.unacknowledged
+
+    def decisions(self) -> list[Decision]:
+        """Those since the last call, in order."""
+        found = self._decisions.copy()
+        self._decisions.clear()
+        return found
+
+    # Consumers
+
+    def join(self, joining: Joining) -> None:
+        """A consumer that is there already is left as it is. Raises RefusedError, then has changed nothing."""
+        if joining.key in self._consumers:
+            return
+        for other in self._consumers.values():  # any of them: they were compatible
+            check_compatible(other.joining, joining)
+            break
+        mode = self._mode or self._new_mode(joining)
+        consumer = Consumer(joining)
+        mode.join(consumer)
+        self._consumers[joining.key], self._mode = consumer, mode
+        if self._at_end:
+            self._decisions.append(EndReached(joining.key))
+        mode.go_on()
+
+    def leave(self, key: ConsumerKey) -> None:
+        """The type is free again once all have left, and all that was not acknowledged is delivered anew."""
+        consumer = self._consumers.pop(key, None)
+        if consumer is None or self._mode is None:
+            return
+        if self._consumers:
+            self._mode.leave(consumer)
+            self._mode.go_on()
+        else:
+            self._forget_all()
+
+    def check_unsubscribe(self, key: ConsumerKey) -> None:
+        """Raises RefusedError where others are there, too."""
+        consumer = self._consumers.get(key)
+        if consumer is None:
+            raise RefusedError(ErrorCode.METADATA, "Consumer not found")
+        if self._mode is None or not self._mode.may_unsubscribe(consumer):
+            raise RefusedError(ErrorCode.METADATA, "Unconnected or shared consumer attempting to unsubscribe")
+
+    def flow(self, key: ConsumerKey, permits: int) -> None:
+        """It takes so many messages more."""
+        consumer = self._consumers.get(key)
+        if consumer is not None and self._mode is not None and permits > 0:
+            consumer.permits += permits
+            self._mode.flow(consumer)
+            self._mode.go_on()
+
+    def redeliver(self, key: ConsumerKey, places: Sequence[Place] | None = None, epoch: int | None = None) -> None:
+        """Entries that it was given and has not acknowledged; `places` None: all of them."""
+        consumer = self._consumers.get(key)
+        if consumer is not None and self._mode is not None:
+            self._mode.redeliver(consumer, places, epoch)
+            self._mode.go_on()
+
+    # Acknowledgements
+
+    def acknowledge(self, acknowledged: Iterable[Acknowledged]) -> None:
+        """Entries, or parts of them, whoever has them and wherever they are: they are not delivered any more."""
+        if self._mode is not None:
+            self._mode.acknowledge(acknowledged)
+            self._mode.go_on()
+
+    def acknowledge_up_to(self, place: Place, left: int = 0) -> None:
+        """All before a place, and of its own entry all but the messages in `left`. Ignored where consumers share."""
+        if isinstance(self._mode, SingleActive):
+            self._mode.acknowledge_up_to(place, left)
+            self._mode.go_on()
+
+    def all_acknowledged(self) -> None:
+        """The topic is terminated, and nothing of it is left: all are told, and who joins later."""
+        if not self._at_end:
+            self._at_end = True
+            self._decisions.extend(EndReached(key) for key in self._consumers)
+
+    def reset(self) -> None:
+        """The cursor was set to another position: all consumers are closed, and must subscribe anew."""
+        self._decisions.extend(CloseConsumer(key) for key in self._consumers)
+        self._consumers.clear()
+        self._forget_all()
+        self._at_end = False
+
+    # Reads
+
+    def arrived(self, request: int, read: ServedEntries) -> None:
+        """The answer of a `Read`."""
+        entries = self._reading.came(request, read)
+        if self._mode is not None:
+            if entries:
+                self._mode.came(entries)
+            self._mode.go_on()
+
+    def arrived_again(self, request: int, entries: Sequence[ServedEntry]) -> None:
+        """The answer of a `ReadAgain`."""
+        self._came_again(request, entries)
+
+    def failed(self, request: int) -> None:
+        """A read of either kind failed, and may be asked for again at once: so wait before telling."""
+        self._reading.failed(request)
+        self._came_again(request, None)
+
+    def more(self) -> None:
+        """The topic has new entries."""
+        self._reading.grown()
+        if self._mode is not None:
+            self._mode.go_on()
+
+    def tick(self, now_ms: int) -> None:
+        """The time is at least that: ms since 1970."""
+        self._now_ms = max(self._now_ms, now_ms)
+        if self._mode is not None:
+            self._mode.tick(self._now_ms)
+            self._mode.go_on()
+
+    def _came_again(self, request: int, entries: Sequence[ServedEntry] | None) -> None:
+        asked = self._reading.came_again(request)
+        if self._mode is not None:
+            if asked and not isinstance(self._mode, SingleActive):
+                self._mode.came_again(asked, entries)
+            self._mode.go_on()
+
+    def _forget_all(self) -> None:
+        self._mode = None
+        self._reading.rewind()
+
+    def _new_mode(self, joining: Joining) -> SingleActive | Shared | KeyShared:
+        limits, reading, decide = self._limits, self._reading, self._decisions.append
+        mode: SingleActive | Shared | KeyShared
+        if joining.type == SubscriptionType.SHARED:
+            mode = Shared(limits, reading, decide)
+        elif joining.type == SubscriptionType.KEY_SHARED:
+            mode = KeyShared(joining.key_policy, limits, reading, decide)
+        else:
+            mode = SingleActive(joining.type, self._topic, self._partition, limits, reading, decide)
+        mode.tick(self._now_ms)
+        return mode

@@ -1,0 +1,97 @@
+"""Which consumer of a Key_Shared subscription gets which keys, by their hashes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from typing import Protocol
+
+from offloader.gateway.core.consumer import Consumer
+from offloader.gateway.core.hashing import POINTS, name_hash
+from offloader.gateway.values import STICKY_HASHES, ErrorCode, RefusedError
+
+
+class Keys(Protocol):
+    """The hashes of consumers that are there."""
+
+    def join(self, consumer: Consumer) -> None:
+        """Raises RefusedError, then has changed nothing."""
+        ...
+
+    def leave(self, consumer: Consumer) -> None: ...
+
+    def owner(self, sticky: int) -> Consumer | None: ...
+
+
+class AutoSplit:
+    """Brokers' ring: each consumer has points by its name, and the keys up to each of them.
+
+    Consumers of the same name are told apart by the lowest number that is free."""
+
+    def __init__(self) -> None:
+        self._points: list[int] = []
+        self._at: dict[int, list[Consumer]] = {}  # the first one has the point
+        self._numbers: dict[Consumer, int] = {}
+
+    def join(self, consumer: Consumer) -> None:
+        taken = {number for each, number in self._numbers.items() if each.name == consumer.name}
+        self._numbers[consumer] = next(number for number in range(len(taken) + 1) if number not in taken)
+        for point in self._points_of(consumer):
+            if point not in self._at:
+                insort(self._points, point)
+            self._at.setdefault(point, []).append(consumer)
+
+    def leave(self, consumer: Consumer) -> None:
+        for point in self._points_of(consumer):
+            self._at[point].remove(consumer)
+            if not self._at[point]:
+                del self._at[point]
+                del self._points[bisect_left(self._points, point)]
+        del self._numbers[consumer]
+
+    def owner(self, sticky: int) -> Consumer | None:
+        if not self._points:
+            return None
+        at = bisect_left(self._points, sticky)
+        return self._at[self._points[at % len(self._points)]][0]
+
+    def _points_of(self, consumer: Consumer) -> list[int]:
+        name = f"{consumer.name}\0{self._numbers[consumer]}\0"
+        return [max(name_hash(f"{name}{point}") % STICKY_HASHES, 1) for point in range(POINTS)]
+
+
+class Sticky:
+    """Each consumer has the ranges that it named. Keys in no range wait for somebody who has them."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int, Consumer]] = []  # in order, none overlaps another
+
+    def join(self, consumer: Consumer) -> None:
+        wanted = list(consumer.joining.key_policy.ranges or ())
+        if not wanted:
+            raise RefusedError(ErrorCode.CONSUMER_ASSIGN, "Ranges for KeyShared policy must not be empty.")
+        ranges = list(self._ranges)
+        for first, last in wanted:
+            if first > last:
+                raise RefusedError(ErrorCode.CONSUMER_ASSIGN, "Fixed hash range start > end")
+            at = bisect_right(ranges, first, key=lambda each: each[0])
+            for _, other_last, other in ranges[max(at - 1, 0) : at]:
+                if other_last >= first:
+                    raise _conflict(other)
+            for other_first, _, other in ranges[at : at + 1]:
+                if other_first <= last:
+                    raise _conflict(other)
+            ranges.insert(at, (first, last, consumer))
+        self._ranges = ranges
+
+    def leave(self, consumer: Consumer) -> None:
+        self._ranges = [each for each in self._ranges if each[2] is not consumer]
+
+    def owner(self, sticky: int) -> Consumer | None:
+        at = bisect_right(self._ranges, sticky, key=lambda each: each[0]) - 1
+        if at < 0 or self._ranges[at][1] < sticky:
+            return None
+        return self._ranges[at][2]
+
+
+def _conflict(other: Consumer) -> RefusedError:
+    return RefusedError(ErrorCode.CONSUMER_ASSIGN, f"Range conflict with consumer {other.name}")

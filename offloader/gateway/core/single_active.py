@@ -1,0 +1,153 @@
+"""Exclusive and Failover: one consumer gets all entries, in order."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+
+from offloader.gateway.core.consumer import Consumer
+from offloader.gateway.core.events import Acknowledged, ActiveChanged, Decision, Deliver, Limits
+from offloader.gateway.core.hashing import distance
+from offloader.gateway.core.reading import Reading
+from offloader.gateway.values import ServedEntry, SubscriptionType
+from offloader.model import Place
+
+
+class SingleActive:
+    """What is delivered is not remembered: whoever wants it again begins anew at the mark-delete position.
+
+    After each event `go_on` must be called."""
+
+    def __init__(
+        self,
+        kind: SubscriptionType,
+        topic: str,
+        partition: int,
+        limits: Limits,
+        reading: Reading,
+        decide: Callable[[Decision], None],
+    ) -> None:
+        self._is_failover = kind == SubscriptionType.FAILOVER
+        self._topic, self._partition = topic, partition
+        self._delay_ms = limits.failover_delay_ms if self._is_failover else 0
+        self._reading, self._decide = reading, decide
+        self._consumers: dict[Consumer, int] = {}  # with its distance on the ring
+        self._active: Consumer | None = None
+        self._takes_over_ms: int | None = None
+        self._now_ms = 0
+        self._ahead: OrderedDict[Place, ServedEntry] = OrderedDict()
+        self._ahead_bytes = 0
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        """When the active consumer takes over."""
+        return self._takes_over_ms
+
+    def join(self, consumer: Consumer) -> None:
+        on_ring = self._is_failover and self._partition < 0
+        self._consumers[consumer] = distance(self._topic, consumer.name) if on_ring else 0
+        if not self._choose() and self._takes_over_ms is None:
+            self._tell(consumer)
+
+    def leave(self, consumer: Consumer) -> None:
+        del self._consumers[consumer]
+        self._choose()
+
+    def may_unsubscribe(self, consumer: Consumer) -> bool:
+        return len(self._consumers) == 1 and consumer is self._active
+
+    def flow(self, _consumer: Consumer) -> None:
+        """It has more permits: `go_on` looks at them."""
+
+    def acknowledge(self, acknowledged: Iterable[Acknowledged]) -> None:
+        for place, left in acknowledged:
+            if place in self._ahead:
+                self._shrink(place, left)
+            else:
+                self._reading.acknowledged(place, left)
+
+    def acknowledge_up_to(self, place: Place, left: int) -> None:
+        if left:
+            self.acknowledge([Acknowledged(place, left)])
+            place = (place[0], place[1] - 1)
+        while self._ahead and next(iter(self._ahead)) <= place:
+            self._next()
+        self._reading.acknowledged_up_to(place)
+
+    def redeliver(self, consumer: Consumer, _places: Sequence[Place] | None, epoch: int | None) -> None:
+        """All that it has not acknowledged, also where it names some: order matters more."""
+        if epoch is not None and (consumer.epoch is None or epoch > consumer.epoch):
+            consumer.epoch = epoch
+        if consumer is self._active:
+            self._rewind()
+
+    def came(self, entries: Sequence[ServedEntry]) -> None:
+        ranges = self._active.joining.key_policy.ranges if self._active and not self._is_failover else None
+        for entry in entries:
+            if not ranges or any(first <= entry.sticky <= last for first, last in ranges):
+                self._ahead[entry.place] = entry
+                self._ahead_bytes += len(entry.data)
+
+    def tick(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        if self._takes_over_ms is not None and self._takes_over_ms <= now_ms:
+            self._take_over()
+
+    def go_on(self) -> None:
+        """Deliver, and read."""
+        active = self._active
+        if active is None or self._takes_over_ms is not None:
+            return
+        while active.permits > 0 and self._ahead:
+            entry = self._next()
+            active.permits -= entry.messages_left
+            self._decide(Deliver(active.key, entry, 0, active.epoch))
+        has_room = len(self._ahead) < self._reading.most_entries and self._ahead_bytes < self._reading.most_bytes
+        if has_room and self._reading.may_go_on:
+            self._reading.go_on()
+
+    def _next(self) -> ServedEntry:
+        _, entry = self._ahead.popitem(last=False)
+        self._ahead_bytes -= len(entry.data)
+        return entry
+
+    def _shrink(self, place: Place, left: int) -> None:
+        entry = self._ahead[place]
+        kept = entry.without(left)
+        if kept is not None:
+            self._ahead[place] = kept
+        else:
+            del self._ahead[place]
+            self._ahead_bytes -= len(entry.data)
+
+    def _choose(self) -> bool:
+        """Returns whether another consumer is the active one from now on."""
+        ranked = sorted(self._consumers, key=lambda each: (each.priority, each.name))
+        first = [each for each in ranked if each.priority == ranked[0].priority]
+        if self._partition >= 0:
+            chosen = first[self._partition % len(first)]
+        else:
+            chosen = min(reversed(first), key=self._consumers.__getitem__)  # brokers: the last one at a point has it
+        if chosen is self._active:
+            return False
+        self._active = chosen
+        self._rewind()
+        if not self._delay_ms:
+            self._take_over()
+        elif self._takes_over_ms is None:
+            self._takes_over_ms = self._now_ms + self._delay_ms
+        return True
+
+    def _take_over(self) -> None:
+        self._takes_over_ms = None
+        for consumer in self._consumers:
+            self._tell(consumer)
+
+    def _tell(self, consumer: Consumer) -> None:
+        if self._is_failover:
+            self._decide(ActiveChanged(consumer.key, consumer is self._active))
+
+    def _rewind(self) -> None:
+        self._ahead.clear()
+        self._ahead_bytes = 0
+        self._reading.rewind()

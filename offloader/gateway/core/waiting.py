@@ -1,0 +1,95 @@
+"""Entries of consumers that share a subscription: each one that is read and not acknowledged, and where it waits."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from heapq import heappop, heappush
+
+from offloader.gateway.core.consumer import Consumer
+from offloader.gateway.values import ServedEntry
+from offloader.model import Place
+
+
+class Item:
+    """An entry: sent to a consumer (`holder`), waiting in a lane (`waits`), or for its time.
+
+    `entry` is there while it waits with its bytes in memory; of the bytes of any other only the size is known."""
+
+    __slots__ = ("entry", "holder", "left", "messages", "place", "redeliveries", "size", "sticky", "waits")
+
+    def __init__(self, entry: ServedEntry) -> None:
+        self.place, self.sticky, self.left = entry.place, entry.sticky, entry.left
+        self.messages, self.size = entry.messages, len(entry.data)
+        self.entry: ServedEntry | None = None
+        self.holder: Consumer | None = None
+        self.redeliveries = 0
+        self.waits = False
+
+    @property
+    def messages_left(self) -> int:
+        """How many messages are not acknowledged."""
+        return self.messages if self.left is None else self.left.bit_count()
+
+    def shrink(self, left: int) -> int:
+        """Only these messages may still be delivered. Returns how many were acknowledged by that."""
+        bits = (1 << self.messages) - 1 if self.left is None else self.left
+        kept = bits & left
+        if kept == bits:
+            return 0
+        self.left = kept
+        return bits.bit_count() - kept.bit_count()
+
+
+class Lane:
+    """The entries of a key, or of a whole subscription, that wait for a consumer: by place. Of the same key one
+    consumer at a time holds entries (`held`: how many)."""
+
+    __slots__ = ("fresh", "held", "holder", "queued", "returned", "sticky", "target")
+
+    def __init__(self, sticky: int = 0) -> None:
+        self.sticky = sticky
+        self.returned: list[Place] = []  # a heap; acknowledged ones stay in it until they are the first
+        self.fresh: OrderedDict[Place, Item] = OrderedDict()  # never delivered: behind all that are returned
+        self.held = 0
+        self.holder: Consumer | None = None
+        self.target: Consumer | None = None
+        self.queued = False  # its target, or a read, will come to it
+
+    def first(self, items: Mapping[Place, Item]) -> Item | None:
+        """The one that is to be delivered next."""
+        while self.returned:
+            item = items.get(self.returned[0])
+            if item is not None:
+                return item
+            heappop(self.returned)
+        return next(iter(self.fresh.values())) if self.fresh else None
+
+    def pop(self, item: Item) -> None:
+        """Take the first one out."""
+        if self.returned:
+            heappop(self.returned)
+        else:
+            del self.fresh[item.place]
+
+    def next_items(self, items: Mapping[Place, Item], messages: int, entries: int, size: int) -> list[Item]:
+        """Those that are to be delivered next, until one of these bounds is reached. `size`: bytes."""
+        found: list[Item] = []
+        fresh = iter(self.fresh.values())
+        popped: list[Place] = []
+        while messages > 0 and len(found) < entries and size > 0:
+            if self.returned:
+                item = items.get(heappop(self.returned))
+                if item is None:
+                    continue
+                popped.append(item.place)
+            else:
+                item = next(fresh, None)
+                if item is None:
+                    break
+            found.append(item)
+            messages -= item.messages_left
+            size -= item.size
+        for place in popped:
+            heappush(self.returned, place)
+        return found
