@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from offloader.gateway.core.compatible import check_compatible
-from offloader.gateway.core.consumer import Consumer
 from offloader.gateway.core.events import (
     DEFAULT_LIMITS,
-    Acknowledged,
     CloseConsumer,
     ConsumerKey,
     Decision,
+    DispatchLimits,
     EndReached,
+    EntryAck,
     Joining,
-    Limits,
 )
 from offloader.gateway.core.key_shared import KeyShared
-from offloader.gateway.core.reading import Reading
+from offloader.gateway.core.reading import ReadAhead
 from offloader.gateway.core.shared import Shared
 from offloader.gateway.core.single_active import SingleActive
-from offloader.gateway.values import ErrorCode, ServedEntries, ServedEntry, RefusedError, SubscriptionType
+from offloader.gateway.core.waiting import Subscriber
+from offloader.gateway.values import ErrorCode, RefusedError, ServedEntries, ServedEntry, SubscriptionType
 from offloader.model import Place
 
 
@@ -31,11 +31,11 @@ class Dispatcher:
     cursor that has all acknowledgements that were given here before. Events of consumers that are not there are
     ignored, but for acknowledgements. The time is told by `tick`: before other events, and at `wake_at_ms`."""
 
-    def __init__(self, topic: str, *, partition: int = -1, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, topic: str, *, partition: int = -1, limits: DispatchLimits = DEFAULT_LIMITS) -> None:
         self._topic, self._partition, self._limits = topic, partition, limits
         self._decisions: list[Decision] = []
-        self._reading = Reading(limits, self._decisions.append)
-        self._consumers: dict[ConsumerKey, Consumer] = {}
+        self._reading = ReadAhead(limits, self._decisions.append)
+        self._consumers: dict[ConsumerKey, Subscriber] = {}
         self._mode: SingleActive | Shared | KeyShared | None = None  # None: no consumer is there
         self._now_ms = 0
         self._at_end = False
@@ -71,7 +71,7 @@ class Dispatcher:
             check_compatible(other.joining, joining)
             break
         mode = self._mode or self._new_mode(joining)
-        consumer = Consumer(joining)
+        consumer = Subscriber(joining)
         mode.join(consumer)
         self._consumers[joining.key], self._mode = consumer, mode
         if self._at_end:
@@ -93,7 +93,7 @@ class Dispatcher:
         """Raises RefusedError where others are there, too."""
         consumer = self._consumers.get(key)
         if consumer is None:
-            raise RefusedError(ErrorCode.METADATA, "Consumer not found")
+            raise RefusedError(ErrorCode.METADATA, "Subscriber not found")
         if self._mode is None or not self._mode.may_unsubscribe(consumer):
             raise RefusedError(ErrorCode.METADATA, "Unconnected or shared consumer attempting to unsubscribe")
 
@@ -114,7 +114,7 @@ class Dispatcher:
 
     # Acknowledgements
 
-    def acknowledge(self, acknowledged: Iterable[Acknowledged]) -> None:
+    def acknowledge(self, acknowledged: Iterable[EntryAck]) -> None:
         """Entries, or parts of them, whoever has them and wherever they are: they are not delivered any more."""
         if self._mode is not None:
             self._mode.acknowledge(acknowledged)
@@ -142,7 +142,7 @@ class Dispatcher:
     # Reads
 
     def arrived(self, request: int, read: ServedEntries) -> None:
-        """The answer of a `Read`."""
+        """The answer of a `ReadBehind`."""
         entries = self._reading.came(request, read)
         if self._mode is not None:
             if entries:

@@ -12,7 +12,7 @@ ConsumerKey = Hashable
 """What names a consumer among all connections: say, the connection and the consumer id."""
 
 
-class Limits(NamedTuple):
+class DispatchLimits(NamedTuple):
     """Bounds of one subscription. Unacknowledged messages count where several consumers share; 0: no bound.
 
     `read_ahead_…`: entries in memory that nobody takes yet. `look_ahead_entries`: entries that wait, in memory or not,
@@ -28,7 +28,7 @@ class Limits(NamedTuple):
     failover_delay_ms: int = 1_000
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = DispatchLimits()
 """Those of brokers, where brokers have them."""
 
 
@@ -56,7 +56,7 @@ class Joining(NamedTuple):
     epoch: int | None = None
 
 
-class Acknowledged(NamedTuple):
+class EntryAck(NamedTuple):
     """An entry, and what of it is still to be delivered, as bits. 0: nothing, all of it is acknowledged."""
 
     place: Place
@@ -91,7 +91,7 @@ class EndReached(NamedTuple):
     consumer: ConsumerKey
 
 
-class Read(NamedTuple):
+class ReadBehind(NamedTuple):
     """Read entries behind a place; None: behind the cursor's mark-delete position. Leave out what is acknowledged."""
 
     request: int
@@ -107,4 +107,4 @@ class ReadAgain(NamedTuple):
     places: Sequence[Place]
 
 
-Decision = Deliver | ActiveChanged | CloseConsumer | EndReached | Read | ReadAgain
+Decision = Deliver | ActiveChanged | CloseConsumer | EndReached | ReadBehind | ReadAgain

@@ -5,21 +5,21 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from typing import Protocol
 
-from offloader.gateway.core.consumer import Consumer
 from offloader.gateway.core.hashing import POINTS, name_hash
+from offloader.gateway.core.waiting import Subscriber
 from offloader.gateway.values import STICKY_HASHES, ErrorCode, RefusedError
 
 
 class Keys(Protocol):
     """The hashes of consumers that are there."""
 
-    def join(self, consumer: Consumer) -> None:
+    def join(self, consumer: Subscriber) -> None:
         """Raises RefusedError, then has changed nothing."""
         ...
 
-    def leave(self, consumer: Consumer) -> None: ...
+    def leave(self, consumer: Subscriber) -> None: ...
 
-    def owner(self, sticky: int) -> Consumer | None: ...
+    def owner(self, sticky: int) -> Subscriber | None: ...
 
 
 class AutoSplit:
@@ -29,10 +29,10 @@ class AutoSplit:
 
     def __init__(self) -> None:
         self._points: list[int] = []
-        self._at: dict[int, list[Consumer]] = {}  # the first one has the point
-        self._numbers: dict[Consumer, int] = {}
+        self._at: dict[int, list[Subscriber]] = {}  # the first one has the point
+        self._numbers: dict[Subscriber, int] = {}
 
-    def join(self, consumer: Consumer) -> None:
+    def join(self, consumer: Subscriber) -> None:
         taken = {number for each, number in self._numbers.items() if each.name == consumer.name}
         self._numbers[consumer] = next(number for number in range(len(taken) + 1) if number not in taken)
         for point in self._points_of(consumer):
@@ -40,7 +40,7 @@ class AutoSplit:
                 insort(self._points, point)
             self._at.setdefault(point, []).append(consumer)
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: Subscriber) -> None:
         for point in self._points_of(consumer):
             self._at[point].remove(consumer)
             if not self._at[point]:
@@ -48,13 +48,13 @@ class AutoSplit:
                 del self._points[bisect_left(self._points, point)]
         del self._numbers[consumer]
 
-    def owner(self, sticky: int) -> Consumer | None:
+    def owner(self, sticky: int) -> Subscriber | None:
         if not self._points:
             return None
         at = bisect_left(self._points, sticky)
         return self._at[self._points[at % len(self._points)]][0]
 
-    def _points_of(self, consumer: Consumer) -> list[int]:
+    def _points_of(self, consumer: Subscriber) -> list[int]:
         name = f"{consumer.name}\0{self._numbers[consumer]}\0"
         return [max(name_hash(f"{name}{point}") % STICKY_HASHES, 1) for point in range(POINTS)]
 
@@ -63,9 +63,9 @@ class Sticky:
     """Each consumer has the ranges that it named. Keys in no range wait for somebody who has them."""
 
     def __init__(self) -> None:
-        self._ranges: list[tuple[int, int, Consumer]] = []  # in order, none overlaps another
+        self._ranges: list[tuple[int, int, Subscriber]] = []  # in order, none overlaps another
 
-    def join(self, consumer: Consumer) -> None:
+    def join(self, consumer: Subscriber) -> None:
         wanted = list(consumer.joining.key_policy.ranges or ())
         if not wanted:
             raise RefusedError(ErrorCode.CONSUMER_ASSIGN, "Ranges for KeyShared policy must not be empty.")
@@ -83,15 +83,15 @@ class Sticky:
             ranges.insert(at, (first, last, consumer))
         self._ranges = ranges
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: Subscriber) -> None:
         self._ranges = [each for each in self._ranges if each[2] is not consumer]
 
-    def owner(self, sticky: int) -> Consumer | None:
+    def owner(self, sticky: int) -> Subscriber | None:
         at = bisect_right(self._ranges, sticky, key=lambda each: each[0]) - 1
         if at < 0 or self._ranges[at][1] < sticky:
             return None
         return self._ranges[at][2]
 
 
-def _conflict(other: Consumer) -> RefusedError:
+def _conflict(other: Subscriber) -> RefusedError:
     return RefusedError(ErrorCode.CONSUMER_ASSIGN, f"Range conflict with consumer {other.name}")

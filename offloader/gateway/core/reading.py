@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from offloader.gateway.core.events import Decision, Limits, Read, ReadAgain
+from offloader.gateway.core.events import Decision, DispatchLimits, ReadAgain, ReadBehind
 from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
 from offloader.model import Place
 
 
-class Reading:
+class ReadAhead:
     """At most one read onwards is under way, and one of entries again: also where nobody waits for them any more.
 
     Whoever reads leaves out what was acknowledged before the read was decided. What is acknowledged later is
     remembered here until the entries come."""
 
-    def __init__(self, limits: Limits, decide: Callable[[Decision], None]) -> None:
+    def __init__(self, limits: DispatchLimits, decide: Callable[[Decision], None]) -> None:
         self.most_entries = max(limits.read_ahead_entries // 2, 1)
         self.most_bytes = max(limits.read_ahead_bytes // 2, 1)
         self._decide = decide
@@ -39,7 +39,7 @@ class Reading:
     def go_on(self) -> None:
         """Ask for the next entries."""
         self._onwards = _Onwards(next(self._numbers))
-        self._decide(Read(self._onwards.request, self._after, self.most_entries, self.most_bytes))
+        self._decide(ReadBehind(self._onwards.request, self._after, self.most_entries, self.most_bytes))
 
     def read_again(self, places: Sequence[Place]) -> None:
         """Ask for entries that were read before."""

@@ -6,45 +6,44 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable
 
-from offloader.gateway.core.consumer import Consumer
-from offloader.gateway.core.events import Decision, Limits
-from offloader.gateway.core.reading import Reading
+from offloader.gateway.core.events import Decision, DispatchLimits
+from offloader.gateway.core.reading import ReadAhead
 from offloader.gateway.core.sharing import Sharing
-from offloader.gateway.core.waiting import Lane
+from offloader.gateway.core.waiting import EntryQueue, Subscriber
 from offloader.model import Place
 
 
 class Shared(Sharing):
-    """One lane: what is redelivered goes before what is new, also where it has to be read again."""
+    """One queue: what is redelivered goes before what is new, also where it has to be read again."""
 
-    def __init__(self, limits: Limits, reading: Reading, decide: Callable[[Decision], None]) -> None:
+    def __init__(self, limits: DispatchLimits, reading: ReadAhead, decide: Callable[[Decision], None]) -> None:
         super().__init__(limits, reading, decide)
-        self._all = Lane()
+        self._all = EntryQueue()
         self._turns = Turns()
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: Subscriber) -> None:
         super().leave(consumer)
         self._turns.remove(consumer)
 
-    def _lane(self, _sticky: int) -> Lane:
+    def _queue(self, _sticky: int) -> EntryQueue:
         return self._all
 
-    def _wake(self, _lane: Lane) -> None:
+    def _wake(self, _queue: EntryQueue) -> None:
         """It is always looked at."""
 
-    def _enable(self, consumer: Consumer) -> None:
+    def _enable(self, consumer: Subscriber) -> None:
         self._turns.add(consumer)
 
     def _dispatch(self) -> None:
-        lane = self._all
+        queue = self._all
         while not self._blocked:
-            item = lane.first(self._items)
+            item = queue.first(self._items)
             if item is None or item.entry is None:
                 return
             consumer = self._turns.next()
             if consumer is None:
                 return
-            self._deliver(consumer, lane, item, item.entry)
+            self._deliver(consumer, queue, item, item.entry)
             self.flow(consumer)
 
     def _to_read_again(self) -> list[Place]:
@@ -64,9 +63,9 @@ class Turns:
 
     def __init__(self) -> None:
         self._levels: list[int] = []  # with consumers, in order
-        self._queues: dict[int, deque[Consumer]] = {}
+        self._queues: dict[int, deque[Subscriber]] = {}
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, consumer: Subscriber) -> None:
         """It comes last, where it is not there yet."""
         if consumer.queued:
             return
@@ -77,14 +76,14 @@ class Turns:
             insort(self._levels, consumer.priority)
         queue.append(consumer)
 
-    def remove(self, consumer: Consumer) -> None:
+    def remove(self, consumer: Subscriber) -> None:
         """It is gone."""
         if consumer.queued:
             self._queues[consumer.priority].remove(consumer)
             consumer.queued = False
             self._drop_where_empty(consumer.priority)
 
-    def next(self) -> Consumer | None:
+    def next(self) -> Subscriber | None:
         """Take the one out whose turn it is."""
         while self._levels:
             level = self._levels[0]

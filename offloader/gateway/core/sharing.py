@@ -6,10 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 
-from offloader.gateway.core.consumer import Consumer
-from offloader.gateway.core.events import Acknowledged, Decision, Deliver, Limits
-from offloader.gateway.core.reading import Reading
-from offloader.gateway.core.waiting import Item, Lane
+from offloader.gateway.core.events import Decision, Deliver, DispatchLimits, EntryAck
+from offloader.gateway.core.reading import ReadAhead
+from offloader.gateway.core.waiting import EntryQueue, Item, Subscriber
 from offloader.gateway.values import ServedEntry
 from offloader.model import Place
 
@@ -20,13 +19,13 @@ class Sharing(ABC):
     After each event `go_on` must be called. An event costs as much as it names entries; a consumer that leaves, as much
     as it holds."""
 
-    def __init__(self, limits: Limits, reading: Reading, decide: Callable[[Decision], None]) -> None:
+    def __init__(self, limits: DispatchLimits, reading: ReadAhead, decide: Callable[[Decision], None]) -> None:
         self._limits, self._reading, self._decide = limits, reading, decide
-        self._consumers: dict[Consumer, None] = {}
+        self._consumers: dict[Subscriber, None] = {}
         self._items: dict[Place, Item] = {}
         self._delayed: list[tuple[int, Place]] = []  # a heap; acknowledged ones stay in it until their time
         self._now_ms = 0
-        self._waiting = 0  # entries in lanes, and those of them whose bytes are in memory
+        self._waiting = 0  # entries in queues, and those of them whose bytes are in memory
         self._loaded = 0
         self._loaded_bytes = 0
         self._unacknowledged = 0
@@ -35,15 +34,15 @@ class Sharing(ABC):
     # What Shared and Key_Shared do in their own ways
 
     @abstractmethod
-    def _lane(self, sticky: int) -> Lane:
+    def _queue(self, sticky: int) -> EntryQueue:
         """Where entries of a key wait."""
 
     @abstractmethod
-    def _wake(self, lane: Lane) -> None:
-        """The lane's first entry may be deliverable now."""
+    def _wake(self, queue: EntryQueue) -> None:
+        """The queue's first entry may be deliverable now."""
 
     @abstractmethod
-    def _enable(self, consumer: Consumer) -> None:
+    def _enable(self, consumer: Subscriber) -> None:
         """The consumer can take entries, perhaps since now."""
 
     @abstractmethod
@@ -65,25 +64,25 @@ class Sharing(ABC):
         """When the next delayed entry is due."""
         return self._delayed[0][0] if self._delayed else None
 
-    def join(self, consumer: Consumer) -> None:
+    def join(self, consumer: Subscriber) -> None:
         self._consumers[consumer] = None
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: Subscriber) -> None:
         """Others get what it has not acknowledged. That is no redelivery: nothing is counted."""
         consumer.gone = True
         del self._consumers[consumer]
         self._free(consumer, consumer.unacknowledged)
         self._give_back(consumer.sent.values())
 
-    def may_unsubscribe(self, consumer: Consumer) -> bool:
+    def may_unsubscribe(self, consumer: Subscriber) -> bool:
         return len(self._consumers) == 1 and consumer in self._consumers
 
-    def flow(self, consumer: Consumer) -> None:
+    def flow(self, consumer: Subscriber) -> None:
         """It has more permits."""
         if consumer.can_take:
             self._enable(consumer)
 
-    def acknowledge(self, acknowledged: Iterable[Acknowledged]) -> None:
+    def acknowledge(self, acknowledged: Iterable[EntryAck]) -> None:
         for place, left in acknowledged:
             item = self._items.get(place)
             if item is None:
@@ -91,7 +90,7 @@ class Sharing(ABC):
             else:
                 self._shrink(item, left)
 
-    def redeliver(self, consumer: Consumer, places: Sequence[Place] | None, _epoch: int | None) -> None:
+    def redeliver(self, consumer: Subscriber, places: Sequence[Place] | None, _epoch: int | None) -> None:
         """Those of these entries that the consumer holds; None: all of them. Epochs are for those who get all alone."""
         if places is None:
             items, consumer.sent = list(consumer.sent.values()), {}
@@ -108,12 +107,12 @@ class Sharing(ABC):
             if entry.deliver_at > self._now_ms:
                 heappush(self._delayed, (entry.deliver_at, entry.place))
                 continue
-            lane = self._lane(entry.sticky)
-            lane.fresh[entry.place] = item
+            queue = self._queue(entry.sticky)
+            queue.fresh[entry.place] = item
             item.waits = True
             self._waiting += 1
             self._load(item, entry)
-            self._wake(lane)
+            self._wake(queue)
         self._dispatch()
         self._unload_surplus(entries)
 
@@ -129,7 +128,7 @@ class Sharing(ABC):
                 self._shrink(item, 0 if entry is None else entry.bits)
                 if entry is not None and item.messages_left:
                     self._load(item, entry)
-            self._wake(self._lane(item.sticky))
+            self._wake(self._queue(item.sticky))
         self._dispatch()
         self._unload_surplus(entries or ())
 
@@ -159,15 +158,15 @@ class Sharing(ABC):
             return True
         return not self._blocked and self._reading.may_read_again and self._looks_further()
 
-    def _deliver(self, consumer: Consumer, lane: Lane, item: Item, entry: ServedEntry) -> None:
-        lane.pop(item)
+    def _deliver(self, consumer: Subscriber, queue: EntryQueue, item: Item, entry: ServedEntry) -> None:
+        queue.pop(item)
         self._unload(item)
         self._waiting -= 1
         item.waits = False
         item.holder = consumer
         consumer.sent[item.place] = item
-        lane.held += 1
-        lane.holder = consumer
+        queue.held += 1
+        queue.holder = consumer
         messages = item.messages_left
         consumer.permits -= messages
         consumer.unacknowledged += messages
@@ -189,16 +188,16 @@ class Sharing(ABC):
             return
         del self._items[item.place]
         if item.waits:
-            lane = self._lane(item.sticky)
-            lane.fresh.pop(item.place, None)
+            queue = self._queue(item.sticky)
+            queue.fresh.pop(item.place, None)
             self._waiting -= 1
             self._unload(item)
-            self._wake(lane)
+            self._wake(queue)
         elif item.holder is not None:
             del item.holder.sent[item.place]
             self._release(item)
 
-    def _free(self, consumer: Consumer, messages: int) -> None:
+    def _free(self, consumer: Subscriber, messages: int) -> None:
         """It holds so many messages less. A consumer, or all of them, go on at half of the bound, as with brokers."""
         consumer.unacknowledged -= messages
         self._unacknowledged -= messages
@@ -212,34 +211,34 @@ class Sharing(ABC):
 
     def _give_back(self, items: Collection[Item]) -> None:
         """Their consumer does not hold them any more: others get them."""
-        lanes: dict[Lane, None] = {}
+        queues: dict[EntryQueue, None] = {}
         for item in items:
             item.holder, item.waits = None, True
-            lane = self._lane(item.sticky)
-            lane.held -= 1
-            heappush(lane.returned, item.place)
-            lanes[lane] = None
+            queue = self._queue(item.sticky)
+            queue.held -= 1
+            heappush(queue.returned, item.place)
+            queues[queue] = None
         self._waiting += len(items)
-        for lane in lanes:
-            if not lane.held:
-                lane.holder = None
-            self._wake(lane)
+        for queue in queues:
+            if not queue.held:
+                queue.holder = None
+            self._wake(queue)
 
     def _release(self, item: Item) -> None:
         """It is acknowledged."""
-        lane = self._lane(item.sticky)
-        lane.held -= 1
-        if not lane.held:
-            lane.holder = None
-            self._wake(lane)
+        queue = self._queue(item.sticky)
+        queue.held -= 1
+        if not queue.held:
+            queue.holder = None
+            self._wake(queue)
 
     def _wait_now(self, item: Item) -> None:
         """Its time has come."""
-        lane = self._lane(item.sticky)
-        heappush(lane.returned, item.place)
+        queue = self._queue(item.sticky)
+        heappush(queue.returned, item.place)
         item.waits = True
         self._waiting += 1
-        self._wake(lane)
+        self._wake(queue)
 
     def _load(self, item: Item, entry: ServedEntry) -> None:
         item.entry = entry

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
-from offloader.gateway.core.consumer import Consumer
-from offloader.gateway.core.events import Acknowledged, ActiveChanged, Decision, Deliver, Limits
+from offloader.gateway.core.events import ActiveChanged, Decision, Deliver, DispatchLimits, EntryAck
 from offloader.gateway.core.hashing import distance
-from offloader.gateway.core.reading import Reading
+from offloader.gateway.core.reading import ReadAhead
+from offloader.gateway.core.waiting import Subscriber
 from offloader.gateway.values import ServedEntry, SubscriptionType
 from offloader.model import Place
 
@@ -23,16 +23,16 @@ class SingleActive:
         kind: SubscriptionType,
         topic: str,
         partition: int,
-        limits: Limits,
-        reading: Reading,
+        limits: DispatchLimits,
+        reading: ReadAhead,
         decide: Callable[[Decision], None],
     ) -> None:
         self._is_failover = kind == SubscriptionType.FAILOVER
         self._topic, self._partition = topic, partition
         self._delay_ms = limits.failover_delay_ms if self._is_failover else 0
         self._reading, self._decide = reading, decide
-        self._consumers: dict[Consumer, int] = {}  # with its distance on the ring
-        self._active: Consumer | None = None
+        self._consumers: dict[Subscriber, int] = {}  # with its distance on the ring
+        self._active: Subscriber | None = None
         self._takes_over_ms: int | None = None
         self._now_ms = 0
         self._ahead: OrderedDict[Place, ServedEntry] = OrderedDict()
@@ -43,23 +43,23 @@ class SingleActive:
         """When the active consumer takes over."""
         return self._takes_over_ms
 
-    def join(self, consumer: Consumer) -> None:
+    def join(self, consumer: Subscriber) -> None:
         on_ring = self._is_failover and self._partition < 0
         self._consumers[consumer] = distance(self._topic, consumer.name) if on_ring else 0
         if not self._choose() and self._takes_over_ms is None:
             self._tell(consumer)
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: Subscriber) -> None:
         del self._consumers[consumer]
         self._choose()
 
-    def may_unsubscribe(self, consumer: Consumer) -> bool:
+    def may_unsubscribe(self, consumer: Subscriber) -> bool:
         return len(self._consumers) == 1 and consumer is self._active
 
-    def flow(self, _consumer: Consumer) -> None:
+    def flow(self, _consumer: Subscriber) -> None:
         """It has more permits: `go_on` looks at them."""
 
-    def acknowledge(self, acknowledged: Iterable[Acknowledged]) -> None:
+    def acknowledge(self, acknowledged: Iterable[EntryAck]) -> None:
         for place, left in acknowledged:
             if place in self._ahead:
                 self._shrink(place, left)
@@ -68,13 +68,13 @@ class SingleActive:
 
     def acknowledge_up_to(self, place: Place, left: int) -> None:
         if left:
-            self.acknowledge([Acknowledged(place, left)])
+            self.acknowledge([EntryAck(place, left)])
             place = (place[0], place[1] - 1)
         while self._ahead and next(iter(self._ahead)) <= place:
             self._next()
         self._reading.acknowledged_up_to(place)
 
-    def redeliver(self, consumer: Consumer, _places: Sequence[Place] | None, epoch: int | None) -> None:
+    def redeliver(self, consumer: Subscriber, _places: Sequence[Place] | None, epoch: int | None) -> None:
         """All that it has not acknowledged, also where it names some: order matters more."""
         if epoch is not None and (consumer.epoch is None or epoch > consumer.epoch):
             consumer.epoch = epoch
@@ -143,7 +143,7 @@ class SingleActive:
         for consumer in self._consumers:
             self._tell(consumer)
 
-    def _tell(self, consumer: Consumer) -> None:
+    def _tell(self, consumer: Subscriber) -> None:
         if self._is_failover:
             self._decide(ActiveChanged(consumer.key, consumer is self._active))
 

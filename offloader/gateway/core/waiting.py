@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from heapq import heappop, heappush
 
-from offloader.gateway.core.consumer import Consumer
+from offloader.gateway.core.events import Joining
 from offloader.gateway.values import ServedEntry
 from offloader.model import Place
 
 
 class Item:
-    """An entry: sent to a consumer (`holder`), waiting in a lane (`waits`), or for its time.
+    """An entry: sent to a consumer (`holder`), waiting in a queue (`waits`), or for its time.
 
     `entry` is there while it waits with its bytes in memory; of the bytes of any other only the size is known."""
 
@@ -22,7 +22,7 @@ class Item:
         self.place, self.sticky, self.left = entry.place, entry.sticky, entry.left
         self.messages, self.size = entry.messages, len(entry.data)
         self.entry: ServedEntry | None = None
-        self.holder: Consumer | None = None
+        self.holder: Subscriber | None = None
         self.redeliveries = 0
         self.waits = False
 
@@ -41,7 +41,7 @@ class Item:
         return bits.bit_count() - kept.bit_count()
 
 
-class Lane:
+class EntryQueue:
     """The entries of a key, or of a whole subscription, that wait for a consumer: by place. Of the same key one
     consumer at a time holds entries (`held`: how many)."""
 
@@ -52,8 +52,8 @@ class Lane:
         self.returned: list[Place] = []  # a heap; acknowledged ones stay in it until they are the first
         self.fresh: OrderedDict[Place, Item] = OrderedDict()  # never delivered: behind all that are returned
         self.held = 0
-        self.holder: Consumer | None = None
-        self.target: Consumer | None = None
+        self.holder: Subscriber | None = None
+        self.target: Subscriber | None = None
         self.queued = False  # its target, or a read, will come to it
 
     def first(self, items: Mapping[Place, Item]) -> Item | None:
@@ -93,3 +93,39 @@ class Lane:
         for place in popped:
             heappush(self.returned, place)
         return found
+
+
+class Subscriber:
+    """Its permits, and where others share the subscription, what it has not acknowledged."""
+
+    __slots__ = (
+        "blocked",
+        "epoch",
+        "gone",
+        "joining",
+        "key",
+        "name",
+        "permits",
+        "priority",
+        "queued",
+        "queues",
+        "sent",
+        "unacknowledged",
+    )
+
+    def __init__(self, joining: Joining) -> None:
+        self.joining = joining
+        self.key, self.name, self.priority = joining.key, joining.name, joining.priority
+        self.epoch = joining.epoch
+        self.permits = 0
+        self.unacknowledged = 0  # messages
+        self.blocked = False  # it has too many of them
+        self.gone = False
+        self.queued = False  # its turn comes
+        self.sent: dict[Place, Item] = {}
+        self.queues: deque[EntryQueue] = deque()  # keys with entries for it
+
+    @property
+    def can_take(self) -> bool:
+        """Whether it may be given an entry now."""
+        return self.permits > 0 and not self.blocked and not self.gone

@@ -95,7 +95,7 @@ def _built(entries: Entries, run: EntryRun, rows: Int64s, *columns: Int64s) -> l
     begins, ends = entries.ranges.begin[rows].tolist(), entries.ranges.end[rows].tolist()
     places = zip(repeat(run.ledger), (rows + run.first).tolist(), strict=False)
     data = _slices(run, begins, ends)
-    return list(map(_as_entry, zip(places, data, *(column.tolist() for column in columns), strict=False)))
+    return list(map(_as_entry, zip(places, data, *(column.tolist() for column in columns), repeat(None), strict=False)))
 
 
 def _slices(run: EntryRun, begins: list[int], ends: list[int]) -> Iterator[bytes | memoryview]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Sequence
-from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.messages.envelope import raw, signed
 from offloader.format.scan import Int64s
+from offloader.gateway.murmur import murmur3_32
 from offloader.gateway.values import STICKY_HASHES
 
 NO_KEY = b"NONE_KEY"
@@ -19,7 +19,7 @@ NO_KEY = b"NONE_KEY"
 
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _LONG = 64  # bytes; a table of longer keys would mostly be padding
-_WORDS, _WORD, _MASK = np.dtype("<u4"), Struct("<I"), 0xFFFF_FFFF
+_WORDS = np.dtype("<u4")
 UInt32s = NDArray[np.uint32]
 
 
@@ -48,17 +48,17 @@ def fallback_key(producer: bytes, sequence_id: int) -> bytes:
 
 def sticky_hash(key: bytes) -> int:
     """1..65535: brokers since 4.0 use 1 where the hash is 0."""
-    return max((_of_one(key) & 0x7FFF_FFFF) % STICKY_HASHES, 1)
+    return max((murmur3_32(key) & 0x7FFF_FFFF) % STICKY_HASHES, 1)
 
 
 def sticky_hashes(keys: Sequence[bytes]) -> Int64s:
     """`sticky_hash` of each key; faster where they are many."""
-    hashes = (murmur3_32(keys) & np.uint32(0x7FFF_FFFF)).astype(np.int64) % STICKY_HASHES
+    hashes = (_hashes(keys) & np.uint32(0x7FFF_FFFF)).astype(np.int64) % STICKY_HASHES
     return np.maximum(hashes, 1)
 
 
-def murmur3_32(keys: Sequence[bytes]) -> UInt32s:
-    """MurmurHash3 (x86, 32 bits, seed 0) of each key."""
+def _hashes(keys: Sequence[bytes]) -> UInt32s:
+    """`murmur3_32` of each key."""
     found = np.empty(len(keys), np.uint32)
     lengths = np.fromiter(map(len, keys), np.int64, len(keys))
     is_long = lengths > _LONG
@@ -66,22 +66,8 @@ def murmur3_32(keys: Sequence[bytes]) -> UInt32s:
     if len(short):
         found[short] = _of_table([keys[number] for number in short.tolist()], lengths[short])
     for number in np.flatnonzero(is_long).tolist():
-        found[number] = _of_one(keys[number])
+        found[number] = murmur3_32(keys[number])
     return found
-
-
-def _of_one(key: bytes) -> int:
-    """The same, word by word."""
-    hashed, tail = 0, len(key) - len(key) % 4
-    for (word,) in _WORD.iter_unpack(key[:tail]):
-        word = word * 0xCC9E2D51 & _MASK
-        hashed ^= (word << 15 | word >> 17) * 0x1B873593 & _MASK
-        hashed = ((hashed << 13 | hashed >> 19) * 5 + 0xE6546B64) & _MASK
-    rest = int.from_bytes(key[tail:], "little") * 0xCC9E2D51 & _MASK
-    hashed ^= ((rest << 15 | rest >> 17) * 0x1B873593 & _MASK) ^ len(key)
-    hashed = (hashed ^ hashed >> 16) * 0x85EBCA6B & _MASK
-    hashed = (hashed ^ hashed >> 13) * 0xC2B2AE35 & _MASK
-    return hashed ^ hashed >> 16
 
 
 def _of_table(keys: list[bytes], lengths: Int64s) -> UInt32s:

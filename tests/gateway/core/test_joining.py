@@ -98,7 +98,7 @@ def test_only_the_last_consumer_may_unsubscribe() -> None:
         assert error.value.code == ErrorCode.METADATA
         world.leave(2)
         world.dispatcher.check_unsubscribe(1)
-        with pytest.raises(RefusedError, match="Consumer not found"):
+        with pytest.raises(RefusedError, match="Subscriber not found"):
             world.dispatcher.check_unsubscribe(2)
 
 

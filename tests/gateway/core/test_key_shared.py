@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.gateway.core.consumer import Consumer
-from offloader.gateway.core.events import Joining, KeyPolicy, Limits
+from offloader.gateway.core.events import DispatchLimits, Joining, KeyPolicy
 from offloader.gateway.core.keys import AutoSplit
+from offloader.gateway.core.waiting import Subscriber
 from offloader.gateway.values import STICKY_HASHES
 from offloader.model import Place
 from tests.gateway.core.world import KEY_SHARED, LIMITS, World, entry
@@ -36,7 +36,7 @@ def moving_key(first: Joining, second: Joining) -> int:
     """One that goes to the second as soon as that is there."""
     ring = AutoSplit()
     for joining in first, second:
-        ring.join(Consumer(joining))
+        ring.join(Subscriber(joining))
     return next(sticky for sticky in range(1, STICKY_HASHES) if ring.owner(sticky).key == second.key)
 
 
@@ -100,7 +100,7 @@ def test_where_any_order_is_allowed_nobody_waits() -> None:
 
 def test_a_key_that_waits_does_not_hold_up_others() -> None:
     """Also beyond what may be read ahead: bytes are dropped, and read again when their consumer takes them."""
-    limits = Limits(read_ahead_entries=4, read_ahead_bytes=40, look_ahead_entries=50)
+    limits = DispatchLimits(read_ahead_entries=4, read_ahead_bytes=40, look_ahead_entries=50)
     world = World(keyed(*[1] * 30, *[9] * 5), limits)
     world.join(ranged(1, (1, 1)))
     world.join(ranged(2, (9, 9)))
@@ -114,7 +114,7 @@ def test_a_key_that_waits_does_not_hold_up_others() -> None:
 
 
 def test_looking_ahead_is_bounded() -> None:
-    world = World(keyed(*[1] * 60, 9), Limits(read_ahead_entries=4, look_ahead_entries=20))
+    world = World(keyed(*[1] * 60, 9), DispatchLimits(read_ahead_entries=4, look_ahead_entries=20))
     world.join(ranged(1, (1, 1)))
     world.join(ranged(2, (9, 9)))
     world.flow(2, 100)
@@ -138,9 +138,9 @@ def test_redelivered_entries_of_a_key_go_before_its_new_ones() -> None:
     assert world.got(1)[3:] == places(0, 1, 2)
 
 
-@pytest.mark.parametrize("limits", [Limits(read_ahead_entries=6), Limits(read_ahead_bytes=60)])
+@pytest.mark.parametrize("limits", [DispatchLimits(read_ahead_entries=6), DispatchLimits(read_ahead_bytes=60)])
 @pytest.mark.parametrize("keys", [1, 20])
-def test_reading_again_is_bounded(limits: Limits, keys: int) -> None:
+def test_reading_again_is_bounded(limits: DispatchLimits, keys: int) -> None:
     world = World(keyed(*[number % keys + 1 for number in range(20)]), limits)
     world.join(named(1))
     world.flow(1, 20)
@@ -216,7 +216,7 @@ def test_a_key_that_comes_back_while_its_former_entry_was_to_be_read_again() -> 
     assert world.got(1) == places(0, 1, 2, 0)
     world.acknowledge(*[(place, 0) for place in places(0, 2)])
     world.flow(1, 1)
-    assert world.dispatcher._mode._lanes == {}
+    assert world.dispatcher._mode._queues == {}
 
 
 def test_no_key_is_kept_for_ever() -> None:
@@ -231,14 +231,14 @@ def test_no_key_is_kept_for_ever() -> None:
     mode = world.dispatcher._mode
     world.flow(1, 1)
     world.flow(2, 1)
-    assert (mode._items, mode._lanes, mode._without_bytes) == ({}, {}, {})
+    assert (mode._items, mode._queues, mode._without_bytes) == ({}, {}, {})
 
 
 @pytest.mark.parametrize("consumers", [2, 5, 10])
 def test_the_ring_is_fair(consumers: int) -> None:
     ring = AutoSplit()
     for number in range(consumers):
-        ring.join(Consumer(Joining(number, KEY_SHARED, "the same name" if number % 2 else f"consumer-{number}")))
+        ring.join(Subscriber(Joining(number, KEY_SHARED, "the same name" if number % 2 else f"consumer-{number}")))
     shares = Counter(ring.owner(sticky).key for sticky in range(1, STICKY_HASHES))
     assert len(shares) == consumers
     assert max(shares.values()) < 1.6 * STICKY_HASHES / consumers
@@ -251,7 +251,7 @@ def test_the_ring_depends_on_who_is_there_and_moves_no_more_than_needed(steps: l
     for joins, number in steps:
         before = {sticky: ring.owner(sticky) for sticky in range(1, STICKY_HASHES, 997)}
         if joins and number not in there:
-            there[number] = Consumer(Joining(number, KEY_SHARED, f"c{number}"))
+            there[number] = Subscriber(Joining(number, KEY_SHARED, f"c{number}"))
             ring.join(there[number])
             moved_to = {there[number]}
         elif not joins and number in there:

@@ -6,7 +6,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from offloader.gateway.core.events import Joining, KeyPolicy, Limits
+from offloader.gateway.core.events import DispatchLimits, Joining, KeyPolicy
 from offloader.gateway.values import RefusedError
 from offloader.model import Place
 from tests.gateway.core.world import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, World, entry
@@ -41,7 +41,7 @@ class Subscription(RuleBasedStateMachine):
             entry(number, messages=messages, sticky=sticky, deliver_at=at if delayed else 0, size=size)
             for number, (messages, sticky, at, size) in enumerate(data.draw(st.lists(shapes, max_size=24)))
         ]
-        limits = Limits(
+        limits = DispatchLimits(
             read_ahead_entries=data.draw(st.sampled_from([1, 2, 5, 100])),
             read_ahead_bytes=data.draw(st.sampled_from([1, 100, 10_000])),
             look_ahead_entries=data.draw(st.sampled_from([3, 8, 100])),

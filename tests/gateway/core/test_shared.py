@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offloader.gateway.core.events import Joining, Limits, ReadAgain
+from offloader.gateway.core.events import DispatchLimits, Joining, ReadAgain
 from offloader.model import Place
 from tests.gateway.core.world import LIMITS, SHARED, World, entries, entry
 
@@ -117,7 +117,7 @@ def test_counts_are_forgotten_with_acknowledgements_and_with_the_last_consumer()
 
 
 def test_acknowledgements_count_wherever_the_entry_is() -> None:
-    world = shared(World(entries(9, messages=2), Limits(read_ahead_entries=12)), 0, 0)
+    world = shared(World(entries(9, messages=2), DispatchLimits(read_ahead_entries=12)), 0, 0)
     world.at_once = False
     world.flow(1, 2)
     world.flow(2, 2)
@@ -199,7 +199,7 @@ def test_only_what_there_are_permits_for_is_read_again() -> None:
 
 
 def test_reading_again_is_bounded() -> None:
-    for limits in Limits(read_ahead_entries=6), Limits(read_ahead_bytes=60):
+    for limits in DispatchLimits(read_ahead_entries=6), DispatchLimits(read_ahead_bytes=60):
         world = shared(World(entries(9), limits), 0)
         world.flow(1, 9)
         world.at_once = False
@@ -271,7 +271,7 @@ def test_delayed_entries_wait_for_their_time() -> None:
 
 def test_delayed_entries_are_bounded() -> None:
     world = shared(
-        World([entry(n, deliver_at=9) for n in range(9)], Limits(read_ahead_entries=2, delayed_entries=3)), 0
+        World([entry(n, deliver_at=9) for n in range(9)], DispatchLimits(read_ahead_entries=2, delayed_entries=3)), 0
     )
     world.flow(1, 100)
     assert len(world.dispatcher._mode._delayed) == 3

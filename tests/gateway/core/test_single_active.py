@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.gateway.core.events import ActiveChanged, Joining, KeyPolicy, Limits
+from offloader.gateway.core.events import ActiveChanged, DispatchLimits, Joining, KeyPolicy
 from offloader.gateway.core.hashing import distance, name_hash
 from tests.gateway.core.world import EXCLUSIVE, FAILOVER, World, entries, entry
 
@@ -48,7 +48,7 @@ def test_a_consumer_of_one_message_at_a_time() -> None:
 
 
 def test_acknowledgements_reach_what_is_ahead_and_what_is_being_read() -> None:
-    world = World(entries(9, messages=2), Limits(read_ahead_entries=6), at_once=False)
+    world = World(entries(9, messages=2), DispatchLimits(read_ahead_entries=6), at_once=False)
     exclusive(world)
     world.acknowledge(((0, 1), 0))  # in the read under way
     world.acknowledge(((0, 2), 0b01))
@@ -61,7 +61,7 @@ def test_acknowledgements_reach_what_is_ahead_and_what_is_being_read() -> None:
 
 
 def test_a_cumulative_acknowledgement_reaches_them_too() -> None:
-    world = World(entries(9, messages=3), Limits(read_ahead_entries=6), at_once=False)
+    world = World(entries(9, messages=3), DispatchLimits(read_ahead_entries=6), at_once=False)
     exclusive(world)
     world.acknowledge_up_to((0, 1), 0b100)
     world.answer_all()
@@ -151,7 +151,7 @@ def test_a_failed_read_is_asked_for_again() -> None:
 
 
 def test_reading_ahead_is_bounded() -> None:
-    for limits in Limits(read_ahead_entries=10), Limits(read_ahead_bytes=100):
+    for limits in DispatchLimits(read_ahead_entries=10), DispatchLimits(read_ahead_bytes=100):
         world = exclusive(World([entry(number, size=10) for number in range(60)], limits))
         assert len(world.dispatcher._mode._ahead) <= 10
         for _ in range(60):
@@ -180,7 +180,7 @@ def test_a_reader_of_keys_gets_these_alone() -> None:
 
 
 def failover(*consumers: tuple[int, str, int], partition: int = -1, delay_ms: int = 0) -> World:
-    world = World(entries(9), Limits(failover_delay_ms=delay_ms), partition=partition)
+    world = World(entries(9), DispatchLimits(failover_delay_ms=delay_ms), partition=partition)
     for key, name, priority in consumers:
         world.join(Joining(key, FAILOVER, name, priority))
     return world
@@ -249,7 +249,7 @@ def test_whoever_stands_by_gets_nothing_and_may_not_rewind() -> None:
 
 
 def test_a_change_takes_effect_after_a_delay() -> None:
-    world = World(entries(3), Limits(failover_delay_ms=1000), partition=0)
+    world = World(entries(3), DispatchLimits(failover_delay_ms=1000), partition=0)
     world.tick(5_000)
     world.join(Joining(1, FAILOVER, "b"))
     world.flow(1, 10)

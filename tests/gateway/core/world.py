@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import (
-    Acknowledged,
     ActiveChanged,
     CloseConsumer,
     ConsumerKey,
     Deliver,
+    DispatchLimits,
     EndReached,
+    EntryAck,
     Joining,
-    Limits,
-    Read,
     ReadAgain,
+    ReadBehind,
 )
 from offloader.gateway.values import ServedEntries, ServedEntry, SubscriptionType
 from offloader.model import Place
 
-LIMITS = Limits(failover_delay_ms=0)
+LIMITS = DispatchLimits(failover_delay_ms=0)
 EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED = (
     SubscriptionType.EXCLUSIVE,
     SubscriptionType.SHARED,
@@ -60,7 +60,12 @@ class World:
     """Reads are carried out when they are decided, and answered when a test says so (`answer`), or at once."""
 
     def __init__(
-        self, topic: Iterable[ServedEntry], limits: Limits = LIMITS, *, partition: int = -1, at_once: bool = True
+        self,
+        topic: Iterable[ServedEntry],
+        limits: DispatchLimits = LIMITS,
+        *,
+        partition: int = -1,
+        at_once: bool = True,
     ) -> None:
         self.limits = limits
         self.dispatcher = Dispatcher("persistent://public/default/topic", partition=partition, limits=limits)
@@ -70,7 +75,7 @@ class World:
         self.left = {each.place: bits(each.messages) for each in self.topic}  # what is not acknowledged
         self.takers: dict[ConsumerKey, Taker] = {}
         self.now = 0
-        self.reads: dict[int, tuple[Read | ReadAgain, ServedEntries]] = {}  # under way, with the answer to come
+        self.reads: dict[int, tuple[ReadBehind | ReadAgain, ServedEntries]] = {}  # under way, with the answer to come
         self.deliveries: list[Deliver] = []
         self.told: list[ActiveChanged] = []
         self.closed: list[ConsumerKey] = []
@@ -127,7 +132,7 @@ class World:
         for place, left in acknowledged:
             self.shrink(place, left)
         self.unblock()
-        self.dispatcher.acknowledge([Acknowledged(*each) for each in acknowledged])
+        self.dispatcher.acknowledge([EntryAck(*each) for each in acknowledged])
         self.carry_out()
 
     def acknowledge_up_to(self, place: Place, left: int = 0) -> None:
@@ -177,7 +182,7 @@ class World:
 
     def answer(self, request: int) -> None:
         decision, read = self.reads.pop(request)
-        if isinstance(decision, Read):
+        if isinstance(decision, ReadBehind):
             self.dispatcher.arrived(request, read)
         else:
             self.dispatcher.arrived_again(request, read.entries)
@@ -224,7 +229,7 @@ class World:
         for decision in self.dispatcher.decisions():
             if isinstance(decision, Deliver):
                 self.deliver(decision)
-            elif isinstance(decision, (Read, ReadAgain)):
+            elif isinstance(decision, (ReadBehind, ReadAgain)):
                 self.begin(decision)
             elif isinstance(decision, ActiveChanged):
                 self.told.append(decision)
@@ -240,9 +245,9 @@ class World:
         if self.at_once:
             self.answer_all()
 
-    def begin(self, decision: Read | ReadAgain) -> None:
+    def begin(self, decision: ReadBehind | ReadAgain) -> None:
         assert not any(type(other) is type(decision) for other, _ in self.reads.values()), "two reads of a kind"
-        if isinstance(decision, Read):
+        if isinstance(decision, ReadBehind):
             found = [each for each in self.topic if decision.after is None or each.place > decision.after]
             found = self.cut(decision, found)
             answer = ServedEntries(self.unacknowledged_of(found), found[-1].place if found else None)
@@ -251,7 +256,7 @@ class World:
             answer = ServedEntries(self.unacknowledged_of(self.by_place[each] for each in decision.places), None)
         self.reads[decision.request] = decision, answer
 
-    def cut(self, decision: Read, found: list[ServedEntry]) -> list[ServedEntry]:
+    def cut(self, decision: ReadBehind, found: list[ServedEntry]) -> list[ServedEntry]:
         size = 0
         for number, each in enumerate(found[: decision.most_entries]):
             size += len(each.data)
