@@ -13,6 +13,7 @@ import offloader.config.document as document
 import offloader.config.limits as limits
 from offloader.config.bridging import Bridge, out_of_reach
 from offloader.config.connections import Pulsar, Storage
+from offloader.config.gateway import Gateway
 from offloader.config.hints import problems_of
 from offloader.config.levels import NamespaceSection, PolicyLevel
 from offloader.config.lifecycle import Lifecycle, too_short, unreachable
@@ -48,6 +49,7 @@ class Config(Section):
     limits: Limits = Limits()
     lifecycle: Lifecycle = Lifecycle()
     bridge: Bridge = Bridge()
+    gateway: Gateway = Gateway()
 
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] = os.environ) -> Self:

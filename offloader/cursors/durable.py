@@ -14,6 +14,8 @@ from offloader.errors import DamagedRecordError
 from offloader.model import Position
 from offloader.ports.object_store import ObjectStore
 
+FORGOTTEN = (("offloader.forgotten", 1),)
+"""The properties of a subscription that was deleted."""
 T = TypeVar("T")
 
 
@@ -45,6 +47,8 @@ class DurableCursor:
         subscription that has none yet. Raises OvertakenError, DamagedRecordError."""
         log = CursorLog(store, folder, new_token)
         found = cls(log, log.open(first).record.marker, cache_bytes=cache_bytes)
+        if found._cursor.properties == FORGOTTEN:
+            found.begin_anew(first.mark_delete, first.properties)
         found._read_ahead()
         return found
 
@@ -99,6 +103,10 @@ class DurableCursor:
         """A reset: everything up to and including `position` is acknowledged, and nothing else."""
         with self._state:
             self._cursor.begin_anew(position, properties)
+
+    def forget(self) -> None:
+        """The subscription is deleted: once this is flushed, whoever opens it finds none. Its fences stay."""
+        self.begin_anew(self.mark_delete, FORGOTTEN)
 
     def flush(self) -> None:
         """Returns when all that was acknowledged before the call is durable."""

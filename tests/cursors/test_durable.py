@@ -107,3 +107,16 @@ def test_the_mark_delete_position_passes_ledgers_that_are_swapped_out() -> None:
     assert cursor.mark_delete == Position(0, 4, 4)
     cursor.flush()
     assert opened(store).mark_delete == Position(0, 4, 4)
+
+
+def test_a_subscription_that_was_deleted_begins_anew() -> None:
+    store = MemoryStore()
+    cursor = opened(store)
+    cursor.acknowledge((0, 1), 5, 9)
+    cursor.forget()
+    cursor.flush()
+    again = opened(store)
+    assert not again.is_acknowledged(Position(0, 1, 5))
+    again.acknowledge((0, 1), 7, 7)
+    again.flush()
+    assert opened(store).is_acknowledged(Position(0, 1, 7)), "it is not deleted any more"

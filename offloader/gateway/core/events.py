@@ -57,10 +57,12 @@ class Joining(NamedTuple):
 
 
 class EntryAck(NamedTuple):
-    """An entry, and what of it is still to be delivered, as bits. 0: nothing, all of it is acknowledged."""
+    """An entry, and what of it is still to be delivered, as bits. 0: nothing, all of it is acknowledged. `size`: how
+    many messages it has, 0: nobody says."""
 
     place: Place
     left: int = 0
+    size: int = 0
 
 
 class Deliver(NamedTuple):

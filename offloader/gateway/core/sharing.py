@@ -83,7 +83,7 @@ class Sharing(ABC):
             self._enable(consumer)
 
     def acknowledge(self, acknowledged: Iterable[EntryAck]) -> None:
-        for place, left in acknowledged:
+        for place, left, _ in acknowledged:
             item = self._items.get(place)
             if item is None:
                 self._reading.acknowledged(place, left)

@@ -60,7 +60,7 @@ class SingleActive:
         """It has more permits: `go_on` looks at them."""
 
     def acknowledge(self, acknowledged: Iterable[EntryAck]) -> None:
-        for place, left in acknowledged:
+        for place, left, _ in acknowledged:
             if place in self._ahead:
                 self._shrink(place, left)
             else:

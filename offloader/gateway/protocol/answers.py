@@ -8,6 +8,8 @@ from typing import NamedTuple
 from offloader._proto.pulsar_wire_pb2 import (
     AckResponse,
     ActiveConsumerChange,
+    AuthChallenge,
+    AuthData,
     BaseCommand,
     CloseConsumer,
     Connected,
@@ -61,6 +63,14 @@ def connected(version: int, max_message: int) -> BaseCommand:
 def refused(request_id: int, error: RefusedError) -> BaseCommand:
     """Answers a request that has no form of its own for errors."""
     return command(error=Error(request_id=request_id, error=error.code, message=str(error)))
+
+
+def challenge(method: str) -> BaseCommand:
+    """Asks for a new token."""
+    asked = AuthData(auth_method_name=method, auth_data=b"")
+    return command(
+        auth_challenge=AuthChallenge(server_version=SERVER_VERSION, challenge=asked, protocol_version=NEWEST_VERSION)
+    )
 
 
 def success(request_id: int) -> BaseCommand:
@@ -172,6 +182,12 @@ def consumer_stats(request_id: int, answer: ConsumerStatsResponse) -> BaseComman
     """Answers CONSUMER_STATS."""
     answer.request_id = request_id
     return command(consumer_stats_response=answer)
+
+
+def consumer_stats_refused(request_id: int) -> BaseCommand:
+    """Answers CONSUMER_STATS of a consumer that is not there."""
+    answer = ConsumerStatsResponse(error_code=ErrorCode.CONSUMER_NOT_FOUND, error_message="Consumer not found")
+    return consumer_stats(request_id, answer)
 
 
 def transactions_refused(request_id: int) -> BaseCommand:

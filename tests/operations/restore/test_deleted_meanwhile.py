@@ -108,7 +108,7 @@ def test_where_that_is_accepted_it_goes_on_behind_it_and_counts_it(moment):
 
 def test_both_were_seen():
     ends = []
-    for moment in range(14):
+    for moment in range(30):
         archive, target = archived(SEGMENTS), MemoryTarget(Random(moment))
         try:
             restore(SteppingStore(archive.store, deletion(archive), moment), target, allow_missing=False)

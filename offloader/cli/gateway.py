@@ -1,0 +1,33 @@
+"""`offloader gateway`."""
+
+from __future__ import annotations
+
+import signal
+
+import click
+
+from offloader.cli.command import OK, CommandSession, command
+from offloader.cli.output import say
+from offloader.cli.reading import opened
+
+
+@click.command("gateway")
+@command(log_level="INFO")
+def gateway_command(session: CommandSession) -> int:
+    """Serve archived topics to Pulsar's own clients, without a broker (SIGTERM, Ctrl-C: stop).
+
+    Readers and consumers connect to it as to a broker, at `gateway.listen`; their subscriptions are in the bucket.
+    Nobody can produce. It asks nobody who they are: whoever reaches its port reads everything.
+    """
+    from offloader.gateway.application import GatewayApplication
+
+    application = GatewayApplication(
+        opened(session),
+        session.config.gateway,
+        session.dependencies.new_token,
+        lambda url: say(f"serving {session.store.url} at {url}", err=True),
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: application.stop())
+    application.run()
+    return OK

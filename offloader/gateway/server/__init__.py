@@ -1,0 +1,1 @@
+"""Connections of clients: frames in, frames out, on one asyncio loop."""

@@ -1,0 +1,277 @@
+"""One client: its handshake, its requests, its consumers. On the loop; nothing here blocks it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from offloader._proto.pulsar_wire_pb2 import BaseCommand
+from offloader.errors import OffloadError, ProtocolError
+from offloader.gateway.protocol import answers
+from offloader.gateway.protocol.topic_lists import matching, topics_hash
+from offloader.gateway.server.consumer import ClientConsumer
+from offloader.gateway.server.limits import ConnectionLimits
+from offloader.gateway.server.ports import Gatekeeper, ServedTopics
+from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.pulsar import commands
+from offloader.pulsar.frames import FrameBuffer, encode
+
+log = logging.getLogger(__name__)
+
+WRITE_AT_ONCE = 256 * 1024  # bytes that are joined before they are written
+
+
+class Connection(asyncio.BufferedProtocol):
+    """`closed`: is told once, when the connection is over."""
+
+    def __init__(
+        self,
+        topics: ServedTopics,
+        gatekeeper: Gatekeeper,
+        limits: ConnectionLimits,
+        handle: Callable[[Connection, BaseCommand], None],
+        closed: Callable[[Connection], None],
+    ) -> None:
+        self.topics = topics
+        self.limits = limits
+        self.role = ""
+        self.consumers: dict[int, ClientConsumer] = {}
+        self.watchers: dict[int, asyncio.Task[None]] = {}
+        self.takes_broker_metadata = False
+        self.writable = True
+        self.peer = "a client"
+        self._gatekeeper = gatekeeper
+        self._handle = handle
+        self._closed = closed
+        self._frames = FrameBuffer(limits.max_message, peer="a client")
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._output: list[bytes | memoryview] = []
+        self._output_bytes = 0
+        self._flushing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connected = False
+        self._takes_challenges = False
+        self._heard_at = self._loop.time()
+        self._heard = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._expires: asyncio.TimerHandle | None = None
+        self._refused = False
+
+    # What asyncio tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The client is there, and has some seconds for its CONNECT."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer = str(transport.get_extra_info("peername"))
+        transport.set_write_buffer_limits(high=self.limits.buffered_bytes)
+        self._timer = self._loop.call_later(self.limits.handshake, self._handshake_is_late)
+        if self._refused:
+            self.end("there are too many")
+
+    def refuse(self) -> None:
+        """End it as soon as it is there."""
+        self._refused = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Its consumers leave."""
+        log.debug("gateway: %s is gone: %s", self.peer, exc)
+        for timer in (self._timer, self._expires):
+            if timer is not None:
+                timer.cancel()
+        for task in (*self._tasks, *self.watchers.values()):
+            task.cancel()
+        for consumer in list(self.consumers.values()):
+            consumer.leave()
+        self.consumers.clear()
+        self._closed(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Where the next bytes go."""
+        return self._frames.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many have come."""
+        self._frames.received(nbytes)
+        self._heard_at = self._loop.time()
+        self._heard.set()
+        try:
+            for frame in self._frames.frames():
+                self._took(frame.command)
+        except ProtocolError as error:
+            self.end(str(error))
+
+    def pause_writing(self) -> None:
+        """The client takes nothing: nothing more is given to it."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self.writable = True
+        for consumer in list(self.consumers.values()):
+            consumer.pass_permits_on()
+
+    # What is sent
+
+    def send(self, command: BaseCommand) -> None:
+        """Behind what was sent before."""
+        self.write(encode(command), 0)
+
+    def write(self, head: bytes, size: int, entry: bytes | memoryview = b"") -> None:
+        """A frame: its head, and an entry of `size` bytes."""
+        self._output.append(head)
+        if size:
+            self._output.append(entry)
+        self._output_bytes += len(head) + size
+        if self._output_bytes >= WRITE_AT_ONCE:
+            self._flush()
+        elif not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def watch(self, watcher: int, namespace: str, pattern: str, known: Sequence[str]) -> None:
+        """Tell the client of topics that come and go. `known`: those that it was told of."""
+        self.end_watch(watcher)
+        self.watchers[watcher] = self._loop.create_task(self._watch_topics(watcher, namespace, pattern, known))
+
+    def end_watch(self, watcher: int) -> None:
+        """Tell it no more."""
+        task = self.watchers.pop(watcher, None)
+        if task is not None:
+            task.cancel()
+
+    async def _watch_topics(self, watcher: int, namespace: str, pattern: str, known: Sequence[str]) -> None:
+        async for names in self.topics.changes(namespace, self.role):
+            found = matching(names, pattern)
+            new, deleted = sorted(set(found) - set(known)), sorted(set(known) - set(found))
+            known = found
+            if new or deleted:
+                self.send(answers.topics_changed(watcher, new, deleted, topics_hash(found)))
+
+    def forget(self, consumer: ClientConsumer) -> None:
+        """It was closed."""
+        if self.consumers.get(consumer.number) is consumer:
+            del self.consumers[consumer.number]
+
+    def _flush(self) -> None:
+        self._flushing = False
+        data, self._output, self._output_bytes = b"".join(self._output), [], 0
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def end(self, why: str) -> None:
+        """Close it, once what was sent has gone out."""
+        log.info("gateway: the connection of %s ends: %s", self.peer, why)
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    # Requests
+
+    def answer(
+        self, work: Coroutine[Any, Any, BaseCommand | None], refuse: Callable[[RefusedError], BaseCommand]
+    ) -> None:
+        """Do something that waits, then send what it gives. Too many at a time, and nothing more is read."""
+        task = self._loop.create_task(self._answered(work, refuse))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        if len(self._tasks) == self.limits.requests and self._transport is not None:
+            self._transport.pause_reading()
+
+    async def _answered(
+        self, work: Awaitable[BaseCommand | None], refuse: Callable[[RefusedError], BaseCommand]
+    ) -> None:
+        try:
+            answer = await work
+        except RefusedError as error:
+            answer = refuse(error)
+        except OffloadError as error:  # what the store says: not now
+            answer = refuse(RefusedError(ErrorCode.NOT_READY, str(error)))
+        if answer is not None:
+            self.send(answer)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if len(self._tasks) == self.limits.requests - 1 and self._transport is not None:
+            self._transport.resume_reading()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("gateway: a request of %s failed", self.peer, exc_info=error, extra={"see": "gateway-defect"})
+            self.end("a defect of ours")
+
+    def _took(self, command: BaseCommand) -> None:
+        if command.HasField("connect") and not self._connected:
+            self._connect(command)
+        elif not self._connected:
+            raise ProtocolError("a client did not begin with CONNECT")
+        elif command.HasField("auth_response"):
+            self._answered_challenge(command)
+        elif command.HasField("ping"):
+            self.send(commands.PONG)
+        else:
+            self._handle(self, command)
+
+    # Handshake, and whether the client is still there
+
+    def _connect(self, command: BaseCommand) -> None:
+        said = command.connect
+        if not self._admit(said.auth_method_name, said.auth_data):
+            return
+        self._connected = True
+        self._takes_challenges = said.feature_flags.supports_auth_refresh
+        self.takes_broker_metadata = said.feature_flags.supports_broker_entry_metadata
+        self.send(answers.connected(said.protocol_version, self.limits.max_message))
+        self._look_after()
+
+    def _admit(self, method: str, data: bytes) -> bool:
+        try:
+            self.role, until = self._gatekeeper.role_of(method, data, time.time())
+        except RefusedError as error:
+            self.send(answers.refused(answers.OF_NO_REQUEST, error))
+            self.end(str(error))
+            return False
+        if self._expires is not None:
+            self._expires.cancel()
+        self._expires = None
+        if until is not None:
+            self._expires = self._loop.call_later(max(until - time.time(), 0), self._expired)
+        return True
+
+    def _expired(self) -> None:
+        """The client may show another token, where it can."""
+        if not self._takes_challenges:
+            self.end("its token has expired")
+            return
+        self.send(answers.challenge(self._gatekeeper.method))
+        self._expires = self._loop.call_later(self.limits.handshake, lambda: self.end("it showed no new token"))
+
+    def _answered_challenge(self, command: BaseCommand) -> None:
+        shown = command.auth_response.response
+        self._admit(shown.auth_method_name, shown.auth_data)
+
+    def _handshake_is_late(self) -> None:
+        self.end("no CONNECT came")
+
+    def _look_after(self) -> None:
+        """PING, and an end where nothing was heard since the PING before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._loop.time() - self._heard_at > 2 * self.limits.ping:
+            self.end("nothing was heard of it")
+            return
+        self.send(commands.PING)
+        self._timer = self._loop.call_later(self.limits.ping, self._look_after)
+
+    async def is_alive(self) -> bool:
+        """Whether it answers within some seconds; where it does not, the connection ends."""
+        self._heard.clear()
+        self.send(commands.PING)
+        try:
+            await asyncio.wait_for(self._heard.wait(), self.limits.alive)
+        except TimeoutError:
+            self.end("it did not answer a PING, and another consumer wants its place")
+            return False
+        return True

@@ -1,0 +1,95 @@
+"""A client's consumer: entries to frames, permits by and by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from offloader._proto.pulsar_wire_pb2 import BaseCommand
+from offloader.gateway.protocol import answers
+from offloader.gateway.protocol.message_frames import message_head
+from offloader.gateway.server.window import PermitWindow
+from offloader.gateway.values import ServedEntry
+
+if TYPE_CHECKING:
+    from offloader.gateway.server.ports import SubscribedConsumer
+
+
+class ClientLink(Protocol):
+    """The way to a client."""
+
+    takes_broker_metadata: bool
+    writable: bool
+
+    def send(self, command: BaseCommand) -> None: ...
+
+    def write(self, head: bytes, size: int, entry: bytes | memoryview) -> None: ...
+
+    def forget(self, consumer: ClientConsumer) -> None:
+        """It is closed."""
+        ...
+
+    async def is_alive(self) -> bool: ...
+
+
+class ClientConsumer:
+    """`subscribed` None: as long as it is being subscribed."""
+
+    def __init__(self, outgoing: ClientLink, number: int, buffered_bytes: int) -> None:
+        self.number = number
+        self.subscribed: SubscribedConsumer | None = None
+        self.is_closed = False
+        self._outgoing = outgoing
+        self._window = PermitWindow(buffered_bytes)
+        self._partition = -1
+
+    def begin(self, subscribed: SubscribedConsumer) -> None:
+        """It is subscribed."""
+        self.subscribed, self._partition = subscribed, subscribed.partition
+
+    def deliver(self, entry: ServedEntry, redeliveries: int, epoch: int | None) -> None:
+        data = entry.data if self._outgoing.takes_broker_metadata else memoryview(entry.data)[entry.skip :]
+        size = len(data)
+        head = message_head(
+            self.number,
+            entry.place,
+            size,
+            partition=self._partition,
+            redeliveries=redeliveries,
+            left=entry.left,
+            epoch=epoch,
+        )
+        self._outgoing.write(head, size, data)
+        self._window.sent(entry.messages_left, size)
+
+    def active_changed(self, *, is_active: bool) -> None:
+        self._outgoing.send(answers.active(self.number, is_active=is_active))
+
+    def end_reached(self) -> None:
+        self._outgoing.send(answers.end_reached(self.number))
+
+    def closed(self) -> None:
+        self.is_closed = True
+        self._outgoing.forget(self)
+        self._outgoing.send(answers.closed(self.number))
+
+    async def is_alive(self) -> bool:
+        return await self._outgoing.is_alive()
+
+    def flow(self, permits: int) -> None:
+        """The client takes so many messages more."""
+        self._window.add(permits)
+        self.pass_permits_on()
+
+    def pass_permits_on(self) -> None:
+        """As many as the socket has room for."""
+        while self.subscribed is not None and not self.is_closed and self._outgoing.writable:
+            permits = self._window.take()
+            if not permits:
+                return
+            self.subscribed.flow(permits)
+
+    def leave(self) -> None:
+        """The client has gone, or wants it no more."""
+        self.is_closed = True
+        if self.subscribed is not None:
+            self.subscribed.leave()

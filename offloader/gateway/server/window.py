@@ -1,0 +1,39 @@
+"""How many messages may be on their way to a client that takes them slowly: permits are passed on by and by. Pure."""
+
+from __future__ import annotations
+
+FIRST_GUESS = 16 * 1024  # bytes of a message, before any was sent
+_SMOOTH = 8
+
+
+class PermitWindow:
+    """A client's permits, of which the dispatcher is given only as many as about `most_bytes` of messages take."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._held = 0
+        self._given = 0
+        self._average = float(FIRST_GUESS)
+
+    def add(self, permits: int) -> None:
+        """The client takes so many more."""
+        self._held += permits
+
+    def sent(self, messages: int, size: int) -> None:
+        """An entry went out."""
+        self._given -= messages
+        self._average += (size / max(messages, 1) - self._average) / _SMOOTH
+
+    def forget(self) -> None:
+        """The consumer has subscribed anew: its former permits are void."""
+        self._held = self._given = 0
+
+    def take(self) -> int:
+        """What the dispatcher gets now: nothing before half of what it had is used up."""
+        room = max(int(self._most_bytes / max(self._average, 1.0)), 1)
+        if self._given > room // 2:
+            return 0
+        taken = min(self._held, room - max(self._given, 0))
+        self._held -= taken
+        self._given += taken
+        return taken

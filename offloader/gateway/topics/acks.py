@@ -1,0 +1,147 @@
+"""What a subscription has acknowledged, as the gateway needs it: by places, and with what can never be delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+from offloader.cursors.core.cursor import Cursor, LedgerLength
+from offloader.cursors.core.ledger_acks import BatchLeft
+from offloader.cursors.core.records import LedgerKey
+from offloader.gateway.core.events import EntryAck
+from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
+from offloader.model import Place, Position
+
+Ledgers = Sequence[tuple[int, int, int]]
+"""(incarnation, ledger, last entry) of each ledger that is served, in order."""
+
+
+class SubscriptionCursor(Protocol):
+    """A DurableCursor, or the one of a reader, which nobody keeps."""
+
+    @property
+    def mark_delete(self) -> Position: ...
+
+    @property
+    def changed(self) -> bool: ...
+
+    def acknowledge(self, key: LedgerKey, first: int, last: int) -> bool: ...
+
+    def acknowledge_part(self, position: Position, size: int, left: int) -> bool: ...
+
+    def acknowledge_up_to(self, position: Position) -> bool: ...
+
+    def is_acknowledged(self, position: Position) -> bool: ...
+
+    def left_of(self, position: Position) -> BatchLeft | None: ...
+
+    def advance(self, ledgers: Iterable[LedgerLength]) -> bool: ...
+
+    def begin_anew(self, position: Position, properties: tuple[tuple[str, int], ...] = ()) -> None: ...
+
+    def forget(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class VolatileCursor(Cursor):
+    """A reader's: all of it is in memory, and goes with it."""
+
+    @property
+    def changed(self) -> bool:
+        return False
+
+    def forget(self) -> None:
+        """It is not kept in any case."""
+
+    def flush(self) -> None:
+        """There is nothing to write."""
+
+
+class SubscriptionAcks:
+    """One thread at a time. `ledgers`: those that are served now; acknowledgements in others are nobody's."""
+
+    def __init__(self, cursor: SubscriptionCursor) -> None:
+        self.cursor = cursor
+
+    def apply(self, acks: Iterable[EntryAck], ledgers: Ledgers) -> None:
+        """Whole entries, and batches of which some messages are left."""
+        incarnations = incarnations_of(ledgers)
+        for (ledger, entry), left, said in acks:
+            incarnation = incarnations.get(ledger)
+            if incarnation is None or entry < 0:
+                continue
+            if left:
+                # Of a batch whose size nobody says, at least one message behind those that are left is acknowledged.
+                size = max(said or left.bit_length() + 1, left.bit_length())
+                self.cursor.acknowledge_part(Position(incarnation, ledger, entry), size, left)
+            else:
+                self.cursor.acknowledge((incarnation, ledger), entry, entry)
+
+    def apply_up_to(self, place: Place, left: int, ledgers: Ledgers) -> None:
+        """All before a place, and of its own entry all but the messages in `left`."""
+        before = (place[0], place[1] - 1) if left else place
+        self.cursor.acknowledge_up_to(position_of(before, ledgers))
+        self.apply([EntryAck(place, left)], ledgers)
+
+    def not_acknowledged(self, read: ServedEntries, after: Place, ledgers: Ledgers) -> ServedEntries:
+        """Of what was read behind a place what is still to be delivered. What nobody can get of it (markers, aborted
+        transactions, gaps) counts as acknowledged, or the mark-delete position would stay before it for ever."""
+        if read.covered is None:
+            return read
+        places = [after, *(entry.place for entry in read.entries), _behind(read.covered)]
+        for before, next_one in pairwise(places):
+            if next_one != (before[0], before[1] + 1):
+                for incarnation, ledger, first, last in _between(before, next_one, ledgers):
+                    self.cursor.acknowledge((incarnation, ledger), first, last)
+        return ServedEntries(self.left_of(read.entries, ledgers), read.covered)
+
+    def left_of(self, entries: Iterable[ServedEntry], ledgers: Ledgers) -> list[ServedEntry]:
+        """What of these is not acknowledged."""
+        incarnations = incarnations_of(ledgers)
+        return [left for entry in entries if (left := self._left(entry, incarnations)) is not None]
+
+    def advance(self, ledgers: Ledgers) -> Place:
+        """The mark-delete position, moved over what is acknowledged. The last ledger may go on."""
+        lengths = [LedgerLength((incarnation, ledger), last) for incarnation, ledger, last in ledgers]
+        if lengths:
+            lengths[-1] = lengths[-1]._replace(last=None)
+        self.cursor.advance(lengths)
+        return self.cursor.mark_delete.place
+
+    def _left(self, entry: ServedEntry, incarnations: dict[int, int]) -> ServedEntry | None:
+        position = Position(incarnations.get(entry.place[0], 0), *entry.place)
+        if self.cursor.is_acknowledged(position):
+            return None
+        batch = self.cursor.left_of(position)
+        return entry if batch is None else entry.without(batch.left)
+
+
+def incarnations_of(ledgers: Ledgers) -> dict[int, int]:
+    """By ledger."""
+    return {ledger: incarnation for incarnation, ledger, _ in ledgers}
+
+
+def position_of(place: Place, ledgers: Ledgers) -> Position:
+    """Of the nearest ledger's incarnation where the place's own is not served."""
+    if not ledgers:
+        return Position(0, *place) if place != BEFORE_ALL else Position(0, 0, -1)
+    if place < (ledgers[0][1], 0):
+        return Position(ledgers[0][0], ledgers[0][1], -1)
+    incarnation = max((each for each in ledgers if each[1] <= place[0]), key=lambda each: each[1])[0]
+    return Position(incarnation, *place)
+
+
+def _behind(covered: Place) -> Place:
+    return covered[0], covered[1] + 1
+
+
+def _between(before: Place, after: Place, ledgers: Ledgers) -> Iterable[tuple[int, int, int, int]]:
+    """(incarnation, ledger, first, last) of what lies between two places, without both."""
+    for incarnation, ledger, end in ledgers:
+        if before[0] <= ledger <= after[0]:
+            first = before[1] + 1 if ledger == before[0] else 0
+            last = min(end, after[1] - 1) if ledger == after[0] else end
+            if first <= last:
+                yield incarnation, ledger, first, last

@@ -1,0 +1,147 @@
+"""All topics of an archive, as a gateway serves them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+from offloader.errors import FatalError, OffloadError
+from offloader.gateway.protocol.answers import Address
+from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Subscribing
+from offloader.gateway.topic_entries import TopicEntries
+from offloader.gateway.topics.topic import SubscribedTopic
+from offloader.gateway.topics.workers import Workers
+from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.model import TopicName
+from offloader.ports.topic_states import TopicSchema
+
+LIST_KEPT = 5.0  # seconds
+
+
+class ArchivedTopics(Protocol):
+    """What the archive has. All calls block."""
+
+    def names(self) -> Sequence[TopicName]: ...
+
+    def partitions(self, topic: TopicName) -> int | None:
+        """As its copy says; None: nothing does."""
+        ...
+
+    def schemas(self, topic: TopicName) -> Sequence[TopicSchema]: ...
+
+    def open(self, topic: TopicName) -> TopicEntries:
+        """Raises FatalError where there is none."""
+        ...
+
+
+class Permissions(Protocol):
+    """Which namespaces a role may read."""
+
+    def may_read(self, role: str, namespace: str) -> bool: ...
+
+
+class ArchiveTopics:
+    """`ServedTopics` of an archive. `make`: a served topic of its entries."""
+
+    def __init__(
+        self,
+        archived: ArchivedTopics,
+        make: Callable[[TopicEntries], SubscribedTopic],
+        workers: Workers,
+        permissions: Permissions,
+    ) -> None:
+        self.address_of_all = Address("")
+        self.served: dict[TopicName, SubscribedTopic] = {}
+        self._archived = archived
+        self._make = make
+        self._workers = workers
+        self._permissions = permissions
+        self._opening = asyncio.Lock()
+        self._names: tuple[float, list[TopicName]] = (-LIST_KEPT, [])
+        self._numbers = itertools.count()
+
+    async def partitions(self, topic: TopicName, role: str) -> int:
+        self._check(topic.namespace, role)
+        names = await self._known()
+        if topic in names:
+            return 0
+        parts = [name for name in names if name.partition >= 0 and name.partitioned_name == str(topic)]
+        if not parts:
+            raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, f"{topic} is not archived")
+        said = await self._workers.know(lambda: self._archived.partitions(parts[-1]))
+        return max(said or 0, max(part.partition for part in parts) + 1)
+
+    async def address(self, topic: TopicName, role: str) -> Address:
+        """Also of what is no topic: clients look patterns up, too."""
+        self._check(topic.namespace, role)
+        return self.address_of_all
+
+    async def topics(self, namespace: str, role: str) -> Sequence[str]:
+        self._check(namespace, role)
+        return sorted(str(name) for name in await self._known() if name.namespace == namespace)
+
+    async def changes(self, namespace: str, role: str) -> AsyncIterator[Sequence[str]]:
+        while True:
+            await asyncio.sleep(LIST_KEPT)
+            yield await self.topics(namespace, role)
+
+    async def schema(self, topic: TopicName, version: int | None, role: str) -> TopicSchema:
+        self._check(topic.namespace, role)
+        found = await self._workers.know(lambda: self._archived.schemas(topic))
+        wanted = [one for one in found if version is None or one.version == version]
+        if not wanted:
+            what = "no schema" if version is None else f"no version {version} of its schema"
+            raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, f"{topic}: {what} is archived")
+        return wanted[-1]
+
+    async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, role: str) -> SubscribedConsumer:
+        self._check(asked.topic.namespace, role)
+        topic = await self._topic(asked.topic)
+        return await topic.subscribe(asked, consumer, next(self._numbers))
+
+    async def refresh(self) -> list[OffloadError]:
+        """Look at all topics that are served for what was archived since; returns what went wrong."""
+        failed = list[OffloadError]()
+        for topic in list(self.served.values()):
+            try:
+                await topic.refresh()
+            except OffloadError as error:
+                failed.append(error)
+        return failed
+
+    async def flush(self) -> list[OffloadError]:
+        """Write what was acknowledged; returns what went wrong."""
+        failed = list[OffloadError]()
+        for topic in list(self.served.values()):
+            failed += await topic.flush()
+        return failed
+
+    def close(self) -> None:
+        """All consumers are closed."""
+        for topic in self.served.values():
+            topic.close()
+
+    async def _topic(self, name: TopicName) -> SubscribedTopic:
+        async with self._opening:
+            found = self.served.get(name)
+            if found is None:
+                try:
+                    found = self._make(await self._workers.know(lambda: self._archived.open(name)))
+                except FatalError as error:
+                    raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, str(error)) from error
+                self.served[name] = found
+        return found
+
+    async def _known(self) -> list[TopicName]:
+        at, names = self._names
+        now = asyncio.get_running_loop().time()
+        if now - at >= LIST_KEPT:
+            names = sorted(await self._workers.know(self._archived.names))
+            self._names = now, names
+        return names
+
+    def _check(self, namespace: str, role: str) -> None:
+        if not self._permissions.may_read(role, namespace):
+            raise RefusedError(ErrorCode.AUTHORIZATION, f"{role or 'nobody'} may not read {namespace}")

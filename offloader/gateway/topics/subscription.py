@@ -1,0 +1,372 @@
+"""One subscription at work: what its dispatcher decides is done, and what its consumers say is told to it.
+
+Everything is on the loop but for reads and the cursor, which worker threads have. Whatever is done with the cursor is
+done in turn, and begins with the acknowledgements that have come until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from offloader.errors import IntegrityError, OffloadError, OvertakenError
+from offloader.gateway.core.dispatcher import Dispatcher
+from offloader.gateway.core.events import (
+    ActiveChanged,
+    CloseConsumer,
+    ConsumerKey,
+    Decision,
+    Deliver,
+    EndReached,
+    EntryAck,
+    Joining,
+    ReadAgain,
+    ReadBehind,
+)
+from offloader.gateway.server.ports import ConsumerPort
+from offloader.gateway.topic_entries import TopicEntries
+from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, position_of
+from offloader.gateway.topics.workers import Workers
+from offloader.gateway.values import ErrorCode, RefusedError, SubscriptionType
+from offloader.model import Place
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT, LONGEST_WAIT = 0.2, 30.0  # seconds before a read that failed is tried again
+TOLD_FOR = 60.0  # seconds for which whoever subscribes hears why the topic cannot be read; then it is tried again
+T = TypeVar("T")
+
+
+class ServedSubscription:
+    """`ended`: is told when the last consumer of one that nobody keeps has left, or another process owns it."""
+
+    def __init__(
+        self,
+        name: str,
+        entries: TopicEntries,
+        cursor: SubscriptionCursor,
+        dispatcher: Dispatcher,
+        workers: Workers,
+        *,
+        durable: bool,
+        ended: Callable[[ServedSubscription], None],
+    ) -> None:
+        self.name = name
+        self.durable = durable
+        self._entries = entries
+        self._acks = SubscriptionAcks(cursor)
+        self._dispatcher = dispatcher
+        self._workers = workers
+        self._ended = ended
+        self._consumers: dict[ConsumerKey, ConsumerPort] = {}
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
+        self._pending: list[EntryAck | tuple[Place, int]] = []  # acknowledgements that no thread has applied
+        self._applying: asyncio.Task[None] | None = None
+        self._flushing: asyncio.Future[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._going = False
+        self._waited = FIRST_WAIT
+        self._sticky = self._shared = False
+        self._trouble, self._trouble_until = "", 0.0
+        self._over = False
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._pending) or self._acks.cursor.changed
+
+    @property
+    def consumers(self) -> int:
+        return len(self._consumers)
+
+    # Consumers
+
+    async def join(self, joining: Joining, consumer: ConsumerPort) -> None:
+        """Raises RefusedError. One that seems to be in the way, and whose client is gone, makes room."""
+        if self._loop.time() < self._trouble_until:
+            raise RefusedError(ErrorCode.NOT_ALLOWED, self._trouble)
+        try:
+            self._dispatcher.join(joining)
+        except RefusedError as error:
+            if error.code is not ErrorCode.CONSUMER_BUSY or joining.type is not SubscriptionType.EXCLUSIVE:
+                raise
+            for other in list(self._consumers.values()):
+                if not await other.is_alive():
+                    other.closed()
+            self._dispatcher.join(joining)
+        self._shared = joining.type.is_shared
+        self._sticky = joining.type is SubscriptionType.KEY_SHARED or joining.key_policy.ranges is not None
+        self._consumers[joining.key] = consumer
+        self._tick()
+        self._go()
+
+    def leave(self, key: ConsumerKey) -> None:
+        """What it has not acknowledged goes to others."""
+        if self._consumers.pop(key, None) is None:
+            return
+        self._dispatcher.leave(key)
+        self._go()
+        if not self._consumers and not self.durable:
+            self.end()
+
+    def flow(self, key: ConsumerKey, permits: int) -> None:
+        self._tick()
+        self._dispatcher.flow(key, permits)
+        self._go()
+
+    def redeliver(self, key: ConsumerKey, places: Sequence[Place] | None, epoch: int | None) -> None:
+        self._tick()
+        self._dispatcher.redeliver(key, places, epoch)
+        self._go()
+
+    def state(self, key: ConsumerKey) -> tuple[int, int]:
+        """Its permits, and its unacknowledged messages."""
+        return self._dispatcher.state(key) if key in self._consumers else (0, 0)
+
+    def check_unsubscribe(self, key: ConsumerKey) -> None:
+        """Raises RefusedError where others are there, too."""
+        self._dispatcher.check_unsubscribe(key)
+
+    # Acknowledgements
+
+    def acknowledge(self, acks: Sequence[EntryAck]) -> None:
+        """They are delivered no more from now on."""
+        self._dispatcher.acknowledge(acks)
+        self._pending.extend(acks)
+        self._apply_soon()
+        self._go()
+
+    def acknowledge_up_to(self, place: Place, left: int) -> None:
+        """Ignored where consumers share the subscription."""
+        if self._shared:
+            return
+        self._dispatcher.acknowledge_up_to(place, left)
+        self._pending.append((place, left))
+        self._apply_soon()
+        self._go()
+
+    async def flush(self) -> None:
+        """Returns when what was acknowledged before is durable. Those who wait at the same time wait for one write."""
+        while self._flushing is not None:  # it may not have all of ours
+            await asyncio.shield(self._flushing)
+        if not self.changed:
+            return
+        self._flushing = self._loop.create_future()
+        try:
+            await self._in_turn(lambda: None)
+            await self._workers.flush(self._acks.cursor.flush)
+        except OvertakenError as error:
+            log.info("gateway: %s of %s: %s", self.name, self._entries.name, error)
+            self.end()
+            raise
+        finally:
+            done, self._flushing = self._flushing, None
+            done.set_result(None)
+
+    async def mark_delete(self) -> Place:
+        return await self._in_turn(lambda: self._acks.advance(self._entries.ledgers()))
+
+    async def reset(self, mark_delete: Place, left: tuple[Place, int] | None = None) -> None:
+        """All consumers must subscribe anew, behind this position. `left`: of its next entry."""
+        ledgers = self._entries.ledgers()
+
+        def work() -> None:
+            self._acks.cursor.begin_anew(position_of(mark_delete, ledgers))
+            if left is not None:
+                self._acks.apply([EntryAck(*left)], ledgers)
+
+        await self._in_turn(work)
+        self._dispatcher.reset()
+        self._go()
+        await self.flush()
+
+    async def forget(self) -> None:
+        """Nobody wants it any more: who subscribes with its name begins anew."""
+        await self._in_turn(self._acks.cursor.forget)
+        await self.flush()
+        self.end()
+
+    # The topic, and the time
+
+    def grown(self) -> None:
+        """The topic has more entries."""
+        self._dispatcher.more()
+        self._go()
+        self._start(self._look_for_end)
+
+    def end(self) -> None:
+        """Nothing more is done: all consumers are closed."""
+        if self._over:
+            return
+        self._over = True
+        self._dispatcher.reset()
+        self._go()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        self._ended(self)
+
+    def _tick(self) -> None:
+        self._dispatcher.tick(int(time.time() * 1000))
+
+    def _go(self) -> None:
+        """Do what was decided, and what follows from that."""
+        if self._going:
+            return
+        self._going = True
+        try:
+            touched: dict[ConsumerKey, ConsumerPort] = {}
+            while decisions := self._dispatcher.decisions():
+                for decision in decisions:
+                    self._do(decision, touched)
+                for consumer in touched.values():
+                    consumer.pass_permits_on()
+                touched.clear()
+        finally:
+            self._going = False
+        self._wake_in_time()
+
+    def _do(self, decision: Decision, touched: dict[ConsumerKey, ConsumerPort]) -> None:
+        match decision:
+            case Deliver(key, entry, redeliveries, epoch):
+                touched[key] = consumer = self._consumers[key]
+                consumer.deliver(entry, redeliveries, epoch)
+            case ActiveChanged(key, is_active):
+                if key in self._consumers:
+                    self._consumers[key].active_changed(is_active=is_active)
+            case EndReached(key):
+                if key in self._consumers:
+                    self._consumers[key].end_reached()
+            case CloseConsumer(key):
+                if key in self._consumers:
+                    self._consumers.pop(key).closed()
+            case ReadBehind():
+                self._start(partial(self._read, decision))
+            case ReadAgain():
+                self._start(partial(self._read_again, decision))
+
+    def _wake_in_time(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self._dispatcher.wake_at_ms
+        if at is not None and not self._over:
+            self._timer = self._loop.call_later(max(at / 1000 - time.time(), 0), self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._tick()
+        self._go()
+
+    # In threads
+
+    async def _read(self, asked: ReadBehind) -> None:
+        sticky, entries = self._sticky, self._entries
+        try:
+            after = asked.after if asked.after is not None else await self.mark_delete()
+            found = await self._workers.read(
+                lambda: entries.read(after, asked.most_entries, asked.most_bytes, sticky=sticky)
+            )
+            ledgers = entries.ledgers()
+            left = await self._in_turn(lambda: self._acks.not_acknowledged(found, after, ledgers))
+        except OffloadError as error:
+            await self._failed(asked.request, error)
+            return
+        self._waited = FIRST_WAIT
+        self._tick()
+        self._dispatcher.arrived(asked.request, left)
+        self._go()
+        if found.covered is None:
+            await self._look_for_end()
+
+    async def _read_again(self, asked: ReadAgain) -> None:
+        sticky = self._sticky
+        try:
+            found = await self._workers.read(lambda: self._entries.again(asked.places, sticky=sticky))
+            left = await self._in_turn(lambda: self._acks.left_of(found, self._entries.ledgers()))
+        except OffloadError as error:
+            await self._failed(asked.request, error)
+            return
+        self._waited = FIRST_WAIT
+        self._tick()
+        self._dispatcher.arrived_again(asked.request, left)
+        self._go()
+
+    async def _failed(self, request: int, error: OffloadError) -> None:
+        """What is damaged or lost stays so: its consumers hear it when they subscribe again."""
+        if isinstance(error, IntegrityError):
+            log.error("gateway: %s: %s", self._entries.name, error, extra={"see": "gateway-unreadable"})
+            self._trouble, self._trouble_until = str(error), self._loop.time() + TOLD_FOR
+            self._dispatcher.reset()
+            self._go()
+            return
+        log.warning("gateway: %s waits: %s", self._entries.name, error, extra={"see": "gateway-waits"})
+        await asyncio.sleep(self._waited)
+        self._waited = min(2 * self._waited, LONGEST_WAIT)
+        self._dispatcher.failed(request)
+        self._go()
+
+    async def _in_turn(self, work: Callable[[], T]) -> T:
+        async with self._turn:
+            acks, self._pending = self._pending, []
+            try:
+                return await self._workers.cursor(lambda: self._applied(acks, work))
+            except OffloadError:
+                self._pending = acks + self._pending  # to apply them twice does no harm
+                raise
+
+    def _applied(self, acks: Sequence[EntryAck | tuple[Place, int]], work: Callable[[], T]) -> T:
+        ledgers = self._entries.ledgers()
+        for ack in acks:
+            if isinstance(ack, EntryAck):
+                self._acks.apply([ack], ledgers)
+            else:
+                self._acks.apply_up_to(*ack, ledgers)
+        if acks:
+            self._acks.advance(ledgers)
+        return work()
+
+    def _apply_soon(self) -> None:
+        if self._applying is None or self._applying.done():
+            self._applying = self._start(self._apply)
+
+    async def _apply(self) -> None:
+        while self._pending:
+            try:
+                await self._in_turn(lambda: None)
+            except OffloadError as error:
+                log.warning("gateway: %s waits: %s", self._entries.name, error, extra={"see": "gateway-waits"})
+                await asyncio.sleep(self._waited)
+        await self._look_for_end()
+
+    async def _look_for_end(self) -> None:
+        """Whether all of a terminated topic is acknowledged."""
+        end = await self._workers.know(self._entries.end)
+        if end.terminated and (end.last is None or await self.mark_delete() >= end.last):
+            self._dispatcher.all_acknowledged()
+            self._go()
+
+    def _start(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        task = self._loop.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        """What nobody foresaw ends the subscription: its consumers begin anew."""
+        try:
+            await work()
+        except OffloadError as error:
+            log.warning("gateway: %s waits: %s", self._entries.name, error, extra={"see": "gateway-waits"})
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("gateway: %s of %s", self.name, self._entries.name, extra={"see": "gateway-defect"})
+            self.end()

@@ -1,0 +1,85 @@
+"""What nobody can get counts as acknowledged; what was acknowledged is not delivered again."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.cursors.core.records import CursorMarker
+from offloader.gateway.core.events import EntryAck
+from offloader.gateway.topics.acks import SubscriptionAcks, VolatileCursor, position_of
+from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
+from offloader.model import Position
+
+LEDGERS = [(0, 1, 9), (0, 3, 4), (1, 7, 9)]
+PLACES = [(ledger, entry) for _, ledger, last in LEDGERS for entry in range(last + 1)]
+
+
+def acks() -> SubscriptionAcks:
+    return SubscriptionAcks(VolatileCursor(CursorMarker(position_of(BEFORE_ALL, LEDGERS)), cache_bytes=1 << 62))
+
+
+def entry(place: tuple[int, int], messages: int = 1) -> ServedEntry:
+    return ServedEntry(place, b"", 0, messages, 0)
+
+
+@given(st.sets(st.sampled_from(PLACES)), st.sampled_from(PLACES), st.data())
+def test_mark_delete_ends_before_the_first_entry_that_is_left(
+    deliverable: set[tuple[int, int]], covered: tuple[int, int], data: st.DataObject
+) -> None:
+    """Whatever lies between is acknowledged by what was read alone."""
+    found = acks()
+    there = sorted(place for place in deliverable if place <= covered)
+    after, at = BEFORE_ALL, 0
+    while at < len(there):  # in reads of any size
+        end = data.draw(st.integers(at + 1, len(there)))
+        read = ServedEntries([entry(place) for place in there[at:end]], there[end - 1] if end < len(there) else covered)
+        assert found.not_acknowledged(read, after, LEDGERS).entries == read.entries
+        after, at = read.covered or after, end
+    if not there:
+        found.not_acknowledged(ServedEntries([], covered), after, LEDGERS)
+    done = data.draw(st.sets(st.sampled_from(there))) if there else set()
+    found.apply([EntryAck(place) for place in done], LEDGERS)
+    mark_delete = found.advance(LEDGERS)
+    left = [place for place in there if place not in done]
+    behind = [place for place in PLACES if place > mark_delete and place <= covered]
+    assert behind[:1] == left[:1]
+    again = found.not_acknowledged(ServedEntries([entry(place) for place in there], covered), BEFORE_ALL, LEDGERS)
+    assert [each.place for each in again.entries] == left
+
+
+def test_of_a_batch_what_is_left_is_delivered() -> None:
+    found = acks()
+    found.apply([EntryAck((3, 2), 0b0110, 4)], LEDGERS)
+    (left,) = found.left_of([entry((3, 2), 4)], LEDGERS)
+    assert left.left == 0b0110
+    found.apply([EntryAck((3, 2), 0b0010, 4)], LEDGERS)
+    assert found.left_of([entry((3, 2), 4)], LEDGERS)[0].left == 0b0010
+    found.apply([EntryAck((3, 2))], LEDGERS)
+    assert found.left_of([entry((3, 2), 4)], LEDGERS) == []
+
+
+def test_a_batch_whose_size_nobody_says_keeps_the_messages_that_are_left() -> None:
+    found = acks()
+    found.apply([EntryAck((1, 0), 0b111)], LEDGERS)
+    assert found.left_of([entry((1, 0), 10)], LEDGERS)[0].left == 0b111
+
+
+def test_acknowledgements_of_nobody_change_nothing() -> None:
+    found = acks()
+    found.apply([EntryAck((2, 0)), EntryAck((99, 1)), EntryAck((1, -1)), EntryAck((-1, -1))], LEDGERS)
+    assert found.advance(LEDGERS) == (1, -1)
+
+
+def test_up_to_a_batch_of_which_a_part_is_left() -> None:
+    found = acks()
+    found.apply_up_to((3, 1), 0b10, LEDGERS)
+    assert found.advance(LEDGERS) == (3, 0)
+    assert found.left_of([entry((3, 0)), entry((3, 1), 2)], LEDGERS)[0].left == 0b10
+
+
+def test_a_place_that_is_not_served_has_the_nearest_ledger_s_incarnation() -> None:
+    assert position_of((0, 5), LEDGERS) == Position(0, 1, -1)
+    assert position_of((5, 0), LEDGERS) == Position(0, 5, 0)
+    assert position_of((9, 0), LEDGERS) == Position(1, 9, 0)
+    assert position_of(BEFORE_ALL, []) == Position(0, 0, -1)
