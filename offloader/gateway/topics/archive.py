@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 from offloader.errors import FatalError, OffloadError
@@ -58,7 +58,7 @@ class ArchiveTopics:
         self._make = make
         self._workers = workers
         self._permissions = permissions
-        self._opening = asyncio.Lock()
+        self._opening: dict[TopicName, asyncio.Task[SubscribedTopic]] = {}
         self._names: tuple[float, list[TopicName]] = (-LIST_KEPT, [])
         self._numbers = itertools.count()
 
@@ -103,19 +103,15 @@ class ArchiveTopics:
 
     async def refresh(self) -> list[OffloadError]:
         """Look at all topics that are served for what was archived since; returns what went wrong."""
-        failed = list[OffloadError]()
-        for topic in list(self.served.values()):
-            try:
-                await topic.refresh()
-            except OffloadError as error:
-                failed.append(error)
-        return failed
+        return await self._each(lambda topic: topic.refresh())
 
     async def flush(self) -> list[OffloadError]:
         """Write what was acknowledged; returns what went wrong."""
-        failed = list[OffloadError]()
-        for topic in list(self.served.values()):
-            failed += await topic.flush()
+        failed = await self._each(lambda topic: topic.flush())
+        for name, topic in list(self.served.items()):
+            if topic.is_idle:
+                del self.served[name]
+                topic.close()
         return failed
 
     def close(self) -> None:
@@ -123,15 +119,31 @@ class ArchiveTopics:
         for topic in self.served.values():
             topic.close()
 
+    async def _each(self, work: Callable[[SubscribedTopic], Awaitable[None]]) -> list[OffloadError]:
+        """All at the same time: none waits for another. What went wrong."""
+        answers = await asyncio.gather(*map(work, self.served.values()), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, OffloadError):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, OffloadError)]
+
     async def _topic(self, name: TopicName) -> SubscribedTopic:
-        async with self._opening:
-            found = self.served.get(name)
-            if found is None:
-                try:
-                    found = self._make(await self._workers.know(lambda: self._archived.open(name)))
-                except FatalError as error:
-                    raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, str(error)) from error
-                self.served[name] = found
+        """Opened once, however many ask for it at the same time."""
+        found = self.served.get(name)
+        if found is not None:
+            return found
+        opening = self._opening.get(name)
+        if opening is None:
+            opening = self._opening[name] = asyncio.create_task(self._open(name))
+            opening.add_done_callback(lambda _: self._opening.pop(name, None))
+        return await asyncio.shield(opening)
+
+    async def _open(self, name: TopicName) -> SubscribedTopic:
+        try:
+            found = self._make(await self._workers.know(lambda: self._archived.open(name)))
+        except FatalError as error:
+            raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, str(error)) from error
+        self.served[name] = found
         return found
 
     async def _known(self) -> list[TopicName]:

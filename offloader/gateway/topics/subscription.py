@@ -37,6 +37,7 @@ from offloader.model import Place
 log = logging.getLogger(__name__)
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 30.0  # seconds before a read that failed is tried again
+IDLE_FOR = 60.0  # seconds without a consumer, until a subscription is let go of
 TOLD_FOR = 60.0  # seconds for which whoever subscribes hears why the topic cannot be read; then it is tried again
 T = TypeVar("T")
 
@@ -75,6 +76,7 @@ class ServedSubscription:
         self._sticky = self._shared = False
         self._trouble, self._trouble_until = "", 0.0
         self._over = False
+        self._used_at = self._loop.time()
 
     @property
     def changed(self) -> bool:
@@ -82,8 +84,9 @@ class ServedSubscription:
         return bool(self._pending) or self._acks.cursor.changed
 
     @property
-    def consumers(self) -> int:
-        return len(self._consumers)
+    def is_idle(self) -> bool:
+        """Whether it had no consumer for a while, and everything is written."""
+        return not self._consumers and not self.changed and self._loop.time() - self._used_at >= IDLE_FOR
 
     # Consumers
 
@@ -111,6 +114,7 @@ class ServedSubscription:
         if self._consumers.pop(key, None) is None:
             return
         self._dispatcher.leave(key)
+        self._used_at = self._loop.time()
         self._go()
         if not self._consumers and not self.durable:
             self.end()

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import CursorMarker
 from offloader.cursors.durable import DurableCursor
-from offloader.errors import OffloadError
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import Joining
 from offloader.gateway.server.ports import LATEST, ConsumerPort, Subscribing
@@ -65,16 +64,22 @@ class SubscribedTopic:
             for subscription in list(self.subscriptions.values()):
                 subscription.grown()
 
-    async def flush(self) -> list[OffloadError]:
-        """Write what has changed; returns what went wrong."""
-        failed = list[OffloadError]()
-        for subscription in list(self.subscriptions.values()):
-            if subscription.durable and subscription.changed:
-                try:
-                    await subscription.flush()
-                except OffloadError as error:
-                    failed.append(error)
-        return failed
+    async def flush(self) -> None:
+        """Write what has changed, and let go of what nobody has used for a while. Raises the first thing that went
+        wrong, once all were tried."""
+        durable = [one for one in self.subscriptions.values() if one.durable]
+        answers = await asyncio.gather(*(one.flush() for one in durable), return_exceptions=True)
+        for one in durable:
+            if one.is_idle:
+                one.end()
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody uses it."""
+        return not self.subscriptions and not self._opening.locked()
 
     def close(self) -> None:
         """All consumers are closed."""
