@@ -4,81 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from offloader.bookkeeper.cursor_state import CursorState
+from offloader.cursors.copies import CopiedCursor, pieces_of
+from offloader.cursors.putting import EARLIEST, never_put, parts_of
+from offloader.errors import DamagedRecordError
 from offloader.lifecycle.topics.cursors.held import HeldLedger
-from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, by_ledger
-
-EARLIEST: Place = (-1, -1)
-REPLICATED = "pulsar.replicated.subscription"
-DELAYED = "#pulsar.internal.delayed"
-INTERNAL = "#pulsar.internal."
-
-
-class Acknowledged(NamedTuple):
-    """Up to a position, and beyond it."""
-
-    mark_delete: Place
-    ranges: tuple[AcknowledgedRange, ...]
+from offloader.model import Place
 
 
 @dataclass(frozen=True, slots=True)
 class CursorUndo:
-    """`mark_delete`: where it begins. `whole`, `parts`: what is acknowledged beyond. `properties`: those of users.
+    """`cursor`: as it will be. `says`: what will not be as it was, a sentence each; none: nothing that anybody could
+    notice."""
 
-    `says`: what will not be as it was, a sentence each; none: nothing that anybody could notice.
-    """
-
-    mark_delete: Place
-    whole: tuple[EntryRange, ...]
-    parts: tuple[PartlyAcknowledged, ...]
-    properties: tuple[tuple[str, str], ...]
+    cursor: CopiedCursor
     says: tuple[str, ...] = ()
 
 
-def undo_of(state: CursorState, ledgers: Sequence[HeldLedger], *, replicated: bool) -> CursorUndo:
-    """What brings a state back, where the topic has these ledgers now."""
+def undo_of(name: str, state: CursorState, ledgers: Sequence[HeldLedger], *, replicated: bool) -> CursorUndo:
+    """What brings a state back, where the topic has these ledgers now. Raises DamagedRecordError."""
     mark = _mark(state.mark_delete or EARLIEST, ledgers)
-    listed = {one.ledger for one in ledgers}
     lengths = [(one.ledger, one.entries) for one in ledgers]
-    whole = tuple(
-        behind
-        for one in by_ledger(state.ranges, lengths)
-        if (behind := one.between(begin=(mark[0], mark[1] + 1)) if one.ledger == mark[0] else one) is not None
-        and one.ledger >= mark[0]
-    )
-    parts = tuple(one for one in state.batches if one.ledger in listed and (one.ledger, one.entry) > mark)
-    properties = tuple(one for one in state.subscription_properties if not one[0].startswith(INTERNAL))
-    says = (*_trimmed(state, ledgers), *_lost(state, parts, replicated=replicated), *_never_stored())
-    return CursorUndo(mark, whole, parts, properties, says)
-
-
-def is_same(one: Acknowledged, other: Acknowledged, ledgers: Sequence[HeldLedger]) -> bool:
-    """Whether two states have acknowledged the same entries of these ledgers; how they are written may differ."""
-    lengths = _lengths((one, other), ledgers)
-    return _left(one, lengths) == _left(other, lengths)
-
-
-def _lengths(states: Sequence[Acknowledged], ledgers: Sequence[HeldLedger]) -> list[tuple[int, int]]:
-    """Of an open ledger as much as is spoken of."""
-    spoken: dict[int, int] = {}
-    for state in states:
-        for ledger, entry in (state.mark_delete, *(one.last for one in state.ranges)):
-            spoken[ledger] = max(spoken.get(ledger, 0), entry + 1)
-    return [(one.ledger, spoken.get(one.ledger, 0) if one.entries is None else one.entries) for one in ledgers]
-
-
-def _left(state: Acknowledged, lengths: Sequence[tuple[int, int]]) -> list[EntryRange]:
-    done: dict[int, list[EntryRange]] = {}
-    for one in by_ledger((AcknowledgedRange(EARLIEST, state.mark_delete), *state.ranges), lengths):
-        done.setdefault(one.ledger, []).append(one)
-    return [
-        left
-        for ledger, entries in lengths
-        if entries
-        for left in EntryRange(ledger, 0, entries).without(done.get(ledger, ()))
-    ]
+    try:
+        pieces = pieces_of(mark, state.ranges, state.batches, lengths)
+    except ValueError as error:
+        raise DamagedRecordError(f"{name} has acknowledged what no topic has: {error}") from error
+    cursor = CopiedCursor(name, mark, pieces, state.properties, state.subscription_properties, replicated)
+    return CursorUndo(cursor, (*_trimmed(state, ledgers), *_lost(cursor), *never_put(cursor), *_never_stored()))
 
 
 def _mark(mark: Place, ledgers: Sequence[HeldLedger]) -> Place:
@@ -99,20 +52,14 @@ def _trimmed(state: CursorState, ledgers: Sequence[HeldLedger]) -> Iterator[str]
     )
 
 
-def _lost(state: CursorState, parts: Sequence[PartlyAcknowledged], *, replicated: bool) -> Iterator[str]:
+def _lost(cursor: CopiedCursor) -> Iterator[str]:
+    parts = sum(1 for _ in parts_of(cursor))
     if parts:
         yield (
-            f"Of {len(parts)} batches some messages are acknowledged: brokers keep that only with "
+            f"Of {parts} batches some messages are acknowledged: brokers keep that only with "
             "acknowledgmentAtBatchIndexLevelEnabled=true, and many versions forget it when the topic is unloaded; such "
             "messages then come again."
         )
-    if replicated or (REPLICATED, 1) in state.properties:
-        yield "It was replicated to other clusters: a consumer must ask for that again."
-    others = sorted(name for name, _ in state.properties if name != REPLICATED)
-    if others:
-        yield f"These properties of its position cannot be set from outside: {', '.join(others)}."
-    if any(name.startswith(DELAYED) for name, _ in state.subscription_properties):
-        yield "The broker makes its index of delayed messages anew."
 
 
 def _never_stored() -> Iterator[str]:
