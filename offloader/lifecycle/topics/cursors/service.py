@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from offloader.cursors.putting import difference, put_cursor
 from offloader.errors import (
     FatalError,
     OffloadError,
@@ -32,9 +31,10 @@ from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState, SavedCursor
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals, StoredRemoval
 from offloader.lifecycle.topics.cursors.stored import StoredTopic
-from offloader.lifecycle.topics.cursors.undoing import CursorUndo, undo_of
+from offloader.lifecycle.topics.cursors.undoing import CursorUndo, lengths_of, undo_of
 from offloader.model import TopicName
 from offloader.ports.subscriptions import SubscriptionLook, Subscriptions
+from offloader.pulsar.cursor_standing import bring
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class CursorRemover:
         held = held_back(stored.ledgers, states).get(subscription)
         undo = None
         if not why and seen.state is not None and seen.look is not None:
-            undo = undo_of(subscription, seen.state, stored.ledgers, replicated=seen.look.replicated)
+            undo = undo_of(seen.state, stored.ledgers, replicated=seen.look.replicated)
         return RemovalPlan(seen, held.size if held else 0, why, undo)
 
     def mark(self, topic: TopicName, subscription: str, by: str) -> CursorRemoval:
@@ -112,7 +112,7 @@ class CursorRemover:
     def undo_plan(self, record: CursorRemoval) -> CursorUndo:
         """What an undo would bring back now. Raises FatalError where it is none of a removal."""
         saved, stored = self.removals.saved(record), self._living(record)
-        return undo_of(record.subscription, saved.state, stored.ledgers, replicated=saved.look.replicated)
+        return undo_of(saved.state, stored.ledgers, replicated=saved.look.replicated)
 
     def undo(self, stored: StoredRemoval) -> CursorRemoval:
         """Take a mark back, or bring the subscription back. Can be repeated. Raises FatalError: why it cannot be;
@@ -132,18 +132,10 @@ class CursorRemover:
             raise FatalError(
                 f"{record.topic}: {record.subscription} has consumers already: it cannot be moved any more"
             )
-        plan = undo_of(record.subscription, saved.state, topic.ledgers, replicated=saved.look.replicated)
+        plan = undo_of(saved.state, topic.ledgers, replicated=saved.look.replicated)
         begun = self._write(replace(record, state=RemovalState.UNDOING), stored)
-        self._bring_back(begun.record, plan)
+        bring(self.brokers, *record.name, plan, lengths_of(topic.ledgers))
         return self._write(undone(begun.record, " ".join(plan.says), self.clock_ms()), begun).record
-
-    def _bring_back(self, record: CursorRemoval, plan: CursorUndo) -> None:
-        look = put_cursor(self.brokers, record.topic, plan.cursor)
-        if difference(plan.cursor, look).first is not None:
-            raise OutcomeUnknownError(
-                f"{record.topic}: {record.subscription} is there again, and does not stand where it stood; undo it "
-                "once more, before anybody uses it"
-            )
 
     def _still_there(self, stored: StoredRemoval, saved: SavedCursor, there: SubscriptionLook) -> CursorRemoval:
         """Either our deletion was never done, or somebody has made another one of that name."""

@@ -6,32 +6,43 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offloader.bookkeeper.cursor_state import CursorState
-from offloader.cursors.copies import CopiedCursor, pieces_of
-from offloader.cursors.putting import EARLIEST, never_put, parts_of
-from offloader.errors import DamagedRecordError
 from offloader.lifecycle.topics.cursors.held import HeldLedger
-from offloader.model import Place
+from offloader.model import PartlyAcknowledged, Place, by_ledger
+from offloader.pulsar.cursor_standing import EARLIEST, CursorStanding, Lengths
+
+REPLICATED = "pulsar.replicated.subscription"
+DELAYED = "#pulsar.internal.delayed"
+INTERNAL = "#pulsar.internal."
 
 
 @dataclass(frozen=True, slots=True)
-class CursorUndo:
-    """`cursor`: as it will be. `says`: what will not be as it was, a sentence each; none: nothing that anybody could
+class CursorUndo(CursorStanding):
+    """Where it shall stand. `says`: what will not be as it was, a sentence each; none: nothing that anybody could
     notice."""
 
-    cursor: CopiedCursor
     says: tuple[str, ...] = ()
 
 
-def undo_of(name: str, state: CursorState, ledgers: Sequence[HeldLedger], *, replicated: bool) -> CursorUndo:
-    """What brings a state back, where the topic has these ledgers now. Raises DamagedRecordError."""
+def undo_of(state: CursorState, ledgers: Sequence[HeldLedger], *, replicated: bool) -> CursorUndo:
+    """What brings a state back, where the topic has these ledgers now."""
     mark = _mark(state.mark_delete or EARLIEST, ledgers)
-    lengths = [(one.ledger, one.entries) for one in ledgers]
-    try:
-        pieces = pieces_of(mark, state.ranges, state.batches, lengths)
-    except ValueError as error:
-        raise DamagedRecordError(f"{name} has acknowledged what no topic has: {error}") from error
-    cursor = CopiedCursor(name, mark, pieces, state.properties, state.subscription_properties, replicated)
-    return CursorUndo(cursor, (*_trimmed(state, ledgers), *_lost(cursor), *never_put(cursor), *_never_stored()))
+    listed = {one.ledger for one in ledgers}
+    lengths = lengths_of(ledgers)
+    whole = tuple(
+        behind
+        for one in by_ledger(state.ranges, lengths)
+        if (behind := one.between(begin=(mark[0], mark[1] + 1)) if one.ledger == mark[0] else one) is not None
+        and one.ledger >= mark[0]
+    )
+    parts = tuple(one for one in state.batches if one.ledger in listed and (one.ledger, one.entry) > mark)
+    properties = tuple(one for one in state.subscription_properties if not one[0].startswith(INTERNAL))
+    says = (*_trimmed(state, ledgers), *_lost(state, parts, replicated=replicated), *_never_stored())
+    return CursorUndo(mark, whole, parts, properties, says)
+
+
+def lengths_of(ledgers: Sequence[HeldLedger]) -> Lengths:
+    """How many entries they have."""
+    return [(one.ledger, one.entries) for one in ledgers]
 
 
 def _mark(mark: Place, ledgers: Sequence[HeldLedger]) -> Place:
@@ -52,14 +63,20 @@ def _trimmed(state: CursorState, ledgers: Sequence[HeldLedger]) -> Iterator[str]
     )
 
 
-def _lost(cursor: CopiedCursor) -> Iterator[str]:
-    parts = sum(1 for _ in parts_of(cursor))
+def _lost(state: CursorState, parts: Sequence[PartlyAcknowledged], *, replicated: bool) -> Iterator[str]:
     if parts:
         yield (
-            f"Of {parts} batches some messages are acknowledged: brokers keep that only with "
+            f"Of {len(parts)} batches some messages are acknowledged: brokers keep that only with "
             "acknowledgmentAtBatchIndexLevelEnabled=true, and many versions forget it when the topic is unloaded; such "
             "messages then come again."
         )
+    if replicated or (REPLICATED, 1) in state.properties:
+        yield "It was replicated to other clusters: a consumer must ask for that again."
+    others = sorted(name for name, _ in state.properties if name != REPLICATED)
+    if others:
+        yield f"These properties of its position cannot be set from outside: {', '.join(others)}."
+    if any(name.startswith(DELAYED) for name, _ in state.subscription_properties):
+        yield "The broker makes its index of delayed messages anew."
 
 
 def _never_stored() -> Iterator[str]:
