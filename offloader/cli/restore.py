@@ -39,7 +39,7 @@ from offloader.operations.restore.proven_numbering import proven_numbering
 from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.restore import Restore, Tools
-from offloader.operations.restore.subscriptions import Standing, SubscriptionRestorer
+from offloader.operations.restore.subscriptions import RestoreStanding, SubscriptionRestorer
 from offloader.operations.restore.tail import Tail
 
 BOOKIE_SECONDS = 10.0  # for one answer of a bookie
@@ -205,7 +205,7 @@ def _run(session: CommandSession, cluster: Cluster, job: Job, options: RestoreOp
 
 def _subscriptions(
     session: CommandSession, cluster: Cluster, config: Config, job: Job, options: RestoreOptions, *, dry_run: bool
-) -> Iterator[Standing]:
+) -> Iterator[RestoreStanding]:
     if job.copy is None:
         if options.subscriptions.names is not None:
             say(f"{job.topic}: no copy of its subscriptions is in the archive; {NONE_MADE}", err=True)

@@ -17,7 +17,7 @@ from offloader.lifecycle.topics.cursors.undoing import never_set
 from offloader.model import Segment, TopicName
 from offloader.operations.restore.mapped_cursors import MappedCursor
 from offloader.operations.restore.ports import BrokerStoring
-from offloader.operations.restore.subscriptions import RestoredSubscription, Standing
+from offloader.operations.restore.subscriptions import RestoredSubscription, RestoreStanding
 from offloader.ports.object_store import ObjectStore
 
 ALL, NONE = "all", "none"
@@ -79,20 +79,20 @@ class SubscriptionTeller:
     copy: CursorCopy
     storing: BrokerStoring
 
-    def plan(self, segments: tuple[Segment, ...]) -> Iterator[Standing]:
+    def plan(self, segments: tuple[Segment, ...]) -> Iterator[RestoreStanding]:
         """What would be restored; what will be pending is counted by the archive's records."""
         for one in self.copy.cursors:
             pending = archive_backlog(one, segments, self.copy.incarnation).entries
-            yield self._tell(MappedCursor(one, pending, 0), RestoredSubscription(Standing.PLANNED))
+            yield self._tell(MappedCursor(one, pending, 0), RestoredSubscription(RestoreStanding.PLANNED))
 
     def restored(
         self, mapped: Sequence[MappedCursor], restore: Callable[[MappedCursor], RestoredSubscription]
-    ) -> Iterator[Standing]:
+    ) -> Iterator[RestoreStanding]:
         """Restore one after the other."""
         for one in mapped:
             yield self._tell(one, restore(one))
 
-    def _tell(self, mapped: MappedCursor, done: RestoredSubscription) -> Standing:
+    def _tell(self, mapped: MappedCursor, done: RestoredSubscription) -> RestoreStanding:
         cursor, holes = mapped.cursor, holes_of(mapped.cursor)
         losses = broker_losses(cursor, self.storing.settings)
         notes = [*self._notes(mapped, done), *never_set_of(cursor)]
@@ -105,7 +105,7 @@ class SubscriptionTeller:
             "message": text,
             "topic": str(self.topic),
             "target": str(self.to),
-            "dryRun": done.standing is Standing.PLANNED,
+            "dryRun": done.standing is RestoreStanding.PLANNED,
             "subscription": cursor.name,
             "standing": str(done.standing),
             "copied": self.copy.at,

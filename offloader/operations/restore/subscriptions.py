@@ -23,7 +23,7 @@ IN_USE = "an earlier call did not end, and a consumer is connected: end the cons
 TRIES, PAUSE = 5, 1.0  # of one subscription; seconds between them
 
 
-class Standing(StrEnum):
+class RestoreStanding(StrEnum):
     """How a subscription of the target stands."""
 
     PLANNED = "to be restored"
@@ -35,14 +35,14 @@ class Standing(StrEnum):
     @property
     def is_as_wanted(self) -> bool:
         """Whether nothing is left to be done about it."""
-        return self in (Standing.PLANNED, Standing.RESTORED, Standing.THERE)
+        return self in (RestoreStanding.PLANNED, RestoreStanding.RESTORED, RestoreStanding.THERE)
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredSubscription:
     """`why`: it is not as wanted, or what of it could not be read back; empty: nothing."""
 
-    standing: Standing
+    standing: RestoreStanding
     why: str = ""
 
 
@@ -65,18 +65,18 @@ class SubscriptionRestorer:
                     return self._found(topic, mapped.cursor, look, began=began)
                 if look is not None and look.consumers:
                     return RestoredSubscription(
-                        Standing.NOT_TOUCHED, "a consumer is connected, and it is not whole yet"
+                        RestoreStanding.NOT_TOUCHED, "a consumer is connected, and it is not whole yet"
                     )
                 began = True
                 bring(self.brokers, topic, mapped.cursor.name, standing_of(mapped.cursor, UNFINISHED))
                 self.brokers.describe(topic, mapped.cursor.name, users_properties(mapped.cursor))
             except (RetryableError, OutcomeUnknownError) as error:
                 if not left:
-                    return RestoredSubscription(Standing.FAILED, str(error))
+                    return RestoredSubscription(RestoreStanding.FAILED, str(error))
                 self.sleep(PAUSE)
             except OffloadError as error:
-                return RestoredSubscription(Standing.FAILED, str(error))
-        return RestoredSubscription(Standing.FAILED, "it changes all the time")
+                return RestoredSubscription(RestoreStanding.FAILED, str(error))
+        return RestoredSubscription(RestoreStanding.FAILED, "it changes all the time")
 
     def _found(
         self, topic: TopicName, wanted: CopiedCursor, look: SubscriptionLook, *, began: bool
@@ -90,8 +90,10 @@ class SubscriptionRestorer:
                 f"entries more are to be delivered, {other.unseen} fewer): delete it first, if the copy shall take its "
                 "place"
             )
-            return RestoredSubscription(Standing.NOT_TOUCHED, why)
-        return RestoredSubscription(Standing.RESTORED if began else Standing.THERE, self._batches(topic, wanted))
+            return RestoredSubscription(RestoreStanding.NOT_TOUCHED, why)
+        return RestoredSubscription(
+            RestoreStanding.RESTORED if began else RestoreStanding.THERE, self._batches(topic, wanted)
+        )
 
     def _batches(self, topic: TopicName, wanted: CopiedCursor) -> str:
         """What does not prove that parts of batches are as wanted: of these a broker's REST says nothing."""

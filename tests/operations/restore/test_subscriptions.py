@@ -12,7 +12,7 @@ from offloader.errors import AuthorizationFailedError, BrokerUnavailableError, O
 from offloader.lifecycle.topics.cursors.stored import StoredCursor
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, TopicName
 from offloader.operations.restore.mapped_cursors import MappedCursor
-from offloader.operations.restore.subscriptions import TRIES, UNFINISHED, Standing, SubscriptionRestorer
+from offloader.operations.restore.subscriptions import TRIES, UNFINISHED, RestoreStanding, SubscriptionRestorer
 from offloader.testing.cluster_subscriptions import HeldCursor, MemorySubscriptions
 from offloader.testing.ledger_metadata import MemoryMetadata
 
@@ -52,16 +52,16 @@ def is_whole(held: HeldCursor) -> bool:
 
 def test_one_is_made_and_stands_where_it_stood(brokers) -> None:
     done = restorer(brokers).restore(TOPIC, MAPPED)
-    assert done.standing is Standing.RESTORED
+    assert done.standing is RestoreStanding.RESTORED
     assert "parts of 1 batches are acknowledged could not be read back" in done.why
     assert is_whole(brokers.topics[TOPIC].cursors["job"])
-    assert restorer(brokers).restore(TOPIC, MAPPED).standing is Standing.THERE
+    assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.THERE
 
 
 @pytest.mark.parametrize(("step", "effect", "after"), list(itertools.product(STEPS, (False, True), (0, 1))))
 def test_a_lost_answer_is_followed_by_another_try(brokers, step, effect, after) -> None:
     brokers.faults.add(step, lambda: OutcomeUnknownError("lost"), effect=effect, after=after)
-    assert restorer(brokers).restore(TOPIC, MAPPED).standing is Standing.RESTORED
+    assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.RESTORED
     assert is_whole(brokers.topics[TOPIC].cursors["job"])
 
 
@@ -69,18 +69,18 @@ def test_a_lost_answer_is_followed_by_another_try(brokers, step, effect, after) 
 def test_a_call_that_ended_in_between_is_made_again(brokers, step) -> None:
     brokers.faults.add(step, lambda: BrokerUnavailableError("away"), times=2 * TRIES, after=1 if step == "look" else 0)
     done = restorer(brokers).restore(TOPIC, MAPPED)
-    assert (done.standing, done.why) == (Standing.FAILED, "away")
+    assert (done.standing, done.why) == (RestoreStanding.FAILED, "away")
     brokers.faults.clear()
     held = brokers.topics[TOPIC].cursors.get("job")
     assert held is None or UNFINISHED in held.properties
-    assert restorer(brokers).restore(TOPIC, MAPPED).standing is Standing.RESTORED
+    assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.RESTORED
     assert is_whole(brokers.topics[TOPIC].cursors["job"])
 
 
 def test_somebody_s_is_never_moved(brokers) -> None:
     brokers.topics[TOPIC].cursors["job"] = HeldCursor((3, 6))
     done = restorer(brokers).restore(TOPIC, MAPPED)
-    assert done.standing is Standing.NOT_TOUCHED
+    assert done.standing is RestoreStanding.NOT_TOUCHED
     assert "differs from 3:0 on (0 entries more are to be delivered, 5 fewer): delete it first" in done.why
     assert brokers.topics[TOPIC].cursors["job"].mark == (3, 6)
 
@@ -88,27 +88,27 @@ def test_somebody_s_is_never_moved(brokers) -> None:
 def test_one_that_was_used_since_it_was_restored_is_not_moved_back(brokers) -> None:
     restorer(brokers).restore(TOPIC, MAPPED)
     brokers.acknowledge_as_a_client(TOPIC, "job", (3, 0))
-    assert restorer(brokers).restore(TOPIC, MAPPED).standing is Standing.NOT_TOUCHED
+    assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.NOT_TOUCHED
 
 
 def test_a_consumer_of_one_that_is_not_whole_is_told(brokers) -> None:
     brokers.topics[TOPIC].cursors["job"] = HeldCursor((1, -1), properties={UNFINISHED: "true"}, consumers=1)
     done = restorer(brokers).restore(TOPIC, MAPPED)
-    assert done.standing is Standing.NOT_TOUCHED
+    assert done.standing is RestoreStanding.NOT_TOUCHED
     assert "a consumer is connected" in done.why
 
 
 def test_what_a_broker_drops_is_a_failure(brokers, monkeypatch) -> None:
     monkeypatch.setattr(brokers, "acknowledge", lambda *_: None)
     done = restorer(brokers).restore(TOPIC, MAPPED)
-    assert done.standing is Standing.FAILED
+    assert done.standing is RestoreStanding.FAILED
     assert "2 entries are not acknowledged that should be" in done.why
 
 
 def test_a_role_that_may_not_fails_at_once(brokers) -> None:
     brokers.faults.add("create", lambda: AuthorizationFailedError("not allowed"))
     done = restorer(brokers).restore(TOPIC, MAPPED)
-    assert (done.standing, done.why) == (Standing.FAILED, "not allowed")
+    assert (done.standing, done.why) == (RestoreStanding.FAILED, "not allowed")
 
 
 def stored(*batches: PartlyAcknowledged, problem: str = "") -> StoredCursor:
