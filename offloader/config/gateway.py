@@ -51,6 +51,12 @@ class Gateway(Section):
     refresh_interval_ms: Wait = Field(
         5_000, gt=0, description="How often topics that are read are looked at for segments that were sealed since."
     )
+    claim_interval_ms: Wait = Field(
+        5_000,
+        gt=0,
+        description="How often the gateway looks whether another one has taken over topics of its own: one request for "
+        "a thousand topics.",
+    )
     connections: int = Field(1_000, ge=1, description="Most connections at a time.")
     max_individual_ack_cache_bytes_per_cursor: Size = Field(
         3 * MIB,

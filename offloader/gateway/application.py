@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,9 @@ from offloader.errors import ConfigError, OffloadError
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
+from offloader.gateway.owners.claim_log import ClaimLog
+from offloader.gateway.owners.living import LivingGateways
+from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
@@ -88,6 +92,7 @@ class GatewayApplication:
         self._settings = settings
         self._new_token = new_token
         self._listening = listening
+        self._here = Address("")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
 
@@ -105,23 +110,33 @@ class GatewayApplication:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         archived = StoredTopicsOfArchive(self._opened, OnMissing(settings.on_loss.value))
         anyone = Anyone()
-        topics = ArchiveTopics(archived, lambda entries: self._served(entries, workers), workers, anyone)
+        owners = TopicOwners(
+            ClaimLog(self._opened.store, self._new_token),
+            self._new_token(),
+            lambda: self._here,
+            LivingGateways().is_living,
+            workers,
+            lambda: time.time_ns() // 1_000_000,
+        )
+        topics = ArchiveTopics(archived, lambda entries: self._served(entries, workers), workers, anyone, owners)
         listener = GatewayListener(topics, anyone, ConnectionLimits(), settings.connections)
         host, port = address_of(settings.listen)
         try:
             port = await listener.listen(host, port)
         except OSError as error:
             raise ConfigError(f"gateway.listen: cannot listen on {settings.listen} ({error.strerror})") from error
-        topics.address_of_all = Address(settings.advertised or f"pulsar://{host}:{port}")
-        self._listening(topics.address_of_all.url)
+        self._here = Address(settings.advertised or f"pulsar://{host}:{port}")
+        self._listening(self._here.url)
         rounds = [
             asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
+            asyncio.create_task(self._each(settings.claim_interval_ms, owners.look)),
         ]
         await self._stopping.wait()
         for task in rounds:
             task.cancel()
         _tell(await topics.flush())
+        _tell(await owners.release())
         await listener.close()
         topics.close()
         await asyncio.get_running_loop().run_in_executor(None, workers.close)

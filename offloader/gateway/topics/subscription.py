@@ -94,6 +94,7 @@ class ServedSubscription:
         """Raises RefusedError. One that seems to be in the way, and whose client is gone, makes room."""
         if self._loop.time() < self._trouble_until:
             raise RefusedError(ErrorCode.NOT_ALLOWED, self._trouble)
+        self._check_open()
         try:
             self._dispatcher.join(joining)
         except RefusedError as error:
@@ -102,12 +103,17 @@ class ServedSubscription:
             for other in list(self._consumers.values()):
                 if not await other.is_alive():
                     other.closed()
+            self._check_open()
             self._dispatcher.join(joining)
         self._shared = joining.type.is_shared
         self._sticky = joining.type is SubscriptionType.KEY_SHARED or joining.key_policy.ranges is not None
         self._consumers[joining.key] = consumer
         self._tick()
         self._go()
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise RefusedError(ErrorCode.NOT_READY, f"subscription {self.name} was closed: look up again")
 
     def leave(self, key: ConsumerKey) -> None:
         """What it has not acknowledged goes to others."""

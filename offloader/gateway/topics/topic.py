@@ -44,12 +44,17 @@ class SubscribedTopic:
         self._cache_bytes = cache_bytes
         self._opening = asyncio.Lock()
 
-    async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, key: object) -> Member:
-        """Raises RefusedError, and what the store raises."""
+    async def subscribe(
+        self, asked: Subscribing, consumer: ConsumerPort, key: object, is_ours: Callable[[], bool]
+    ) -> Member:
+        """Raises RefusedError, and what the store raises. `is_ours`: whether no other gateway has taken the topic."""
         async with self._opening:
             found = self.subscriptions.get(asked.subscription)
             if found is None:
                 found = await self._open(asked)
+                if not is_ours():
+                    found.end()
+                    raise RefusedError(ErrorCode.NOT_READY, "another gateway has the topic: look up again")
                 self.subscriptions[asked.subscription] = found
         if found.durable != asked.durable:
             other = "a durable one" if found.durable else "a reader's"
@@ -80,6 +85,11 @@ class SubscribedTopic:
     def is_idle(self) -> bool:
         """Whether nobody uses it."""
         return not self.subscriptions and not self._opening.locked()
+
+    def lose(self) -> None:
+        """Another gateway has it: durable consumers look up and go there. Readers need no owner, and stay."""
+        for subscription in [one for one in self.subscriptions.values() if one.durable]:
+            subscription.end()
 
     def close(self) -> None:
         """All consumers are closed."""
