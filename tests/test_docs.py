@@ -11,6 +11,7 @@ import click
 import pytest
 
 from dev.docs.lines import WIDTH
+from offloader.cli.command import GroupWithDefault
 from offloader.cli.main import main
 from offloader.config import Config
 from offloader.config.running import MetricsSettings
@@ -133,6 +134,8 @@ def fault_of(line):
     command, words = main, line.split()
     while isinstance(command, click.Group) and words:
         if words[0].startswith("-"):
+            if isinstance(command, GroupWithDefault):
+                command = command.commands[command.default]
             break
         if words[0] not in command.commands:
             return f"{words[0]!r} is not a command of {command.name}"

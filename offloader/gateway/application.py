@@ -7,11 +7,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from offloader.archive.opened import OpenArchive
 from offloader.config.gateway import Gateway, address_of
 from offloader.cursors.facts import read_facts
 from offloader.errors import ConfigError, OffloadError
+from offloader.gateway.access.access import Access, access_of
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
@@ -31,18 +33,7 @@ from offloader.ports.topic_states import TopicSchema
 log = logging.getLogger(__name__)
 
 NO_BOUND = 1 << 62
-
-
-class Anyone:
-    """Nobody says who they are, and everybody may read: for networks that see to that."""
-
-    method = ""
-
-    def role_of(self, method: str, data: bytes, now: float) -> tuple[str, float | None]:  # noqa: ARG002
-        return "", None
-
-    def may_read(self, role: str, namespace: str) -> bool:  # noqa: ARG002
-        return True
+LOOK_AT_FILES_MS = 5_000
 
 
 @dataclass(frozen=True)
@@ -109,17 +100,11 @@ class GatewayApplication:
         settings, workers = self._settings, Workers()
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         archived = StoredTopicsOfArchive(self._opened, OnMissing(settings.on_loss.value))
-        anyone = Anyone()
-        owners = TopicOwners(
-            ClaimLog(self._opened.store, self._new_token),
-            self._new_token(),
-            lambda: self._here,
-            LivingGateways().is_living,
-            workers,
-            lambda: time.time_ns() // 1_000_000,
+        access, owners = access_of(settings), self._owners(workers)
+        topics = ArchiveTopics(
+            archived, lambda entries: self._served(entries, workers), workers, access.permissions, owners
         )
-        topics = ArchiveTopics(archived, lambda entries: self._served(entries, workers), workers, anyone, owners)
-        listener = GatewayListener(topics, anyone, ConnectionLimits(), settings.connections)
+        listener = GatewayListener(topics, access.gatekeeper, ConnectionLimits(), settings.connections)
         host, port = address_of(settings.listen)
         try:
             port = await listener.listen(host, port)
@@ -131,6 +116,7 @@ class GatewayApplication:
             asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
             asyncio.create_task(self._each(settings.claim_interval_ms, owners.look)),
+            asyncio.create_task(self._each(LOOK_AT_FILES_MS, partial(_look_at_files, access, listener))),
         ]
         await self._stopping.wait()
         for task in rounds:
@@ -140,6 +126,16 @@ class GatewayApplication:
         await listener.close()
         topics.close()
         await asyncio.get_running_loop().run_in_executor(None, workers.close)
+
+    def _owners(self, workers: Workers) -> TopicOwners:
+        return TopicOwners(
+            ClaimLog(self._opened.store, self._new_token),
+            self._new_token(),
+            lambda: self._here,
+            LivingGateways().is_living,
+            workers,
+            lambda: time.time_ns() // 1_000_000,
+        )
 
     def _served(self, entries: TopicEntries, workers: Workers) -> SubscribedTopic:
         settings = self._settings
@@ -157,6 +153,13 @@ class GatewayApplication:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             _tell(await work())
+
+
+async def _look_at_files(access: Access, listener: GatewayListener) -> Sequence[OffloadError]:
+    """Whoever was let in with another key must show a new token."""
+    if await asyncio.to_thread(access.reread):
+        listener.ask_again()
+    return ()
 
 
 def _tell(errors: Sequence[OffloadError]) -> None:

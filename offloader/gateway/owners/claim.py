@@ -10,6 +10,8 @@ from offloader.metadata.envelope import unwrap_kind, wrap
 from offloader.metadata.value_codec import damage_of, read_topic, topic_message
 from offloader.model import TopicName
 
+NOWHERE = Address("")
+
 
 @dataclass(frozen=True, slots=True)
 class TopicClaim:
@@ -19,7 +21,7 @@ class TopicClaim:
     topic: TopicName
     number: int
     gateway: str = ""
-    address: Address = Address("")
+    address: Address = NOWHERE
     at: int = 0
 
 

@@ -1,5 +1,6 @@
-"""Which topics this gateway has, and where the others are. The newest claim decides; whether its gateway lives says only
-who may make the next one."""
+"""Which topics this gateway has, and where the others are.
+
+The newest claim decides; whether its gateway lives says only who may make the next one."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from offloader.errors import OffloadError
-from offloader.gateway.owners.claim import TopicClaim
+from offloader.gateway.owners.claim import NOWHERE, TopicClaim
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.topics.workers import Workers
@@ -110,7 +111,7 @@ class TopicOwners:
 
     async def _append(self, topic: TopicName, behind: TopicClaim | None, gateway: str) -> bool:
         number = 0 if behind is None else behind.number + 1
-        claim = TopicClaim(topic, number, gateway, self._here() if gateway else Address(""), self._now_ms())
+        claim = TopicClaim(topic, number, gateway, self._here() if gateway else NOWHERE, self._now_ms())
         return await self._workers.know(lambda: self._claims.append(claim))
 
     async def _newest(self, topic: TopicName) -> TopicClaim | None:

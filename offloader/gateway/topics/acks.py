@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from offloader.cursors.core.cursor import Cursor, LedgerLength
-from offloader.cursors.core.ledger_acks import BatchLeft
+from offloader.cursors.core.ledger_acks import MOST_MESSAGES, BatchLeft
 from offloader.cursors.core.records import LedgerKey
 from offloader.gateway.core.events import EntryAck
 from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
@@ -67,20 +67,24 @@ class SubscriptionAcks:
 
     def apply(self, acks: Iterable[EntryAck], ledgers: Ledgers) -> None:
         """Whole entries, and batches of which some messages are left."""
-        incarnations = incarnations_of(ledgers)
+        served = {ledger: (incarnation, last) for incarnation, ledger, last in ledgers}
         for (ledger, entry), left, said in acks:
-            incarnation = incarnations.get(ledger)
-            if incarnation is None or entry < 0:
+            incarnation, last = served.get(ledger, (0, -1))
+            if not 0 <= entry <= last:
                 continue
             if left:
                 # Of a batch whose size nobody says, at least one message behind those that are left is acknowledged.
                 size = max(said or left.bit_length() + 1, left.bit_length())
-                self.cursor.acknowledge_part(Position(incarnation, ledger, entry), size, left)
+                if size <= MOST_MESSAGES:
+                    self.cursor.acknowledge_part(Position(incarnation, ledger, entry), size, left)
             else:
                 self.cursor.acknowledge((incarnation, ledger), entry, entry)
 
     def apply_up_to(self, place: Place, left: int, ledgers: Ledgers) -> None:
-        """All before a place, and of its own entry all but the messages in `left`."""
+        """All before a place, and of its own entry all but the messages in `left`. Nothing, where that is behind the
+        end: what is archived later was never delivered."""
+        if ledgers and place > ledgers[-1][1:]:
+            return
         before = (place[0], place[1] - 1) if left else place
         self.cursor.acknowledge_up_to(position_of(before, ledgers))
         self.apply([EntryAck(place, left)], ledgers)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from offloader.cursors.core.cursor import CACHE_BYTES
-from offloader.cursors.core.records import CursorMarker
+from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import Joining
@@ -102,15 +102,17 @@ class SubscribedTopic:
         if (missing := await self._workers.know(lambda: self.entries.missing_behind(begin))) is not None:
             raise RefusedError(ErrorCode.NOT_ALLOWED, missing)
         ledgers = await self._workers.know(self.entries.ledgers)
-        marker = CursorMarker(position_of(begin, ledgers))
+        mark_delete = position_of(begin, ledgers)
         cursor: SubscriptionCursor
         if asked.durable:
             folder = subscription_folder(self.entries.name, asked.subscription)
             cursor = await self._workers.flush(
-                lambda: DurableCursor.open(self._store, folder, marker, self._new_token, cache_bytes=self._cache_bytes)
+                lambda: DurableCursor.open(
+                    self._store, folder, FirstState(mark_delete), self._new_token, cache_bytes=self._cache_bytes
+                )
             )
         else:
-            cursor = VolatileCursor(marker, cache_bytes=1 << 62)
+            cursor = VolatileCursor(CursorMarker(mark_delete), cache_bytes=1 << 62)
         name = self.entries.name
         return ServedSubscription(
             asked.subscription,

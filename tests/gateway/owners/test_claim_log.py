@@ -55,9 +55,7 @@ def test_the_newest_claim_counts_and_alone_stays():
     assert claims.append(claim(0, topic=OTHER))
     assert claims.newest(TOPIC) == claim(2)
     assert claims.newest_of_all() == {TOPIC: 2, OTHER: 0}
-    assert [key for key, _ in store.list(gateway_claims_folder(TOPIC))] == [
-        gateway_claims_folder(TOPIC) + slot_name(2)
-    ]
+    assert [key for key, _ in store.list(gateway_claims_folder(TOPIC))] == [gateway_claims_folder(TOPIC) + slot_name(2)]
 
 
 def test_of_two_who_claim_at_the_same_time_one_has_it():
