@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from offloader.config.section import Section
 from offloader.config.units import Size, Wait
@@ -51,6 +51,11 @@ class Gateway(Section):
     refresh_interval_ms: Wait = Field(
         5_000, gt=0, description="How often topics that are read are looked at for segments that were sealed since."
     )
+    metrics_listen: str = Field(
+        "127.0.0.1:9466",
+        description="Address and port for `/metrics`, `/healthz`, `/readyz` and `/status`, which `offloader gateway "
+        "status` asks. Empty: none. It has no access control.",
+    )
     connections: int = Field(1_000, ge=1, description="Most connections at a time.")
     max_individual_ack_cache_bytes_per_cursor: Size = Field(
         3 * MIB,
@@ -65,10 +70,11 @@ class Gateway(Section):
         description="Keep that bound (PIP-81). `false`: all of it stays in memory.",
     )
 
-    @field_validator("listen")
+    @field_validator("listen", "metrics_listen")
     @classmethod
-    def _listen(cls, value: str) -> str:
-        address_of(value)
+    def _listen(cls, value: str, info: ValidationInfo) -> str:
+        if value or info.field_name == "listen":
+            address_of(value)
         return value
 
     @field_validator("advertised")
