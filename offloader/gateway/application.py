@@ -12,6 +12,7 @@ from offloader.archive.opened import OpenArchive
 from offloader.config.gateway import Gateway, address_of
 from offloader.cursors.facts import read_facts
 from offloader.errors import ConfigError, OffloadError
+from offloader.gateway.access.access import Access, access_of
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
@@ -31,18 +32,7 @@ from offloader.ports.topic_states import TopicSchema
 log = logging.getLogger(__name__)
 
 NO_BOUND = 1 << 62
-
-
-class Anyone:
-    """Nobody says who they are, and everybody may read: for networks that see to that."""
-
-    method = ""
-
-    def role_of(self, method: str, data: bytes, now: float) -> tuple[str, float | None]:  # noqa: ARG002
-        return "", None
-
-    def may_read(self, role: str, namespace: str) -> bool:  # noqa: ARG002
-        return True
+LOOK_AT_FILES_MS = 5_000
 
 
 @dataclass(frozen=True)
@@ -109,9 +99,9 @@ class GatewayApplication:
         workers = Workers(worked=telemetry.metrics.worked)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         archived = StoredTopicsOfArchive(self._opened, OnMissing(settings.on_loss.value))
-        anyone = Anyone()
-        topics = ArchiveTopics(archived, partial(self._served, workers), workers, anyone)
-        listener = GatewayListener(topics, anyone, ConnectionLimits(), settings.connections)
+        access = access_of(settings)
+        topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions)
+        listener = GatewayListener(topics, access.gatekeeper, ConnectionLimits(), settings.connections)
         host, port = address_of(settings.listen)
         try:
             port = await listener.listen(host, port)
@@ -124,6 +114,7 @@ class GatewayApplication:
             asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
             asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
+            asyncio.create_task(self._each(LOOK_AT_FILES_MS, partial(_look_at_files, access, listener))),
         ]
         await self._stopping.wait()
         for task in rounds:
@@ -151,6 +142,13 @@ class GatewayApplication:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             _tell(await work())
+
+
+async def _look_at_files(access: Access, listener: GatewayListener) -> Sequence[OffloadError]:
+    """Whoever was let in with another key must show a new token."""
+    if await asyncio.to_thread(access.reread):
+        listener.ask_again()
+    return ()
 
 
 def _tell(errors: Sequence[OffloadError]) -> None:

@@ -35,6 +35,11 @@ class GatewayListener:
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
+    def ask_again(self) -> None:
+        """Who everybody is: tokens are signed with another key now."""
+        for connection in list(self.connections):
+            connection.ask_again()
+
     async def close(self) -> None:
         """No new connections; those that there are end."""
         for server in self._servers:
