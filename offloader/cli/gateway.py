@@ -28,7 +28,8 @@ def run_gateway(session: CommandSession) -> int:
     """Serve archived topics to Pulsar's own clients, without a broker (SIGTERM, Ctrl-C: stop).
 
     Readers and consumers connect to it as to a broker, at `gateway.listen`; their subscriptions are in the bucket.
-    Nobody can produce. It asks nobody who they are: whoever reaches its port reads everything.
+    Nobody can produce. Clients show tokens where `gateway.tokenPublicKey` or `tokenSecretKey` is set; `gateway.roles`
+    says what they may read.
     """
     from offloader.gateway.application import GatewayApplication
 
