@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from offloader.config.section import Section
 from offloader.config.units import Size, Wait
@@ -83,6 +83,11 @@ class Gateway(Section):
         description="How often the gateway looks whether another one has taken over topics of its own: one request for "
         "a thousand topics.",
     )
+    metrics_listen: str = Field(
+        "127.0.0.1:9466",
+        description="Address and port for `/metrics`, `/healthz`, `/readyz` and `/status`, which `offloader gateway "
+        "status` asks. Empty: none. It has no access control.",
+    )
     connections: int = Field(1_000, ge=1, description="Most connections at a time.")
     max_individual_ack_cache_bytes_per_cursor: Size = Field(
         3 * MIB,
@@ -97,10 +102,11 @@ class Gateway(Section):
         description="Keep that bound (PIP-81). `false`: all of it stays in memory.",
     )
 
-    @field_validator("listen")
+    @field_validator("listen", "metrics_listen")
     @classmethod
-    def _listen(cls, value: str) -> str:
-        address_of(value)
+    def _listen(cls, value: str, info: ValidationInfo) -> str:
+        if value or info.field_name == "listen":
+            address_of(value)
         return value
 
     @field_validator("advertised")

@@ -17,16 +17,19 @@ from offloader.gateway.access.access import Access, access_of
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
+from offloader.gateway.observer import GatewayObserver
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
+from offloader.gateway.telemetry import Telemetry
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.model import TopicName
 from offloader.ports.topic_states import TopicSchema
 
@@ -97,13 +100,12 @@ class GatewayApplication:
             self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def _run(self) -> None:
-        settings, workers = self._settings, Workers()
+        settings, telemetry = self._settings, Telemetry()
+        workers = Workers(worked=telemetry.metrics.worked)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         archived = StoredTopicsOfArchive(self._opened, OnMissing(settings.on_loss.value))
         access, owners = access_of(settings), self._owners(workers)
-        topics = ArchiveTopics(
-            archived, lambda entries: self._served(entries, workers), workers, access.permissions, owners
-        )
+        topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions, owners)
         listener = GatewayListener(topics, access.gatekeeper, ConnectionLimits(), settings.connections)
         host, port = address_of(settings.listen)
         try:
@@ -111,11 +113,13 @@ class GatewayApplication:
         except OSError as error:
             raise ConfigError(f"gateway.listen: cannot listen on {settings.listen} ({error.strerror})") from error
         self._here = Address(settings.advertised or f"pulsar://{host}:{port}")
+        telemetry.begin(settings.metrics_listen, GatewayObserver(topics, listener, workers))
         self._listening(self._here.url)
         rounds = [
             asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
             asyncio.create_task(self._each(settings.claim_interval_ms, owners.look)),
+            asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
             asyncio.create_task(self._each(LOOK_AT_FILES_MS, partial(_look_at_files, access, listener))),
         ]
         await self._stopping.wait()
@@ -125,6 +129,7 @@ class GatewayApplication:
         _tell(await owners.release())
         await listener.close()
         topics.close()
+        await asyncio.to_thread(telemetry.close)
         await asyncio.get_running_loop().run_in_executor(None, workers.close)
 
     def _owners(self, workers: Workers) -> TopicOwners:
@@ -137,7 +142,7 @@ class GatewayApplication:
             lambda: time.time_ns() // 1_000_000,
         )
 
-    def _served(self, entries: TopicEntries, workers: Workers) -> SubscribedTopic:
+    def _served(self, workers: Workers, entries: TopicEntries, traffic: Traffic) -> SubscribedTopic:
         settings = self._settings
         bounded = settings.enable_lru_cache_max_unacked_ranges
         return SubscribedTopic(
@@ -146,6 +151,7 @@ class GatewayApplication:
             workers,
             self._new_token,
             promises=settings.durable_acks,
+            traffic=traffic,
             cache_bytes=settings.max_individual_ack_cache_bytes_per_cursor if bounded else NO_BOUND,
         )
 

@@ -16,6 +16,7 @@ from offloader.gateway.topics.acks import SubscriptionCursor, VolatileCursor, po
 from offloader.gateway.topics.member import Member
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError
 from offloader.metadata.layout import subscription_folder
 from offloader.model import Place
@@ -23,7 +24,8 @@ from offloader.ports.object_store import ObjectStore
 
 
 class SubscribedTopic:
-    """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are."""
+    """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are. `traffic`:
+    counts what all of them get."""
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class SubscribedTopic:
         new_token: Callable[[], str],
         *,
         promises: bool,
+        traffic: Traffic,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.entries = entries
@@ -41,6 +44,7 @@ class SubscribedTopic:
         self._workers = workers
         self._new_token = new_token
         self._promises = promises
+        self._traffic = traffic
         self._cache_bytes = cache_bytes
         self._opening = asyncio.Lock()
 
@@ -121,6 +125,7 @@ class SubscribedTopic:
             Dispatcher(str(name), partition=name.partition),
             self._workers,
             durable=asked.durable,
+            traffic=Traffic(self._traffic),
             ended=self._ended,
         )
 
