@@ -104,8 +104,9 @@ class ArchiveTopics:
 
     async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, role: str) -> SubscribedConsumer:
         self._check(asked.topic.namespace, role)
-        topic = await self._topic(asked.topic)
+        await self._topic(asked.topic)  # what is not archived is not claimed
         is_ours = await self._owners.own(asked.topic) if asked.durable else _needs_no_owner
+        topic = await self._topic(asked.topic)  # that one may have been let go of meanwhile
         return await topic.subscribe(asked, consumer, next(self._numbers), is_ours)
 
     async def refresh(self) -> list[OffloadError]:

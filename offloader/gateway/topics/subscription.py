@@ -71,6 +71,7 @@ class ServedSubscription:
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._pending: list[EntryAck | tuple[Place, int]] = []  # acknowledgements that no thread has applied
+        self._in_hand = 0  # how many of them a thread applies now
         self._applying: asyncio.Task[None] | None = None
         self._flushing: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,7 +88,7 @@ class ServedSubscription:
     @property
     def changed(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self._pending) or self._acks.cursor.changed
+        return bool(self._pending or self._in_hand) or self._acks.cursor.changed
 
     @property
     def is_idle(self) -> bool:
@@ -377,11 +378,14 @@ class ServedSubscription:
     async def _in_turn(self, work: Callable[[], T]) -> T:
         async with self._turn:
             acks, self._pending = self._pending, []
+            self._in_hand = len(acks)
             try:
                 return await self._workers.cursor(lambda: self._applied(acks, work))
-            except OffloadError:
+            except (OffloadError, asyncio.CancelledError):
                 self._pending = acks + self._pending  # to apply them twice does no harm
                 raise
+            finally:
+                self._in_hand = 0
 
     def _applied(self, acks: Sequence[EntryAck | tuple[Place, int]], work: Callable[[], T]) -> T:
         ledgers = self._entries.ledgers()
