@@ -113,6 +113,10 @@ class ArchiveTopics:
         """Look at all topics that are served for what was archived since; returns what went wrong."""
         return await self._each(lambda topic: topic.refresh())
 
+    async def lead_away(self) -> list[OffloadError]:
+        """Consumers that have all that is archived go to the brokers; returns what went wrong."""
+        return await self._each(lambda topic: topic.lead_away())
+
     async def flush(self) -> list[OffloadError]:
         """Write what was acknowledged; returns what went wrong."""
         failed = await self._each(lambda topic: topic.flush())
