@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from offloader.config.section import Section
 from offloader.config.units import Size, Wait
@@ -23,6 +23,14 @@ class OnLoss(StrEnum):
 
     FAIL = "fail"
     SKIP = "skip"
+
+
+class AtEnd(StrEnum):
+    """What becomes of those who have read everything that is archived."""
+
+    WAIT = "wait"
+    END = "end"
+    HAND_OVER = "handOver"
 
 
 class Gateway(Section):
@@ -69,6 +77,12 @@ class Gateway(Section):
         description="What a recorded loss, a deletion or damage does: `fail` refuses those who subscribe before it, "
         "with the reason; `skip` passes over it, and counts it as acknowledged.",
     )
+    at_end: AtEnd = Field(
+        AtEnd.WAIT,
+        description="What becomes of those who have read everything that is archived: `wait` gives them what is sealed "
+        "later; `end` gives them nothing more until somebody subscribes anew; `handOver` leads them to the brokers of "
+        "the section `pulsar`, where these still have the very topic and what follows.",
+    )
     flush_interval_ms: Wait = Field(
         5_000,
         gt=0,
@@ -76,6 +90,17 @@ class Gateway(Section):
     )
     refresh_interval_ms: Wait = Field(
         5_000, gt=0, description="How often topics that are read are looked at for segments that were sealed since."
+    )
+    claim_interval_ms: Wait = Field(
+        5_000,
+        gt=0,
+        description="How often the gateway looks whether another one has taken over topics of its own: one request for "
+        "a thousand topics.",
+    )
+    metrics_listen: str = Field(
+        "127.0.0.1:9466",
+        description="Address and port for `/metrics`, `/healthz`, `/readyz` and `/status`, which `offloader gateway "
+        "status` asks. Empty: none. It has no access control.",
     )
     connections: int = Field(1_000, ge=1, description="Most connections at a time.")
     max_individual_ack_cache_bytes_per_cursor: Size = Field(
@@ -91,10 +116,11 @@ class Gateway(Section):
         description="Keep that bound (PIP-81). `false`: all of it stays in memory.",
     )
 
-    @field_validator("listen")
+    @field_validator("listen", "metrics_listen")
     @classmethod
-    def _listen(cls, value: str) -> str:
-        address_of(value)
+    def _listen(cls, value: str, info: ValidationInfo) -> str:
+        if value or info.field_name == "listen":
+            address_of(value)
         return value
 
     @field_validator("advertised")

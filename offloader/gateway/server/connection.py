@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
@@ -13,8 +14,10 @@ from offloader.errors import OffloadError, ProtocolError
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.topic_lists import matching, topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
+from offloader.gateway.server.guide import LookupGuide
 from offloader.gateway.server.limits import ConnectionLimits
-from offloader.gateway.server.ports import Gatekeeper, ServedTopics
+from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
+from offloader.gateway.traffic import ConnectionTraffic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.pulsar import commands
 from offloader.pulsar.frames import FrameBuffer, encode
@@ -34,14 +37,17 @@ class Connection(asyncio.BufferedProtocol):
         limits: ConnectionLimits,
         handle: Callable[[Connection, BaseCommand], None],
         closed: Callable[[Connection], None],
+        traffic: ConnectionTraffic,
     ) -> None:
         self.topics = topics
+        self.traffic = traffic
         self.limits = limits
         self.role = ""
         self.consumers: dict[int, ClientConsumer] = {}
         self.watchers: dict[int, asyncio.Task[None]] = {}
         self.takes_broker_metadata = False
         self.writable = True
+        self.guide = LookupGuide()
         self.peer = "a client"
         self._gatekeeper = gatekeeper
         self._handle = handle
@@ -126,6 +132,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # What is sent
 
+    @property
+    def buffered(self) -> int:
+        """Bytes that the socket has not taken."""
+        return self._output_bytes + (self._transport.get_write_buffer_size() if self._transport else 0)
+
     def send(self, command: BaseCommand) -> None:
         """Behind what was sent before."""
         self.write(encode(command), 0)
@@ -166,6 +177,18 @@ class Connection(asyncio.BufferedProtocol):
         if self.consumers.get(consumer.number) is consumer:
             del self.consumers[consumer.number]
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody is about to look up who subscribes for the first time."""
+        return self.guide.is_settled(self._loop.time())
+
+    def lead(self, to: Leading | None) -> None:
+        """A consumer is closed, and goes there; None: it comes back."""
+        if to is None:
+            self.guide.clear()
+        elif to.by_lookup:
+            self.guide.lead(to.topic, to.address, self._loop.time())
+
     def _flush(self) -> None:
         self._flushing = False
         data, self._output, self._output_bytes = b"".join(self._output), [], 0
@@ -204,11 +227,16 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = await work
         except RefusedError as error:
-            answer = refuse(error)
+            answer = self.refused(error, refuse)
         except OffloadError as error:  # what the store says: not now
-            answer = refuse(RefusedError(ErrorCode.NOT_READY, str(error)))
+            answer = self.refused(RefusedError(ErrorCode.NOT_READY, str(error)), refuse)
         if answer is not None:
             self.send(answer)
+
+    def refused(self, error: RefusedError, refuse: Callable[[RefusedError], BaseCommand]) -> BaseCommand:
+        """The answer; counted."""
+        self.traffic.refused[error.code.name.lower()] += 1
+        return refuse(error)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -250,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
                     ErrorCode.AUTHENTICATION, f"a connection stays one role's: this one is {self.role}'s"
                 )
         except RefusedError as error:
-            self.send(answers.refused(answers.OF_NO_REQUEST, error))
+            self.send(self.refused(error, partial(answers.refused, answers.OF_NO_REQUEST)))
             self.end(str(error))
             return False
         self.role = role
