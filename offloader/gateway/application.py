@@ -6,17 +6,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from offloader.archive.opened import OpenArchive
-from offloader.config.gateway import Gateway, address_of
+from offloader.config.gateway import Gateway
 from offloader.cursors.facts import read_facts
-from offloader.errors import ConfigError, OffloadError
-from offloader.gateway.access.access import Access, access_of
+from offloader.errors import OffloadError
+from offloader.gateway.access.access import access_of
+from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
-from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
 from offloader.gateway.topic_entries import TopicEntries
@@ -84,7 +83,10 @@ class GatewayApplication:
 
     def run(self) -> None:
         """Until it is stopped. Raises ConfigError where it cannot listen."""
-        asyncio.run(self._run())
+        try:
+            asyncio.run(self._run())
+        finally:
+            self._loop = None
 
     def stop(self) -> None:
         """From any thread, or a signal's handler."""
@@ -98,17 +100,13 @@ class GatewayApplication:
         access = access_of(settings)
         topics = ArchiveTopics(archived, lambda entries: self._served(entries, workers), workers, access.permissions)
         listener = GatewayListener(topics, access.gatekeeper, ConnectionLimits(), settings.connections)
-        host, port = address_of(settings.listen)
-        try:
-            port = await listener.listen(host, port)
-        except OSError as error:
-            raise ConfigError(f"gateway.listen: cannot listen on {settings.listen} ({error.strerror})") from error
-        topics.address_of_all = Address(settings.advertised or f"pulsar://{host}:{port}")
-        self._listening(topics.address_of_all.url)
+        doors = Doors(settings, access, listener)
+        topics.address_of_all = await doors.open()
+        self._listening(topics.address_of_all.url or topics.address_of_all.tls)
         rounds = [
             asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
-            asyncio.create_task(self._each(LOOK_AT_FILES_MS, partial(_look_at_files, access, listener))),
+            asyncio.create_task(_look_at_files(doors)),
         ]
         await self._stopping.wait()
         for task in rounds:
@@ -136,11 +134,10 @@ class GatewayApplication:
             _tell(await work())
 
 
-async def _look_at_files(access: Access, listener: GatewayListener) -> Sequence[OffloadError]:
-    """Whoever was let in with another key must show a new token."""
-    if await asyncio.to_thread(access.reread):
-        listener.ask_again()
-    return ()
+async def _look_at_files(doors: Doors) -> None:
+    while True:
+        await asyncio.sleep(LOOK_AT_FILES_MS / 1000)
+        await doors.look_at_files()
 
 
 def _tell(errors: Sequence[OffloadError]) -> None:
