@@ -18,6 +18,7 @@ from offloader.config.running import MetricsSettings
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
 from offloader.format.index import index_of_segment
+from offloader.metrics import gateway_definitions
 from offloader.metrics.definitions import ALL
 from offloader.model import LedgerRange, SegmentLayout
 
@@ -193,7 +194,7 @@ def test_settings_exist(page):
 
 @pages
 def test_metrics_exist(page):
-    exposed = {definition.exposed for definition in ALL} | {"brk_ledgeroffloader_"}
+    exposed = {definition.exposed for definition in (*ALL, *gateway_definitions.ALL)} | {"brk_ledgeroffloader_"}
     assert set(re.findall(r"`((?:offloader|brk)_[a-z_]+)", prose(page))) <= exposed
 
 

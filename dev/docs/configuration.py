@@ -179,6 +179,7 @@ def _type(annotation: Any, kind: UnitKind | None) -> str:
         dict: "mapping",
         list: "list",
         SecretStr: "text (never shown)",
+        QuietHours: "time of day",
     }
     return words[origin or annotation]
 

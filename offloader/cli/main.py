@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli import (  # noqa: F401 (they add their commands to `topics` and `ledgers`)
+from offloader.cli import (  # noqa: F401 (they add their commands to groups)
     cat,
     export,
+    gateway_status,
     ledger_deletion,
     orphan_tail,
     peek,

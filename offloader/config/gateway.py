@@ -109,6 +109,17 @@ class Gateway(Section):
     refresh_interval_ms: Wait = Field(
         5_000, gt=0, description="How often topics that are read are looked at for segments that were sealed since."
     )
+    claim_interval_ms: Wait = Field(
+        5_000,
+        gt=0,
+        description="How often the gateway looks whether another one has taken over topics of its own: one request for "
+        "a thousand topics.",
+    )
+    metrics_listen: str = Field(
+        "127.0.0.1:9466",
+        description="Address and port for `/metrics`, `/healthz`, `/readyz` and `/status`, which `offloader gateway "
+        "status` asks. Empty: none. It has no access control.",
+    )
     connections: int = Field(1_000, ge=1, description="Most connections at a time.")
     max_individual_ack_cache_bytes_per_cursor: Size = Field(
         3 * MIB,
@@ -123,7 +134,7 @@ class Gateway(Section):
         description="Keep that bound (PIP-81). `false`: all of it stays in memory.",
     )
 
-    @field_validator("listen", "http_listen")
+    @field_validator("listen", "http_listen", "metrics_listen")
     @classmethod
     def _listen(cls, value: str) -> str:
         return checked_address(value)

@@ -93,6 +93,12 @@ class DurableCursor:
         """Of a batch of which a part is acknowledged what is left; None: of any other entry."""
         return self._asked(lambda: self._cursor.left_of(position))
 
+    def acknowledged_of(self, ledgers: Iterable[LedgerKey]) -> int | None:
+        """How many entries of these ledgers are acknowledged behind the mark-delete position; None: some are not in
+        memory."""
+        with self._state:
+            return self._cursor.acknowledged_of(ledgers)
+
     def next_left(self, position: Position) -> Position:
         """The first position from there on, in its ledger, that is not acknowledged as a whole."""
         return self._asked(lambda: self._cursor.next_left(position))

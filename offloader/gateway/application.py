@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from offloader.archive.opened import OpenArchive
 from offloader.config.gateway import Gateway
@@ -16,12 +18,19 @@ from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
+from offloader.gateway.observer import GatewayObserver
+from offloader.gateway.owners.claim_log import ClaimLog
+from offloader.gateway.owners.living import LivingGateways
+from offloader.gateway.owners.owners import TopicOwners
+from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
+from offloader.gateway.telemetry import Telemetry
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.model import TopicName
 from offloader.ports.topic_states import TopicSchema
 
@@ -78,6 +87,7 @@ class GatewayApplication:
         self._settings = settings
         self._new_token = new_token
         self._listening = listening
+        self._here = Address("")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
 
@@ -94,29 +104,45 @@ class GatewayApplication:
             self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def _run(self) -> None:
-        settings, workers = self._settings, Workers()
+        settings, telemetry = self._settings, Telemetry()
+        workers = Workers(worked=telemetry.metrics.worked)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         archived = StoredTopicsOfArchive(self._opened, OnMissing(settings.on_loss.value))
-        access = access_of(settings)
-        topics = ArchiveTopics(archived, lambda entries: self._served(entries, workers), workers, access.permissions)
+        access, owners = access_of(settings), self._owners(workers)
+        topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions, owners)
         listener = GatewayListener(topics, access.gatekeeper, ConnectionLimits(), settings.connections)
         doors = Doors(settings, access, listener)
-        topics.address_of_all = await doors.open()
-        self._listening(topics.address_of_all.url or topics.address_of_all.tls)
+        self._here = await doors.open()
+        telemetry.begin(settings.metrics_listen, GatewayObserver(topics, listener, workers))
+        self._listening(self._here.url or self._here.tls)
         rounds = [
             asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
+            asyncio.create_task(self._each(settings.claim_interval_ms, owners.look)),
+            asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
             asyncio.create_task(_look_at_files(doors)),
         ]
         await self._stopping.wait()
         for task in rounds:
             task.cancel()
         _tell(await topics.flush())
+        _tell(await owners.release())
         await listener.close()
         topics.close()
+        await asyncio.to_thread(telemetry.close)
         await asyncio.get_running_loop().run_in_executor(None, workers.close)
 
-    def _served(self, entries: TopicEntries, workers: Workers) -> SubscribedTopic:
+    def _owners(self, workers: Workers) -> TopicOwners:
+        return TopicOwners(
+            ClaimLog(self._opened.store, self._new_token),
+            self._new_token(),
+            lambda: self._here,
+            LivingGateways().is_living,
+            workers,
+            lambda: time.time_ns() // 1_000_000,
+        )
+
+    def _served(self, workers: Workers, entries: TopicEntries, traffic: Traffic) -> SubscribedTopic:
         settings = self._settings
         bounded = settings.enable_lru_cache_max_unacked_ranges
         return SubscribedTopic(
@@ -125,6 +151,7 @@ class GatewayApplication:
             workers,
             self._new_token,
             promises=settings.durable_acks,
+            traffic=traffic,
             cache_bytes=settings.max_individual_ack_cache_bytes_per_cursor if bounded else NO_BOUND,
         )
 

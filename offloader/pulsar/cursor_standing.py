@@ -42,16 +42,45 @@ class CursorStanding:
         return Acknowledged(self.mark_delete, tuple(ranges))
 
 
+class Difference(NamedTuple):
+    """Between what was wanted and what is there, in whole entries. `again`: not acknowledged there, so they are
+    delivered again. `unseen`: acknowledged only there, so nobody gets them. `first`: the lowest one of both; None:
+    there is no difference."""
+
+    again: int
+    unseen: int
+    first: Place | None
+
+
+def difference(wanted: Acknowledged, there: Acknowledged, lengths: Lengths) -> Difference:
+    """In these ledgers; how the states are written may differ."""
+    again = unseen = 0
+    first: Place | None = None
+    known = _known((wanted, there), lengths)
+    mine, theirs = _bits(wanted, known), _bits(there, known)
+    for ledger, _ in known:
+        here, other = mine.get(ledger, 0), theirs.get(ledger, 0)
+        again += (here & ~other).bit_count()
+        unseen += (other & ~here).bit_count()
+        if here != other and first is None:
+            first = ledger, _lowest(here ^ other)
+    return Difference(again, unseen, first)
+
+
 def is_same(one: Acknowledged, other: Acknowledged, lengths: Lengths) -> bool:
     """Whether two states have acknowledged the same entries of these ledgers; how they are written may differ."""
-    known = _known((one, other), lengths)
-    return _left(one, known) == _left(other, known)
+    return difference(one, other, lengths).first is None
 
 
 def bring(
-    brokers: Subscriptions, topic: TopicName, subscription: str, standing: CursorStanding, lengths: Lengths
+    brokers: Subscriptions,
+    topic: TopicName,
+    subscription: str,
+    standing: CursorStanding,
+    lengths: Lengths | None = None,
 ) -> SubscriptionLook:
     """Make it stand there, whether it is there or not. Each step may be repeated; nobody may use it meanwhile.
+    `lengths`: by default what the broker says at the end.
 
     Raises OutcomeUnknownError where it then does not stand there, what brokers raise, and SubscriptionBusyError."""
     brokers.create(topic, subscription, dict(standing.properties))
@@ -61,10 +90,13 @@ def bring(
     look = brokers.look(topic, subscription)
     if look is None:
         raise OutcomeUnknownError(f"{topic}: {subscription} was made, and is not there: try once more")
-    if not is_same(Acknowledged(look.mark_delete, look.ranges), standing.acknowledged, lengths):
+    there = Acknowledged(look.mark_delete, look.ranges)
+    found = difference(standing.acknowledged, there, look.lengths if lengths is None else lengths)
+    if found.first is not None:
         raise OutcomeUnknownError(
-            f"{topic}: {subscription} was made, and does not stand where it shall: try once more, before anybody uses "
-            "it"
+            f"{topic}: {subscription} was made, and does not stand where it shall (from {found.first[0]}:"
+            f"{found.first[1]} on: {found.again} entries are not acknowledged that should be, {found.unseen} are that "
+            "should not be): try once more, before anybody uses it"
         )
     return look
 
@@ -78,13 +110,16 @@ def _known(states: Sequence[Acknowledged], lengths: Lengths) -> list[tuple[int, 
     return [(ledger, spoken.get(ledger, 0) if entries is None else entries) for ledger, entries in lengths]
 
 
-def _left(state: Acknowledged, lengths: Sequence[tuple[int, int]]) -> list[EntryRange]:
-    done: dict[int, list[EntryRange]] = {}
+def _bits(state: Acknowledged, lengths: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """By ledger, as one number: bit n is entry n."""
+    done: dict[int, bytearray] = {}
+    ends = dict(lengths)
     for one in by_ledger((AcknowledgedRange(EARLIEST, state.mark_delete), *state.ranges), lengths):
-        done.setdefault(one.ledger, []).append(one)
-    return [
-        left
-        for ledger, entries in lengths
-        if entries
-        for left in EntryRange(ledger, 0, entries).without(done.get(ledger, ()))
-    ]
+        digits = done.setdefault(one.ledger, bytearray(b"0" * ends[one.ledger]))
+        after = min(one.after, len(digits))
+        digits[one.first : after] = b"1" * (after - one.first)
+    return {ledger: int(digits[::-1] or b"0", 2) for ledger, digits in done.items()}
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1

@@ -56,6 +56,11 @@ class LedgerAcks:
         return MappingProxyType(self._batches)
 
     @property
+    def count(self) -> int:
+        """How many entries are acknowledged as a whole."""
+        return int.from_bytes(self._bits, "little").bit_count()
+
+    @property
     def memory(self) -> int:
         """About how many bytes it takes."""
         return len(self._bits) + _BATCH_COST * len(self._batches)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
@@ -15,6 +16,7 @@ from offloader.gateway.protocol.topic_lists import matching, topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, ServedTopics
+from offloader.gateway.traffic import ConnectionTraffic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.pulsar import commands
 from offloader.pulsar.frames import FrameBuffer, encode
@@ -34,8 +36,10 @@ class Connection(asyncio.BufferedProtocol):
         limits: ConnectionLimits,
         handle: Callable[[Connection, BaseCommand], None],
         closed: Callable[[Connection], None],
+        traffic: ConnectionTraffic,
     ) -> None:
         self.topics = topics
+        self.traffic = traffic
         self.limits = limits
         self.role = ""
         self.consumers: dict[int, ClientConsumer] = {}
@@ -126,6 +130,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # What is sent
 
+    @property
+    def buffered(self) -> int:
+        """Bytes that the socket has not taken."""
+        return self._output_bytes + (self._transport.get_write_buffer_size() if self._transport else 0)
+
     def send(self, command: BaseCommand) -> None:
         """Behind what was sent before."""
         self.write(encode(command), 0)
@@ -204,11 +213,16 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = await work
         except RefusedError as error:
-            answer = refuse(error)
+            answer = self.refused(error, refuse)
         except OffloadError as error:  # what the store says: not now
-            answer = refuse(RefusedError(ErrorCode.NOT_READY, str(error)))
+            answer = self.refused(RefusedError(ErrorCode.NOT_READY, str(error)), refuse)
         if answer is not None:
             self.send(answer)
+
+    def refused(self, error: RefusedError, refuse: Callable[[RefusedError], BaseCommand]) -> BaseCommand:
+        """The answer; counted."""
+        self.traffic.refused[error.code.name.lower()] += 1
+        return refuse(error)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -251,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
                     ErrorCode.AUTHENTICATION, f"a connection stays one role's: this one is {self.role}'s"
                 )
         except RefusedError as error:
-            self.send(answers.refused(answers.OF_NO_REQUEST, error))
+            self.send(self.refused(error, partial(answers.refused, answers.OF_NO_REQUEST)))
             self.end(str(error))
             return False
         self.role = role

@@ -14,6 +14,7 @@ from offloader.gateway.server.http_connection import HttpConnection
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, ServedTopics
 from offloader.gateway.server.requests import handle
+from offloader.gateway.traffic import ConnectionTraffic
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +28,12 @@ Tls = Callable[[], ssl.SSLContext]
 
 class GatewayListener:
     """On the loop. `most`: clients at a time. Where there are so many, a newcomer takes the place of whoever has waited
-    longest without saying who they are; where all have, it is closed at once."""
+    longest without saying who they are; where all have, it is closed at once. `traffic`: what has come since the
+    start."""
 
     def __init__(self, topics: ServedTopics, gatekeeper: Gatekeeper, limits: ConnectionLimits, most: int) -> None:
         self.connections: set[Connection] = set()
+        self.traffic = ConnectionTraffic()
         self.http = Address("")  # where requests of HTTP are answered
         self._topics = topics
         self._gatekeeper = gatekeeper
@@ -79,10 +82,12 @@ class GatewayListener:
                 log.warning("gateway: the system has no room: %s", error.strerror, extra={"see": "gateway-full"})
                 await asyncio.sleep(PAUSE)
                 continue
+            self.traffic.accepted += 1
             if self._has_room():
                 client = make()
                 self._clients[client] = self._loop.create_task(self._come_in(found, client, tls))
             else:
+                self.traffic.full += 1
                 found.close()
             await asyncio.sleep(0)  # accepting does not wait where more are there, and others have their turn, too
 
@@ -123,7 +128,7 @@ class GatewayListener:
             self.connections.discard(client)
 
     def _connection(self) -> Connection:
-        connection = Connection(self._topics, self._gatekeeper, self._limits, handle, self._gone)
+        connection = Connection(self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic)
         self.connections.add(connection)
         return connection
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from offloader.cursors.core.cursor import Cursor, LedgerLength
 from offloader.cursors.core.ledger_acks import MOST_MESSAGES, BatchLeft
-from offloader.cursors.core.records import LedgerKey
+from offloader.cursors.core.records import LedgerKey, key_of
 from offloader.gateway.core.events import EntryAck
 from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
 from offloader.model import Place, Position
@@ -31,6 +31,8 @@ class SubscriptionCursor(Protocol):
     def acknowledge_part(self, position: Position, size: int, left: int) -> bool: ...
 
     def acknowledge_up_to(self, position: Position) -> bool: ...
+
+    def acknowledged_of(self, ledgers: Iterable[LedgerKey]) -> int | None: ...
 
     def is_acknowledged(self, position: Position) -> bool: ...
 
@@ -113,6 +115,17 @@ class SubscriptionAcks:
             lengths[-1] = lengths[-1]._replace(last=None)
         self.cursor.advance(lengths)
         return self.cursor.mark_delete.place
+
+    def behind(self, ledgers: Ledgers) -> tuple[Place, int | None]:
+        """The mark-delete position, and how many entries behind it are not acknowledged; None: not all is in memory.
+        Those that nobody can get count until they are read over."""
+        mark, entries, keys = self.cursor.mark_delete, 0, list[LedgerKey]()
+        for incarnation, ledger, last in ledgers:
+            if (incarnation, ledger) >= key_of(mark):
+                keys.append((incarnation, ledger))
+                entries += last - (mark.entry if (incarnation, ledger) == key_of(mark) else -1)
+        done = self.cursor.acknowledged_of(keys)
+        return mark.place, None if done is None else max(entries - done, 0)
 
     def _left(self, entry: ServedEntry, incarnations: dict[int, int]) -> ServedEntry | None:
         position = Position(incarnations.get(entry.place[0], 0), *entry.place)

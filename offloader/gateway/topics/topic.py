@@ -16,6 +16,7 @@ from offloader.gateway.topics.acks import SubscriptionCursor, VolatileCursor, po
 from offloader.gateway.topics.member import Member
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError
 from offloader.metadata.layout import subscription_folder
 from offloader.model import Place
@@ -23,7 +24,8 @@ from offloader.ports.object_store import ObjectStore
 
 
 class SubscribedTopic:
-    """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are."""
+    """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are. `traffic`:
+    counts what all of them get."""
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class SubscribedTopic:
         new_token: Callable[[], str],
         *,
         promises: bool,
+        traffic: Traffic,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.entries = entries
@@ -41,15 +44,21 @@ class SubscribedTopic:
         self._workers = workers
         self._new_token = new_token
         self._promises = promises
+        self._traffic = traffic
         self._cache_bytes = cache_bytes
         self._opening = asyncio.Lock()
 
-    async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, key: object) -> Member:
-        """Raises RefusedError, and what the store raises."""
+    async def subscribe(
+        self, asked: Subscribing, consumer: ConsumerPort, key: object, is_ours: Callable[[], bool]
+    ) -> Member:
+        """Raises RefusedError, and what the store raises. `is_ours`: whether no other gateway has taken the topic."""
         async with self._opening:
             found = self.subscriptions.get(asked.subscription)
             if found is None:
                 found = await self._open(asked)
+                if not is_ours():
+                    found.end()
+                    raise RefusedError(ErrorCode.NOT_READY, "another gateway has the topic: look up again")
                 self.subscriptions[asked.subscription] = found
         if found.durable != asked.durable:
             other = "a durable one" if found.durable else "a reader's"
@@ -81,6 +90,11 @@ class SubscribedTopic:
         """Whether nobody uses it."""
         return not self.subscriptions and not self._opening.locked()
 
+    def lose(self) -> None:
+        """Another gateway has it: durable consumers look up and go there. Readers need no owner, and stay."""
+        for subscription in [one for one in self.subscriptions.values() if one.durable]:
+            subscription.end()
+
     def close(self) -> None:
         """All consumers are closed."""
         for subscription in list(self.subscriptions.values()):
@@ -111,6 +125,7 @@ class SubscribedTopic:
             Dispatcher(str(name), partition=name.partition),
             self._workers,
             durable=asked.durable,
+            traffic=Traffic(self._traffic),
             ended=self._ended,
         )
 
