@@ -48,6 +48,10 @@ class Site(NamedTuple):
 
 @pytest.fixture(scope="module")
 def archive() -> Archive:
+    return archived()
+
+
+def archived() -> Archive:
     made = Archive(MemoryStore())
     made.claim(10, 0)
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(20)])
@@ -65,10 +69,10 @@ def site(archive: Archive) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def guarded(archive: Archive) -> Iterator[Site]:
+def guarded() -> Iterator[Site]:
     port, key = free_port(), base64.b64encode(SECRET).decode()
     roles = {"reader": ["public/default"]}
-    with gateway(archive.store, httpListen=f"127.0.0.1:{port}", tokenSecretKey=key, roles=roles) as url:
+    with gateway(archived().store, httpListen=f"127.0.0.1:{port}", tokenSecretKey=key, roles=roles) as url:
         yield Site(url, port)
 
 
@@ -175,7 +179,7 @@ def test_whoever_is_unknown_does_not_learn_what_there_is(guarded: Site) -> None:
     assert ask(guarded, PATHS[0], "DELETE")[0] == 401
 
 
-def test_https(archive: Archive, tmp_path: Path) -> None:
+def test_https(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     files, port = authority.issue("gateway"), free_port()
     tls = {
@@ -184,7 +188,7 @@ def test_https(archive: Archive, tmp_path: Path) -> None:
         "certificate": str(files.certificate),
         "key": str(files.key),
     }
-    with gateway(archive.store, listen="", tls=tls):
+    with gateway(archived().store, listen="", tls=tls):
         client = stock(f"https://127.0.0.1:{port}", tls_trust_certs_file_path=str(authority.certificate))
         assert client.create_reader(NAME, pulsar.MessageId.earliest).read_next(20_000).data() == b"m0"
         client.close()
