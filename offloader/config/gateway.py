@@ -25,6 +25,14 @@ class OnLoss(StrEnum):
     SKIP = "skip"
 
 
+class AtEnd(StrEnum):
+    """What becomes of those who have read everything that is archived."""
+
+    WAIT = "wait"
+    END = "end"
+    HAND_OVER = "handOver"
+
+
 class GatewayTls(Section):
     """TLS for clients, beside what is open without it or instead of that."""
 
@@ -100,6 +108,12 @@ class Gateway(Section):
         OnLoss.FAIL,
         description="What a recorded loss, a deletion or damage does: `fail` refuses those who subscribe before it, "
         "with the reason; `skip` passes over it, and counts it as acknowledged.",
+    )
+    at_end: AtEnd = Field(
+        AtEnd.WAIT,
+        description="What becomes of those who have read everything that is archived: `wait` gives them what is sealed "
+        "later; `end` gives them nothing more until somebody subscribes anew; `handOver` leads them to the brokers of "
+        "the section `pulsar`, where these still have the very topic and what follows.",
     )
     flush_interval_ms: Wait = Field(
         5_000,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from offloader.archive.opened import OpenArchive
-from offloader.config.gateway import Gateway
+from offloader.config.gateway import AtEnd, Gateway
 from offloader.cursors.facts import read_facts
 from offloader.errors import OffloadError
 from offloader.gateway.access.access import access_of
@@ -18,6 +18,7 @@ from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
+from offloader.gateway.live import Brokers, LiveTopic
 from offloader.gateway.observer import GatewayObserver
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.living import LivingGateways
@@ -28,6 +29,7 @@ from offloader.gateway.server.listener import GatewayListener
 from offloader.gateway.telemetry import Telemetry
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.archive import ArchiveTopics
+from offloader.gateway.topics.leading import Leader
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
@@ -36,6 +38,8 @@ from offloader.ports.topic_states import TopicSchema
 
 log = logging.getLogger(__name__)
 
+LEAD_MS = 500
+"""How often it is looked whether somebody may go to the brokers."""
 NO_BOUND = 1 << 62
 LOOK_AT_FILES_MS = 5_000
 
@@ -74,7 +78,8 @@ class StoredTopicsOfArchive:
 
 
 class GatewayApplication:
-    """`listening`: is told the address once clients may come."""
+    """`listening`: is told the address once clients may come. `brokers`: where those who have read everything go on, if
+    the settings say that they shall; they are closed with it."""
 
     def __init__(
         self,
@@ -82,8 +87,10 @@ class GatewayApplication:
         settings: Gateway,
         new_token: Callable[[], str],
         listening: Callable[[str], None] = lambda _: None,
+        brokers: Brokers | None = None,
     ) -> None:
         self._opened = opened
+        self._brokers = brokers
         self._settings = settings
         self._new_token = new_token
         self._listening = listening
@@ -118,6 +125,7 @@ class GatewayApplication:
         rounds = [
             asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
+            asyncio.create_task(self._each(LEAD_MS, topics.lead_away)),
             asyncio.create_task(self._each(settings.claim_interval_ms, owners.look)),
             asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
             asyncio.create_task(_look_at_files(doors)),
@@ -131,6 +139,8 @@ class GatewayApplication:
         topics.close()
         await asyncio.to_thread(telemetry.close)
         await asyncio.get_running_loop().run_in_executor(None, workers.close)
+        if self._brokers is not None:
+            self._brokers.close()
 
     def _owners(self, workers: Workers) -> TopicOwners:
         return TopicOwners(
@@ -153,7 +163,15 @@ class GatewayApplication:
             promises=settings.durable_acks,
             traffic=traffic,
             cache_bytes=settings.max_individual_ack_cache_bytes_per_cursor if bounded else NO_BOUND,
+            leader=self._leader(workers, entries),
+            follows=settings.at_end is not AtEnd.END,
         )
+
+    def _leader(self, workers: Workers, entries: TopicEntries) -> Leader | None:
+        if self._settings.at_end is not AtEnd.HAND_OVER or self._brokers is None:
+            return None
+        live = LiveTopic(entries.name, self._brokers, lambda: self._opened.records(entries.name).head)
+        return Leader(entries, live, workers, self._new_token)
 
     async def _each(self, interval_ms: int, work: Callable[[], Awaitable[Sequence[OffloadError]]]) -> None:
         while True:

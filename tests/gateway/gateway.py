@@ -13,19 +13,21 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.config.gateway import Gateway
 from offloader.gateway.application import GatewayApplication
+from offloader.gateway.live import Brokers
 from offloader.ports.object_store import ObjectStore
 
 TOKENS = itertools.count()
 
 
 @contextmanager
-def gateway(store: ObjectStore, **settings: object) -> Iterator[str]:
-    """Its address."""
+def gateway(store: ObjectStore, brokers: Brokers | None = None, **settings: object) -> Iterator[str]:
+    """Its address. `brokers`: where those who have read everything go on."""
     url: Queue[str | BaseException] = Queue()
     chosen = Gateway.model_validate(
         {"listen": "127.0.0.1:0", "metricsListen": "", "refreshInterval": "100ms", **settings}
     )
-    application = GatewayApplication(OpenArchive(Stores.of(store)), chosen, lambda: f"t{next(TOKENS)}", url.put)
+    opened = OpenArchive(Stores.of(store))
+    application = GatewayApplication(opened, chosen, lambda: f"t{next(TOKENS)}", url.put, brokers)
 
     def run() -> None:
         try:

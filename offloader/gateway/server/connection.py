@@ -14,8 +14,9 @@ from offloader.errors import OffloadError, ProtocolError
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.topic_lists import matching, topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
+from offloader.gateway.server.guide import LookupGuide
 from offloader.gateway.server.limits import ConnectionLimits
-from offloader.gateway.server.ports import Gatekeeper, ServedTopics
+from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
 from offloader.gateway.traffic import ConnectionTraffic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.pulsar import commands
@@ -46,6 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         self.watchers: dict[int, asyncio.Task[None]] = {}
         self.takes_broker_metadata = False
         self.writable = True
+        self.guide = LookupGuide()
         self.peer = "a client"
         self._gatekeeper = gatekeeper
         self._handle = handle
@@ -174,6 +176,18 @@ class Connection(asyncio.BufferedProtocol):
         """It was closed."""
         if self.consumers.get(consumer.number) is consumer:
             del self.consumers[consumer.number]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody is about to look up who subscribes for the first time."""
+        return self.guide.is_settled(self._loop.time())
+
+    def lead(self, to: Leading | None) -> None:
+        """A consumer is closed, and goes there; None: it comes back."""
+        if to is None:
+            self.guide.clear()
+        elif to.by_lookup:
+            self.guide.lead(to.topic, to.address, self._loop.time())
 
     def _flush(self) -> None:
         self._flushing = False

@@ -104,13 +104,18 @@ class ArchiveTopics:
 
     async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, role: str) -> SubscribedConsumer:
         self._check(asked.topic.namespace, role)
-        topic = await self._topic(asked.topic)
+        await self._topic(asked.topic)  # what is not archived is not claimed
         is_ours = await self._owners.own(asked.topic) if asked.durable else _needs_no_owner
+        topic = await self._topic(asked.topic)  # that one may have been let go of meanwhile
         return await topic.subscribe(asked, consumer, next(self._numbers), is_ours)
 
     async def refresh(self) -> list[OffloadError]:
         """Look at all topics that are served for what was archived since; returns what went wrong."""
         return await self._each(lambda topic: topic.refresh())
+
+    async def lead_away(self) -> list[OffloadError]:
+        """Consumers that have all that is archived go to the brokers; returns what went wrong."""
+        return await self._each(lambda topic: topic.lead_away())
 
     async def flush(self) -> list[OffloadError]:
         """Write what was acknowledged; returns what went wrong."""
