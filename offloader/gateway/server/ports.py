@@ -45,7 +45,8 @@ class Subscribing:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """Where a consumer goes on: at the broker that has its topic. `by_lookup`: the address was not enough before."""
+    """Where a consumer goes on: at the broker that has its topic. `by_lookup`: it is not told the address, which it
+    did not understand before; its next lookup leads there."""
 
     topic: TopicName
     address: Address

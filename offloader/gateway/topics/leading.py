@@ -71,8 +71,14 @@ class Leader:
             return
         served = tuple(self.entries.ledgers())
         look = await self.workers.live(lambda: self.live.look(served))
+        failed: list[OffloadError] = []
         for one in sorted(idle, key=lambda one: one.durable):  # what takes longer comes last
-            await self._consider(one, look)
+            try:
+                await self._consider(one, look)
+            except OffloadError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     async def _consider(self, one: ServedSubscription, look: LiveLook) -> None:
         mark = await one.mark_delete()
@@ -91,9 +97,11 @@ class Leader:
         if times >= MOST_TIMES or (times and not consumer.is_settled):
             return
         address = await self.workers.live(self.live.address)
+        # What it says meanwhile may move it back: a seek, say.
         if one.may_be_led_away and await one.mark_delete() >= mark and one.may_be_led_away:
             self._told(one.name, times)
             one.end(self._leading(consumer, address, times))
+            del self._not_before[one.name]
 
     async def _move(self, one: ServedSubscription) -> None:
         move = SubscriptionMove(one.name, self.live, tuple(self.entries.ledgers()))
@@ -120,8 +128,14 @@ class Leader:
 
     def _start(self, name: str, work: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
         task = self._moves[name] = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(lambda _: self._moves.pop(name, None))
+        task.add_done_callback(lambda _: self._ended(name, task))
         return task
+
+    def _ended(self, name: str, task: asyncio.Task[Outcome]) -> None:
+        """Also where nobody waits for it any more: whoever subscribes next goes on with it."""
+        self._moves.pop(name, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.info("gateway: %s: the hand-over of %s waits: %s", self.entries.name, name, error)
 
     def go_on(self, subscription: str, cursor: DurableCursor) -> asyncio.Task[Outcome]:
         """With a hand-over that its log tells of."""
