@@ -38,6 +38,7 @@ BRIDGE = "_bridge"
 CURSORS = "_cursors"
 FACTS = "_facts"
 SUBSCRIPTIONS = "_subscriptions"
+PROTECTED = "_protected"
 JOURNAL = "_journal"
 REQUESTS = "_requests"
 CLAIMS = "_claims"
@@ -68,12 +69,13 @@ class KeyKind(Enum):
     BRIDGE = "bridge"
     CURSORS = "cursors"  # a copy of the topic's subscriptions
     FACTS = "facts"  # a copy of its schemas and partitions
+    PROTECTED = "protected"  # what of its subscriptions is acknowledged again where brokers forget it
     SUBSCRIPTION = "subscription"  # a record of a subscription that the archive itself keeps
 
 
 KINDS = {"": KeyKind.DATA, INDEX: KeyKind.INDEX, RECORD: KeyKind.RECORD}
 """By the ending of a segment's objects."""
-TIMED = {CURSORS: KeyKind.CURSORS, FACTS: KeyKind.FACTS}
+TIMED = {CURSORS: KeyKind.CURSORS, FACTS: KeyKind.FACTS, PROTECTED: KeyKind.PROTECTED}
 """By the folder of copies that are named by their time."""
 
 
@@ -160,6 +162,11 @@ def cursor_copies_folder(topic: TopicName) -> str:
 def facts_folder(topic: TopicName) -> str:
     """The copies of what else is known of a topic, with the closing slash."""
     return f"{topic_folder(topic)}{FACTS}/"
+
+
+def protected_folder(topic: TopicName) -> str:
+    """What of a topic's subscriptions is protected, with the closing slash."""
+    return f"{topic_folder(topic)}{PROTECTED}/"
 
 
 def subscription_folder(topic: TopicName, subscription: str) -> str:
