@@ -128,22 +128,22 @@ def rule(known: Protection | None, seen: CursorSeen) -> Ruling:
     anew = Protection(seen.incarnation, seen.record.id)
     if known is not None and known.incarnation != seen.incarnation:
         return Ruling(Action.END, anew, why=ANOTHER)
-    was, known = known, known or anew
-    forgotten = known.memory.without(seen.memory, seen.lengths) if known.memory is not None else {}
-    why = _doubt(known, seen) if forgotten else ""
+    former = known or anew
+    forgotten = former.memory.without(seen.memory, seen.lengths) if former.memory is not None else {}
+    why = _doubt(former, seen) if forgotten else ""
     if why:
-        if known.doubts + 1 < DOUBTS:
-            return Ruling(Action.WAIT, replace(known, doubts=known.doubts + 1), why=why)
+        if former.doubts + 1 < DOUBTS:
+            return Ruling(Action.WAIT, replace(former, doubts=former.doubts + 1), why=why)
         return Ruling(Action.END, anew, why=why)
     parts = _forgotten_parts(seen)
     if not forgotten and not parts:
-        return Ruling(Action.REMEMBER, anew if was is None else _remembered(was, seen))
-    if known.tries < TRIES:
-        tried = replace(known, tries=known.tries + 1, doubts=0)
+        return Ruling(Action.REMEMBER, anew if known is None else _remembered(known, seen))
+    if former.tries < TRIES:
+        tried = replace(former, tries=former.tries + 1, doubts=0)
         return Ruling(Action.ACKNOWLEDGE, tried, tuple(entries_of(forgotten)), parts)
     if forgotten:
         return Ruling(Action.END, anew, why=NOT_KEPT)
-    return Ruling(Action.WAIT, known, why=NOT_KEPT)
+    return Ruling(Action.WAIT, former, why=NOT_KEPT)
 
 
 def at_stake(known: Protection, record: LastRecord, lengths: Lengths) -> bool:
