@@ -8,14 +8,19 @@ from typing import Self, TypeVar
 
 from offloader.cursors.core.cursor import CACHE_BYTES, Cursor, LedgerLength, SwappedOutError
 from offloader.cursors.core.ledger_acks import BatchLeft
-from offloader.cursors.core.records import CursorMarker, LedgerKey, PieceAt, PieceRecord
+from offloader.cursors.core.records import (
+    FORGOTTEN,
+    CursorMarker,
+    FirstState,
+    LedgerKey,
+    PieceAt,
+    PieceRecord,
+)
 from offloader.cursors.log import CursorLog
 from offloader.errors import DamagedRecordError
 from offloader.model import Position
 from offloader.ports.object_store import ObjectStore
 
-FORGOTTEN = (("offloader.forgotten", 1),)
-"""The properties of a subscription that was deleted."""
 T = TypeVar("T")
 
 
@@ -38,7 +43,7 @@ class DurableCursor:
         cls,
         store: ObjectStore,
         folder: str,
-        first: CursorMarker,
+        first: FirstState,
         new_token: Callable[[], str],
         *,
         cache_bytes: int = CACHE_BYTES,
@@ -47,8 +52,6 @@ class DurableCursor:
         subscription that has none yet. Raises OvertakenError, DamagedRecordError."""
         log = CursorLog(store, folder, new_token)
         found = cls(log, log.open(first).record.marker, cache_bytes=cache_bytes)
-        if found._cursor.properties == FORGOTTEN:
-            found.begin_anew(first.mark_delete, first.properties)
         found._read_ahead()
         return found
 
@@ -89,6 +92,12 @@ class DurableCursor:
     def left_of(self, position: Position) -> BatchLeft | None:
         """Of a batch of which a part is acknowledged what is left; None: of any other entry."""
         return self._asked(lambda: self._cursor.left_of(position))
+
+    def acknowledged_of(self, ledgers: Iterable[LedgerKey]) -> int | None:
+        """How many entries of these ledgers are acknowledged behind the mark-delete position; None: some are not in
+        memory."""
+        with self._state:
+            return self._cursor.acknowledged_of(ledgers)
 
     def next_left(self, position: Position) -> Position:
         """The first position from there on, in its ledger, that is not acknowledged as a whole."""

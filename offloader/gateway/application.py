@@ -6,39 +6,33 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from offloader.archive.opened import OpenArchive
 from offloader.config.gateway import Gateway, address_of
 from offloader.cursors.facts import read_facts
 from offloader.errors import ConfigError, OffloadError
+from offloader.gateway.access.access import Access, access_of
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
+from offloader.gateway.observer import GatewayObserver
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
+from offloader.gateway.telemetry import Telemetry
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.model import TopicName
 from offloader.ports.topic_states import TopicSchema
 
 log = logging.getLogger(__name__)
 
 NO_BOUND = 1 << 62
-
-
-class Anyone:
-    """Nobody says who they are, and everybody may read: for networks that see to that."""
-
-    method = ""
-
-    def role_of(self, method: str, data: bytes, now: float) -> tuple[str, float | None]:  # noqa: ARG002
-        return "", None
-
-    def may_read(self, role: str, namespace: str) -> bool:  # noqa: ARG002
-        return True
+LOOK_AT_FILES_MS = 5_000
 
 
 @dataclass(frozen=True)
@@ -101,22 +95,26 @@ class GatewayApplication:
             self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def _run(self) -> None:
-        settings, workers = self._settings, Workers()
+        settings, telemetry = self._settings, Telemetry()
+        workers = Workers(worked=telemetry.metrics.worked)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         archived = StoredTopicsOfArchive(self._opened, OnMissing(settings.on_loss.value))
-        anyone = Anyone()
-        topics = ArchiveTopics(archived, lambda entries: self._served(entries, workers), workers, anyone)
-        listener = GatewayListener(topics, anyone, ConnectionLimits(), settings.connections)
+        access = access_of(settings)
+        topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions)
+        listener = GatewayListener(topics, access.gatekeeper, ConnectionLimits(), settings.connections)
         host, port = address_of(settings.listen)
         try:
             port = await listener.listen(host, port)
         except OSError as error:
             raise ConfigError(f"gateway.listen: cannot listen on {settings.listen} ({error.strerror})") from error
         topics.address_of_all = Address(settings.advertised or f"pulsar://{host}:{port}")
+        telemetry.begin(settings.metrics_listen, GatewayObserver(topics, listener, workers))
         self._listening(topics.address_of_all.url)
         rounds = [
             asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
+            asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
+            asyncio.create_task(self._each(LOOK_AT_FILES_MS, partial(_look_at_files, access, listener))),
         ]
         await self._stopping.wait()
         for task in rounds:
@@ -124,9 +122,10 @@ class GatewayApplication:
         _tell(await topics.flush())
         await listener.close()
         topics.close()
+        await asyncio.to_thread(telemetry.close)
         await asyncio.get_running_loop().run_in_executor(None, workers.close)
 
-    def _served(self, entries: TopicEntries, workers: Workers) -> SubscribedTopic:
+    def _served(self, workers: Workers, entries: TopicEntries, traffic: Traffic) -> SubscribedTopic:
         settings = self._settings
         bounded = settings.enable_lru_cache_max_unacked_ranges
         return SubscribedTopic(
@@ -135,6 +134,7 @@ class GatewayApplication:
             workers,
             self._new_token,
             promises=settings.durable_acks,
+            traffic=traffic,
             cache_bytes=settings.max_individual_ack_cache_bytes_per_cursor if bounded else NO_BOUND,
         )
 
@@ -142,6 +142,13 @@ class GatewayApplication:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             _tell(await work())
+
+
+async def _look_at_files(access: Access, listener: GatewayListener) -> Sequence[OffloadError]:
+    """Whoever was let in with another key must show a new token."""
+    if await asyncio.to_thread(access.reread):
+        listener.ask_again()
+    return ()
 
 
 def _tell(errors: Sequence[OffloadError]) -> None:

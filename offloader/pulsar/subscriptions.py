@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -57,7 +57,7 @@ class BrokerSubscriptions:
         self._change("POST", f"{_path(topic, subscription)}/resetcursor", body)
 
     def acknowledge(
-        self, topic: TopicName, subscription: str, whole: Sequence[EntryRange], parts: Sequence[PartlyAcknowledged]
+        self, topic: TopicName, subscription: str, whole: Iterable[EntryRange], parts: Iterable[PartlyAcknowledged]
     ) -> None:
         self._acknowledger.acknowledge(topic, subscription, whole, parts)
 

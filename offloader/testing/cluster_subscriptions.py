@@ -3,7 +3,7 @@ metadata service has them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from threading import Lock
@@ -106,8 +106,16 @@ class MemorySubscriptions:
         if found is None:
             return None
         properties = tuple(sorted(found.properties.items()))
+        *closed, last = sorted(held.ledgers.items())
         return SubscriptionLook(
-            held.created, found.mark, found.ranges, found.consumers, 0, found.active_ms, properties=properties
+            held.created,
+            found.mark,
+            found.ranges,
+            found.consumers,
+            0,
+            found.active_ms,
+            properties=properties,
+            lengths=(*closed, (last[0], None)),
         )
 
     def delete(self, topic: TopicName, subscription: str) -> None:
@@ -136,7 +144,7 @@ class MemorySubscriptions:
         self._after(lost)
 
     def acknowledge(
-        self, topic: TopicName, subscription: str, whole: Sequence[EntryRange], parts: Sequence[PartlyAcknowledged]
+        self, topic: TopicName, subscription: str, whole: Iterable[EntryRange], parts: Iterable[PartlyAcknowledged]
     ) -> None:
         lost = self.faults.before("acknowledge", topic)
         found = self._cursor(topic, subscription)

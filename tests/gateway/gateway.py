@@ -21,7 +21,9 @@ TOKENS = itertools.count()
 def gateway(store: ObjectStore, **settings: object) -> Iterator[str]:
     """Its address."""
     url: Queue[str | BaseException] = Queue()
-    chosen = Gateway.model_validate({"listen": "127.0.0.1:0", "refreshInterval": "100ms", **settings})
+    chosen = Gateway.model_validate(
+        {"listen": "127.0.0.1:0", "metricsListen": "", "refreshInterval": "100ms", **settings}
+    )
     application = GatewayApplication(OpenArchive(Stores.of(store)), chosen, lambda: f"t{next(TOKENS)}", url.put)
 
     def run() -> None:

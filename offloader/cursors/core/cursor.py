@@ -130,6 +130,17 @@ class Cursor:
         """Of a batch of which a part is acknowledged what is left; None: of any other entry."""
         return None if position <= self._mark_delete else self._acks(key_of(position)).batches.get(position.entry)
 
+    def acknowledged_of(self, ledgers: Iterable[LedgerKey]) -> int | None:
+        """How many entries of these ledgers are acknowledged behind the mark-delete position; None: some are not in
+        memory."""
+        count = 0
+        for key in ledgers:
+            if key in self._loaded:
+                count += self._loaded[key].count
+            elif key in self._pieces:
+                return None
+        return count
+
     def next_left(self, position: Position) -> Position:
         """The first position from there on, in its ledger, that is not acknowledged as a whole."""
         first = max(position.entry, self._first_behind(key_of(position)))

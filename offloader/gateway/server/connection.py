@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
@@ -15,6 +16,7 @@ from offloader.gateway.protocol.topic_lists import matching, topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, ServedTopics
+from offloader.gateway.traffic import ConnectionTraffic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.pulsar import commands
 from offloader.pulsar.frames import FrameBuffer, encode
@@ -34,8 +36,10 @@ class Connection(asyncio.BufferedProtocol):
         limits: ConnectionLimits,
         handle: Callable[[Connection, BaseCommand], None],
         closed: Callable[[Connection], None],
+        traffic: ConnectionTraffic,
     ) -> None:
         self.topics = topics
+        self.traffic = traffic
         self.limits = limits
         self.role = ""
         self.consumers: dict[int, ClientConsumer] = {}
@@ -60,6 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._expires: asyncio.TimerHandle | None = None
         self._refused = False
+        self._ended = False
 
     # What asyncio tells
 
@@ -80,15 +85,21 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Its consumers leave."""
         log.debug("gateway: %s is gone: %s", self.peer, exc)
-        for timer in (self._timer, self._expires):
-            if timer is not None:
-                timer.cancel()
+        self._ended = True
+        self._leave()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._closed(self)
+
+    def _leave(self) -> None:
+        """Nothing is done for it any more."""
+        self._expire_no_more()
         for task in (*self._tasks, *self.watchers.values()):
             task.cancel()
+        self.watchers.clear()
         for consumer in list(self.consumers.values()):
             consumer.leave()
         self.consumers.clear()
-        self._closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Where the next bytes go."""
@@ -101,6 +112,8 @@ class Connection(asyncio.BufferedProtocol):
         self._heard.set()
         try:
             for frame in self._frames.frames():
+                if self._ended:
+                    return
                 self._took(frame.command)
         except ProtocolError as error:
             self.end(str(error))
@@ -116,6 +129,11 @@ class Connection(asyncio.BufferedProtocol):
             consumer.pass_permits_on()
 
     # What is sent
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that the socket has not taken."""
+        return self._output_bytes + (self._transport.get_write_buffer_size() if self._transport else 0)
 
     def send(self, command: BaseCommand) -> None:
         """Behind what was sent before."""
@@ -164,11 +182,18 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(data)
 
     def end(self, why: str) -> None:
-        """Close it, once what was sent has gone out."""
+        """Close it, once what was sent has gone out; the client has some seconds to take that."""
+        if self._ended:
+            return
         log.info("gateway: the connection of %s ends: %s", self.peer, why)
         self._flush()
+        self._ended = True
+        self._leave()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._transport is not None:
             self._transport.close()
+            self._timer = self._loop.call_later(self.limits.handshake, self._transport.abort)
 
     # Requests
 
@@ -188,11 +213,16 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = await work
         except RefusedError as error:
-            answer = refuse(error)
+            answer = self.refused(error, refuse)
         except OffloadError as error:  # what the store says: not now
-            answer = refuse(RefusedError(ErrorCode.NOT_READY, str(error)))
+            answer = self.refused(RefusedError(ErrorCode.NOT_READY, str(error)), refuse)
         if answer is not None:
             self.send(answer)
+
+    def refused(self, error: RefusedError, refuse: Callable[[RefusedError], BaseCommand]) -> BaseCommand:
+        """The answer; counted."""
+        self.traffic.refused[error.code.name.lower()] += 1
+        return refuse(error)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -228,25 +258,36 @@ class Connection(asyncio.BufferedProtocol):
 
     def _admit(self, method: str, data: bytes) -> bool:
         try:
-            self.role, until = self._gatekeeper.role_of(method, data, time.time())
+            role, until = self._gatekeeper.role_of(method, data, time.time())
+            if self._connected and role != self.role:
+                raise RefusedError(
+                    ErrorCode.AUTHENTICATION, f"a connection stays one role's: this one is {self.role}'s"
+                )
         except RefusedError as error:
-            self.send(answers.refused(answers.OF_NO_REQUEST, error))
+            self.send(self.refused(error, partial(answers.refused, answers.OF_NO_REQUEST)))
             self.end(str(error))
             return False
+        self.role = role
+        self._expire_no_more()
+        if until is not None:
+            self._expires = self._loop.call_later(max(until - time.time(), 0), self.ask_again)
+        return True
+
+    def ask_again(self) -> None:
+        """Its token is good no more. The client may show another one, where it can."""
+        if not self._connected:
+            return
+        if not self._takes_challenges:
+            self.end("its token is good no more")
+            return
+        self._expire_no_more()
+        self.send(answers.challenge(self._gatekeeper.method))
+        self._expires = self._loop.call_later(self.limits.handshake, lambda: self.end("it showed no new token"))
+
+    def _expire_no_more(self) -> None:
         if self._expires is not None:
             self._expires.cancel()
         self._expires = None
-        if until is not None:
-            self._expires = self._loop.call_later(max(until - time.time(), 0), self._expired)
-        return True
-
-    def _expired(self) -> None:
-        """The client may show another token, where it can."""
-        if not self._takes_challenges:
-            self.end("its token has expired")
-            return
-        self.send(answers.challenge(self._gatekeeper.method))
-        self._expires = self._loop.call_later(self.limits.handshake, lambda: self.end("it showed no new token"))
 
     def _answered_challenge(self, command: BaseCommand) -> None:
         shown = command.auth_response.response

@@ -116,11 +116,12 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         connection.send(answers.success(asked.request_id))  # it has not heard the first answer
         return
     if known is not None:
-        connection.send(refuse(RefusedError(ErrorCode.NOT_READY, "this consumer is being subscribed")))
+        error = RefusedError(ErrorCode.NOT_READY, "this consumer is being subscribed")
+        connection.send(connection.refused(error, refuse))
         return
     if len(connection.consumers) >= connection.limits.consumers:
         most = f"a connection has {connection.limits.consumers} consumers at most"
-        connection.send(refuse(RefusedError(ErrorCode.TOO_MANY_REQUESTS, most)))
+        connection.send(connection.refused(RefusedError(ErrorCode.TOO_MANY_REQUESTS, most), refuse))
         return
     consumer = ClientConsumer(connection, asked.consumer_id, connection.limits.buffered_bytes)
     connection.consumers[asked.consumer_id] = consumer
@@ -283,7 +284,7 @@ def _wanted(connection: Connection, number: int) -> SubscribedConsumer:
 
 def _producer(connection: Connection, command: BaseCommand) -> None:
     why = RefusedError(ErrorCode.NOT_ALLOWED, READ_ONLY)
-    connection.send(answers.refused(command.producer.request_id, why))
+    connection.send(connection.refused(why, partial(answers.refused, command.producer.request_id)))
 
 
 def _transactions(connection: Connection, command: BaseCommand) -> None:

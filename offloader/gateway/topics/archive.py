@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Sub
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.model import TopicName
 from offloader.ports.topic_states import TopicSchema
@@ -43,17 +45,18 @@ class Permissions(Protocol):
 
 
 class ArchiveTopics:
-    """`ServedTopics` of an archive. `make`: a served topic of its entries."""
+    """`ServedTopics` of an archive. `make`: a served topic of its entries, which counts what its namespace gets."""
 
     def __init__(
         self,
         archived: ArchivedTopics,
-        make: Callable[[TopicEntries], SubscribedTopic],
+        make: Callable[[TopicEntries, Traffic], SubscribedTopic],
         workers: Workers,
         permissions: Permissions,
     ) -> None:
         self.address_of_all = Address("")
         self.served: dict[TopicName, SubscribedTopic] = {}
+        self.traffic: defaultdict[str, Traffic] = defaultdict(Traffic)  # by namespace
         self._archived = archived
         self._make = make
         self._workers = workers
@@ -140,10 +143,10 @@ class ArchiveTopics:
 
     async def _open(self, name: TopicName) -> SubscribedTopic:
         try:
-            found = self._make(await self._workers.know(lambda: self._archived.open(name)))
+            entries = await self._workers.know(lambda: self._archived.open(name))
         except FatalError as error:
             raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, str(error)) from error
-        self.served[name] = found
+        found = self.served[name] = self._make(entries, self.traffic[name.namespace])
         return found
 
     async def _known(self) -> list[TopicName]:

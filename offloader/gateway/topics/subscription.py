@@ -28,9 +28,11 @@ from offloader.gateway.core.events import (
     ReadBehind,
 )
 from offloader.gateway.server.ports import ConsumerPort
+from offloader.gateway.status import SubscriptionStatus
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, position_of
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import ErrorCode, RefusedError, SubscriptionType
 from offloader.model import Place
 
@@ -54,10 +56,12 @@ class ServedSubscription:
         workers: Workers,
         *,
         durable: bool,
+        traffic: Traffic,
         ended: Callable[[ServedSubscription], None],
     ) -> None:
         self.name = name
         self.durable = durable
+        self.traffic = traffic
         self._entries = entries
         self._acks = SubscriptionAcks(cursor)
         self._dispatcher = dispatcher
@@ -74,9 +78,11 @@ class ServedSubscription:
         self._going = False
         self._waited = FIRST_WAIT
         self._sticky = self._shared = False
+        self._type = ""
         self._trouble, self._trouble_until = "", 0.0
         self._over = False
         self._used_at = self._loop.time()
+        self._changed_at: float | None = None  # None: everything is written
 
     @property
     def changed(self) -> bool:
@@ -87,6 +93,38 @@ class ServedSubscription:
     def is_idle(self) -> bool:
         """Whether it had no consumer for a while, and everything is written."""
         return not self._consumers and not self.changed and self._loop.time() - self._used_at >= IDLE_FOR
+
+    @property
+    def unwritten_for(self) -> float:
+        """Seconds since the oldest acknowledgement that is not written came; 0: all are."""
+        return 0.0 if self._changed_at is None else self._loop.time() - self._changed_at
+
+    @property
+    def consumers(self) -> int:
+        """How many are there."""
+        return len(self._consumers)
+
+    async def seen(self) -> SubscriptionStatus:
+        """What there is to tell, without a look into the store."""
+        async with self._turn:
+            mark_delete, backlog = await self._workers.cursor(lambda: self._acks.behind(self._entries.ledgers()))
+        states = [self._dispatcher.state(key) for key in self._consumers]
+        return SubscriptionStatus(
+            topic=str(self._entries.name),
+            name=self.name,
+            type=self._type if self._consumers else "",
+            durable=self.durable,
+            consumers=len(states),
+            permits=sum(permits for permits, _ in states),
+            unacknowledged=sum(unacknowledged for _, unacknowledged in states),
+            mark_delete=f"{mark_delete[0]}:{mark_delete[1]}",
+            backlog=backlog,
+            entries=self.traffic.entries,
+            messages=self.traffic.messages,
+            size=self.traffic.size,
+            redelivered=self.traffic.redelivered,
+            acknowledgements=self.traffic.acknowledgements,
+        )
 
     # Consumers
 
@@ -103,7 +141,7 @@ class ServedSubscription:
                 if not await other.is_alive():
                     other.closed()
             self._dispatcher.join(joining)
-        self._shared = joining.type.is_shared
+        self._type, self._shared = joining.type.name.title(), joining.type.is_shared
         self._sticky = joining.type is SubscriptionType.KEY_SHARED or joining.key_policy.ranges is not None
         self._consumers[joining.key] = consumer
         self._tick()
@@ -143,7 +181,7 @@ class ServedSubscription:
         """They are delivered no more from now on."""
         self._dispatcher.acknowledge(acks)
         self._pending.extend(acks)
-        self._apply_soon()
+        self._acknowledged(len(acks))
         self._go()
 
     def acknowledge_up_to(self, place: Place, left: int) -> None:
@@ -152,22 +190,34 @@ class ServedSubscription:
             return
         self._dispatcher.acknowledge_up_to(place, left)
         self._pending.append((place, left))
-        self._apply_soon()
+        self._acknowledged(1)
         self._go()
+
+    def _acknowledged(self, count: int) -> None:
+        self.traffic.acknowledged(count)
+        if self.durable and self._changed_at is None:
+            self._changed_at = self._loop.time()
+        self._apply_soon()
 
     async def flush(self) -> None:
         """Returns when what was acknowledged before is durable. Those who wait at the same time wait for one write."""
         while self._flushing is not None:  # it may not have all of ours
             await asyncio.shield(self._flushing)
         if not self.changed:
+            self._changed_at = None
             return
         self._flushing = self._loop.create_future()
+        since, self._changed_at = self._changed_at, None  # what comes while it is written is not in it
         try:
             await self._in_turn(lambda: None)
             await self._workers.flush(self._acks.cursor.flush)
-        except OvertakenError as error:
-            log.info("gateway: %s of %s: %s", self.name, self._entries.name, error)
-            self.end()
+            self.traffic.wrote(failed=False)
+        except OffloadError as error:
+            self._changed_at = since
+            self.traffic.wrote(failed=True)
+            if isinstance(error, OvertakenError):
+                log.info("gateway: %s of %s: %s", self.name, self._entries.name, error)
+                self.end()
             raise
         finally:
             done, self._flushing = self._flushing, None
@@ -242,6 +292,7 @@ class ServedSubscription:
             case Deliver(key, entry, redeliveries, epoch):
                 touched[key] = consumer = self._consumers[key]
                 consumer.deliver(entry, redeliveries, epoch)
+                self.traffic.delivered(entry.messages_left, len(entry.data), again=redeliveries > 0)
             case ActiveChanged(key, is_active):
                 if key in self._consumers:
                     self._consumers[key].active_changed(is_active=is_active)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from offloader.cursors.core.cursor import CACHE_BYTES
-from offloader.cursors.core.records import CursorMarker
+from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import Joining
@@ -16,6 +16,7 @@ from offloader.gateway.topics.acks import SubscriptionCursor, VolatileCursor, po
 from offloader.gateway.topics.member import Member
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError
 from offloader.metadata.layout import subscription_folder
 from offloader.model import Place
@@ -23,7 +24,8 @@ from offloader.ports.object_store import ObjectStore
 
 
 class SubscribedTopic:
-    """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are."""
+    """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are. `traffic`:
+    counts what all of them get."""
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class SubscribedTopic:
         new_token: Callable[[], str],
         *,
         promises: bool,
+        traffic: Traffic,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.entries = entries
@@ -41,6 +44,7 @@ class SubscribedTopic:
         self._workers = workers
         self._new_token = new_token
         self._promises = promises
+        self._traffic = traffic
         self._cache_bytes = cache_bytes
         self._opening = asyncio.Lock()
 
@@ -92,15 +96,17 @@ class SubscribedTopic:
         if (missing := await self._workers.know(lambda: self.entries.missing_behind(begin))) is not None:
             raise RefusedError(ErrorCode.NOT_ALLOWED, missing)
         ledgers = await self._workers.know(self.entries.ledgers)
-        marker = CursorMarker(position_of(begin, ledgers))
+        mark_delete = position_of(begin, ledgers)
         cursor: SubscriptionCursor
         if asked.durable:
             folder = subscription_folder(self.entries.name, asked.subscription)
             cursor = await self._workers.flush(
-                lambda: DurableCursor.open(self._store, folder, marker, self._new_token, cache_bytes=self._cache_bytes)
+                lambda: DurableCursor.open(
+                    self._store, folder, FirstState(mark_delete), self._new_token, cache_bytes=self._cache_bytes
+                )
             )
         else:
-            cursor = VolatileCursor(marker, cache_bytes=1 << 62)
+            cursor = VolatileCursor(CursorMarker(mark_delete), cache_bytes=1 << 62)
         name = self.entries.name
         return ServedSubscription(
             asked.subscription,
@@ -109,6 +115,7 @@ class SubscribedTopic:
             Dispatcher(str(name), partition=name.partition),
             self._workers,
             durable=asked.durable,
+            traffic=Traffic(self._traffic),
             ended=self._ended,
         )
 
