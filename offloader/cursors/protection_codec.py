@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.cursors.core.acknowledged import Acknowledged, acks_of_bits, bits_of
+from offloader.cursors.core.acknowledged import AcknowledgedSet, acks_of_bits, bits_of
 from offloader.cursors.core.piece_codec import decode_piece, encode_piece
 from offloader.cursors.core.protection import Incarnation, Protection, RecordId
 from offloader.metadata.envelope import unwrap_kind, wrap
@@ -39,7 +39,7 @@ def decode_protected(key: str, data: bytes) -> ProtectedTopic:
         return ProtectedTopic(read_topic(m.topic), m.at, {one.name: _read(one) for one in m.cursors})
 
 
-def _message(name: str, one: Protection, memory: Acknowledged) -> pb.ProtectedCursor:
+def _message(name: str, one: Protection, memory: AcknowledgedSet) -> pb.ProtectedCursor:
     ledgers = sorted(memory.bits)
     return pb.ProtectedCursor(
         name=name,
@@ -59,5 +59,5 @@ def _message(name: str, one: Protection, memory: Acknowledged) -> pb.ProtectedCu
 def _read(m: pb.ProtectedCursor) -> Protection:
     record = RecordId(m.node_version, m.ledger if m.HasField("ledger") else None, m.entry, m.metadata_version)
     pieces = {ledger: bits_of(decode_piece(one)) for ledger, one in zip(sums(m.ledgers), m.pieces, strict=True)}
-    memory = Acknowledged((m.mark_ledger, m.mark_entry), pieces)
+    memory = AcknowledgedSet((m.mark_ledger, m.mark_entry), pieces)
     return Protection(Incarnation(m.topic_created, m.cursor_born), record, memory)

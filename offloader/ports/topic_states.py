@@ -12,12 +12,14 @@ from offloader.model import AcknowledgedRange, Place, TopicName
 
 class CursorLook(NamedTuple):
     """A cursor in its broker's memory. `ranges`: acknowledged behind the mark-delete position, in order. `properties`:
-    the long ones. `is_loaded_only`: nothing of it was stored since the topic was loaded."""
+    the long ones. `is_loaded_only`: nothing of it was stored since the topic was loaded. `load`: tells that load from
+    others."""
 
     mark_delete: Place
     ranges: tuple[AcknowledgedRange, ...]
     properties: tuple[tuple[str, int], ...] = ()
     is_loaded_only: bool = False
+    load: str = ""
 
 
 class CursorLooks(NamedTuple):

@@ -64,6 +64,7 @@ def _look(cursor: Mapping[str, Any]) -> CursorLook:
         acknowledged_ranges(cursor["individuallyDeletedMessages"]),
         tuple(sorted((_text(name), integer(value)) for name, value in properties.items())),
         cursor.get("state") == LOADED_ONLY,
+        _text(cursor.get("lastLedgerSwitchTimestamp") or ""),  # the first one is the load
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from offloader.cursors.core.acknowledged import Acknowledged
+from offloader.cursors.core.acknowledged import AcknowledgedSet
 from offloader.cursors.core.protection import CursorSeen, Incarnation, LastRecord, RecordId
 from offloader.model import PartlyAcknowledged
 
@@ -25,7 +25,8 @@ class Stored:
 @dataclass
 class ForgetfulBroker:
     """One ledger of `LENGTH` entries, one subscription. `kept`: how many entries behind the mark-delete a record has,
-    the lowest. `in_node`: how many a clean unload writes into the node. `fresh`: nothing was stored since it was loaded.
+    the lowest. `in_node`: how many a clean unload writes into the node. `fresh`: nothing was stored since it was
+    loaded.
 
     `truth`: what was acknowledged by anybody and not reset since: nothing else may ever be acknowledged again."""
 
@@ -46,6 +47,7 @@ class ForgetfulBroker:
     in_the_node: Stored = field(default_factory=lambda: Stored(-1, frozenset()))
     resetting: int | None = None
     last_ledger: int = 100
+    loads: int = 0
 
     # What clients, operators and machines do.
 
@@ -62,11 +64,11 @@ class ForgetfulBroker:
         self.again((), [entry], stores=stores)
 
     def again(self, whole=(), parts=(), *, stores: bool = True) -> None:
-        """As the protection does it: nothing that was not acknowledged before."""
+        """As the protection does it: nothing that was not acknowledged before. Parts alone are not stored."""
         self.entries |= {one for one in whole if one > self.mark}
         self.parts = (self.parts | set(parts)) - self.entries
         self._advance()
-        if stores:
+        if stores and (whole or self.entries):
             self.store()
 
     def store(self) -> None:
@@ -99,11 +101,15 @@ class ForgetfulBroker:
             self.truth, self.true_parts = set(range(self.mark + 1)), set()
 
     def crash(self) -> None:
+        """A reset's record has what was acknowledged behind the mark-delete: a crash makes the broker itself take that
+        back, and then it is acknowledged."""
         self._take_back_reset()
         if self.ledger is not None and not self.closed:
             self.metadata += 2
             self.closed = True
         self._load()
+        self.truth |= self.acknowledged
+        self.true_parts |= self.parts
 
     def unload(self) -> None:
         self.finish_reset()
@@ -134,7 +140,7 @@ class ForgetfulBroker:
         parts = tuple(PartlyAcknowledged(LEDGER, entry, WORDS) for entry in sorted(last.parts))
         stored = LastRecord(record, _as_seen(last.mark, last.entries), parts, self.closed)
         memory = _as_seen(self.mark, self.entries)
-        return CursorSeen(Incarnation(1, self.born), memory, self.fresh, stored, LENGTHS)
+        return CursorSeen(Incarnation(1, self.born), memory, self.fresh, stored, LENGTHS, str(self.loads))
 
     @property
     def acknowledged(self) -> set[int]:
@@ -173,7 +179,8 @@ class ForgetfulBroker:
         self.mark, self.entries = last.mark, set(last.entries)
         self.parts = set() if self.ledger is None else set(last.parts)
         self.fresh = True
+        self.loads += 1
 
 
-def _as_seen(mark: int, entries: frozenset[int] | set[int]) -> Acknowledged:
-    return Acknowledged((LEDGER, mark), {LEDGER: sum(1 << one for one in entries)} if entries else {})
+def _as_seen(mark: int, entries: frozenset[int] | set[int]) -> AcknowledgedSet:
+    return AcknowledgedSet((LEDGER, mark), {LEDGER: sum(1 << one for one in entries)} if entries else {})

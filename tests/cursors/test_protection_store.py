@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.cursors.core.acknowledged import Acknowledged
+from offloader.cursors.core.acknowledged import AcknowledgedSet
 from offloader.cursors.core.protection import Incarnation, Protection, RecordId
 from offloader.cursors.protection_codec import ProtectedTopic, decode_protected, encode_protected
 from offloader.cursors.protection_store import KEPT, ProtectionStore
@@ -21,7 +21,7 @@ from offloader.storage.memory import MemoryStore
 TOPIC = TopicName("public", "default", "t")
 NUMBERS = st.integers(0, (1 << 63) - 1)
 MEMORY = st.builds(
-    Acknowledged,
+    AcknowledgedSet,
     st.tuples(st.integers(-1, 1 << 40), st.integers(-1, 1 << 40)),
     st.dictionaries(st.integers(0, 1 << 40), st.integers(1, 1 << 200), max_size=3),
 )
@@ -29,7 +29,7 @@ RECORDS = st.builds(RecordId, NUMBERS, st.none() | NUMBERS, st.integers(-1, 1 <<
 PROTECTIONS = st.builds(Protection, st.builds(Incarnation, NUMBERS, NUMBERS), RECORDS, MEMORY)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 PROTECTED = st.builds(ProtectedTopic, st.just(TOPIC), NUMBERS, st.dictionaries(TEXT, PROTECTIONS, max_size=3))
-ONE = Protection(Incarnation(1, 2), RecordId(3, 4, 5, 6), Acknowledged((1, 2), {1: 0xFF0}))
+ONE = Protection(Incarnation(1, 2), RecordId(3, 4, 5, 6), AcknowledgedSet((1, 2), {1: 0xFF0}))
 
 
 @given(PROTECTED)

@@ -13,7 +13,7 @@ Lengths = Sequence[tuple[int, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class AcknowledgedSet:
     """Everything up to and including `mark_delete`, and `bits` behind it: by ledger, bit n is entry n."""
 
     mark_delete: Place
@@ -27,12 +27,16 @@ class Acknowledged:
         below = (1 << self.mark_delete[1] + 1) - 1 if ledger == self.mark_delete[0] else 0
         return (below | self.bits.get(ledger, 0)) & every
 
+    def has(self, ledger: int, entry: int) -> bool:
+        """Whether an entry is acknowledged."""
+        return (ledger, entry) <= self.mark_delete or bool(self.bits.get(ledger, 0) >> entry & 1)
+
     def length_of(self, ledger: int) -> int:
         """Up to where it speaks of a ledger's entries."""
         at_mark = self.mark_delete[1] + 1 if ledger == self.mark_delete[0] else 0
         return max(at_mark, self.bits.get(ledger, 0).bit_length())
 
-    def without(self, other: Acknowledged, lengths: Lengths) -> dict[int, int]:
+    def without(self, other: AcknowledgedSet, lengths: Lengths) -> dict[int, int]:
         """What this has acknowledged and the other has not, by ledger. Of ledgers that the topic lists."""
         found = {}
         for ledger, entries in lengths:
@@ -44,18 +48,20 @@ class Acknowledged:
                 found[ledger] = left
         return found
 
-    def is_same(self, other: Acknowledged, lengths: Lengths) -> bool:
+    def is_same(self, other: AcknowledgedSet, lengths: Lengths) -> bool:
         """Whether both have acknowledged the same entries, however they are written."""
         return not self.without(other, lengths) and not other.without(self, lengths)
 
 
-def acknowledged(mark_delete: Place, ranges: Iterable[AcknowledgedRange], lengths: Lengths) -> Acknowledged:
+def acknowledged(mark_delete: Place, ranges: Iterable[AcknowledgedRange], lengths: Lengths) -> AcknowledgedSet:
     """From a broker's or a record's words. What lies in ledgers that the topic does not list is left out, as brokers
     do. Raises ValueError for what no ledger has."""
     acks: dict[int, LedgerAcks] = {}
     for one in by_ledger(ranges, lengths):
         acks.setdefault(one.ledger, LedgerAcks()).acknowledge(one.first, one.last)
-    return Acknowledged(mark_delete, {ledger: bits_of(one) for ledger, one in acks.items() if ledger >= mark_delete[0]})
+    return AcknowledgedSet(
+        mark_delete, {ledger: bits_of(one) for ledger, one in acks.items() if ledger >= mark_delete[0]}
+    )
 
 
 def bits_of(acks: LedgerAcks) -> int:

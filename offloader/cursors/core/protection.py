@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from offloader.cursors.core.acknowledged import Acknowledged, Lengths, entries_of
+from offloader.cursors.core.acknowledged import AcknowledgedSet, Lengths, entries_of
 from offloader.model import EntryRange, PartlyAcknowledged
 
 TRIES = 3  # to acknowledge what a broker does not keep
@@ -55,7 +55,7 @@ class LastRecord:
     """The last record that is stored. `batches`: partly acknowledged. `closed`: nothing can be added to its ledger."""
 
     id: RecordId
-    state: Acknowledged
+    state: AcknowledgedSet
     batches: tuple[PartlyAcknowledged, ...] = ()
     closed: bool = False
 
@@ -71,13 +71,14 @@ class Incarnation(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class CursorSeen:
     """One look: what the broker has in memory, and then what is stored. `fresh`: the topic was loaded, and nothing of
-    the subscription was stored since. `lengths`: the topic's ledgers."""
+    the subscription was stored since. `load`: tells that load from others. `lengths`: the topic's ledgers."""
 
     incarnation: Incarnation
-    memory: Acknowledged
+    memory: AcknowledgedSet
     fresh: bool
     record: LastRecord
     lengths: Lengths
+    load: str = ""
 
     @property
     def is_as_stored(self) -> bool:
@@ -89,13 +90,15 @@ class CursorSeen:
 class Protection:
     """What is known of a subscription. `record`: the last one at the last look. `memory`: all that it had acknowledged
     while that was the last one; None: not known yet. `doubts`: looks since then that found less without a proof.
-    `tries`: to acknowledge it again."""
+    `tries`: to acknowledge it again. `parts_in`: the load since which parts of batches were acknowledged again; brokers
+    tell nobody of them, and store them only with a whole entry."""
 
     incarnation: Incarnation
     record: RecordId
-    memory: Acknowledged | None = None
+    memory: AcknowledgedSet | None = None
     doubts: int = 0
     tries: int = 0
+    parts_in: str | None = None
 
 
 class Action(StrEnum):
@@ -135,20 +138,20 @@ def rule(known: Protection | None, seen: CursorSeen) -> Ruling:
         if former.doubts + 1 < DOUBTS:
             return Ruling(Action.WAIT, replace(former, doubts=former.doubts + 1), why=why)
         return Ruling(Action.END, anew, why=why)
-    parts = _forgotten_parts(seen)
+    parts = _forgotten_parts(seen) if former.parts_in != seen.load else ()
     if not forgotten and not parts:
         return Ruling(Action.REMEMBER, anew if known is None else _remembered(known, seen))
-    if former.tries < TRIES:
-        tried = replace(former, tries=former.tries + 1, doubts=0)
+    if not forgotten or former.tries < TRIES:
+        tried = replace(former, tries=former.tries + bool(forgotten), doubts=0, parts_in=seen.load)
         return Ruling(Action.ACKNOWLEDGE, tried, tuple(entries_of(forgotten)), parts)
-    if forgotten:
-        return Ruling(Action.END, anew, why=NOT_KEPT)
-    return Ruling(Action.WAIT, former, why=NOT_KEPT)
+    return Ruling(Action.END, anew, why=NOT_KEPT)
 
 
-def at_stake(known: Protection, record: LastRecord, lengths: Lengths) -> bool:
-    """Whether a crash now would make the broker forget something that is protected."""
-    return known.memory is not None and bool(known.memory.without(record.state, lengths))
+def at_stake(known: Protection, record: LastRecord, lengths: Lengths) -> int:
+    """How many entries that are protected a crash now would make the broker forget."""
+    if known.memory is None:
+        return 0
+    return sum(bits.bit_count() for bits in known.memory.without(record.state, lengths).values())
 
 
 def _doubt(known: Protection, seen: CursorSeen) -> str:
@@ -169,14 +172,11 @@ def _forgotten_parts(seen: CursorSeen) -> tuple[PartlyAcknowledged, ...]:
     if not seen.fresh or seen.record.id.ledger is not None or not seen.record.batches or not seen.is_as_stored:
         return ()
     listed = {ledger for ledger, _ in seen.lengths}
-    return tuple(one for one in seen.record.batches if one.ledger in listed and not _is_whole(seen.memory, one))
-
-
-def _is_whole(memory: Acknowledged, batch: PartlyAcknowledged) -> bool:
-    return bool(memory.is_of(batch.ledger, batch.entry + 1) >> batch.entry & 1)
+    behind = (one for one in seen.record.batches if not seen.memory.has(one.ledger, one.entry))
+    return tuple(one for one in behind if one.ledger in listed)
 
 
 def _remembered(known: Protection, seen: CursorSeen) -> Protection:
     same = seen.record.id.is_same(known.record)
     memory = seen.memory if same else None
-    return Protection(seen.incarnation, seen.record.id, memory, tries=known.tries if same else 0)
+    return Protection(seen.incarnation, seen.record.id, memory, 0, known.tries if same else 0, known.parts_in)

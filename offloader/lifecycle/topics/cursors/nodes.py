@@ -28,7 +28,7 @@ from offloader.errors import (
 from offloader.lifecycle.ledgers.decoding import read_list
 from offloader.lifecycle.ledgers.references import ListNode, UnreadableNode
 from offloader.lifecycle.topics.cursors.held import HeldLedger
-from offloader.lifecycle.topics.cursors.stored import LastEntry, StoredCursor, StoredTopic
+from offloader.lifecycle.topics.cursors.stored import CursorEntry, StoredCursor, StoredTopic
 from offloader.model import TopicName
 
 SILENCE = 60.0  # seconds for which a bookie that did not answer is not asked again
@@ -116,12 +116,12 @@ class StoredTopics:
             return _with_entry(node, state, last)
         return _stored(node, None, "it changes all the time")
 
-    def _last_entry(self, ledger: int) -> LastEntry:
+    def _last_entry(self, ledger: int) -> CursorEntry:
         """The newest entry that any of its bookies has. An entry that is not confirmed yet is true all the same: the
         broker had that state in memory."""
         metadata, version = self.tree.read(ledger)
         if metadata.closed:
-            return LastEntry(ledger, metadata.last_entry, version, True, self._entry(ledger, metadata))
+            return CursorEntry(ledger, metadata.last_entry, version, True, self._entry(ledger, metadata))
         ensemble = metadata.fragments[-1].ensemble
         asked = [
             (bookie, None if self._is_silent(bookie) else self.bookies.read_lac(bookie, ledger)) for bookie in ensemble
@@ -132,9 +132,9 @@ class StoredTopics:
         if failed and (stored is None or len(failed) > metadata.ack_quorum - 1):
             raise failed[0]
         if stored is not None:
-            return LastEntry(ledger, stored.entry, version, False, stored.payload)
+            return CursorEntry(ledger, stored.entry, version, False, stored.payload)
         before = metadata.fragments[-1].first_entry - 1  # -1: of the only fragment
-        return LastEntry(ledger, before, version, False, self._entry(ledger, replace(metadata, last_entry=before)))
+        return CursorEntry(ledger, before, version, False, self._entry(ledger, replace(metadata, last_entry=before)))
 
     def _answered(
         self, bookie: str, asked: Future[LastConfirmed] | None, ledger: int, metadata: LedgerMetadata
@@ -181,14 +181,12 @@ class StoredTopics:
         return f"{self.tree.topic_path(topic)}/{encoded(subscription)}"
 
 
-def _stored(
-    node: Node, state: CursorState | None, problem: str = "", last: LastEntry | None = None
-) -> StoredCursor:
+def _stored(node: Node, state: CursorState | None, problem: str = "", last: CursorEntry | None = None) -> StoredCursor:
     entry = last.payload if last is not None else None
     return StoredCursor(node.value, node.version, node.modified_ms, state, entry, problem, node.born, last)
 
 
-def _with_entry(node: Node, state: CursorState, last: LastEntry) -> StoredCursor:
+def _with_entry(node: Node, state: CursorState, last: CursorEntry) -> StoredCursor:
     try:
         entry = None if last.payload is None else decode_cursor_entry(last.payload)
     except DamagedRecordError as error:

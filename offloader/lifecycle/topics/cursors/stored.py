@@ -12,7 +12,7 @@ from offloader.lifecycle.topics.cursors.held import HeldLedger
 from offloader.model import TopicName
 
 
-class LastEntry(NamedTuple):
+class CursorEntry(NamedTuple):
     """The newest entry of a cursor's ledger. `entry` -1: there is none. `metadata`: the version of the ledger's
     metadata. `closed`: nothing can be added to it."""
 
@@ -39,7 +39,7 @@ class StoredCursor:
     entry: bytes | None = field(default=None, repr=False)
     problem: str = ""
     born: int = -1
-    last: LastEntry | None = None
+    last: CursorEntry | None = None
 
     @property
     def complete(self) -> bool:
@@ -56,3 +56,8 @@ class StoredTopic:
     listed: tuple[ListedData, ...]
     cursors: Mapping[str, StoredCursor]
     created_ms: int
+
+
+def problem_of(cursor: StoredCursor) -> str:
+    """Why one is not complete."""
+    return cursor.problem or "; ".join(cursor.state.unknown if cursor.state else ()) or "its record does not say"
