@@ -20,7 +20,7 @@ from offloader.lifecycle.topics.pace import VisitPace
 from offloader.lifecycle.topics.protecting.looks import ProtectionLooks
 from offloader.lifecycle.topics.protecting.protector import Protector
 from offloader.lifecycle.topics.protecting.rounds import ProtectionRounds
-from offloader.lifecycle.topics.protecting.told import Outcome, Told
+from offloader.lifecycle.topics.protecting.told import LookOutcome, Told
 from offloader.model import TopicName
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def _topics(stored: StoredTopics, targets: Iterable[Target]) -> list[TopicName]:
 
 
 def _once(session: CommandSession, rounds: ProtectionRounds, stop: threading.Event) -> int:
-    done = [one for one in rounds.round() if one.outcome is Outcome.RESTORED or one.is_finding]
+    done = [one for one in rounds.round() if one.outcome is LookOutcome.RESTORED or one.is_finding]
     if not stop.wait(SETTLES):
         done += rounds.round()
     _tell(session, done)
@@ -126,7 +126,7 @@ def _tell(session: CommandSession, told: Iterable[Told]) -> None:
             "why": one.why,
         }
         session.output.line(one.text, fields)
-        if one.outcome is Outcome.ENDED:
+        if one.outcome is LookOutcome.ENDED:
             log.warning(
                 "no longer protected topic=%s subscription=%s: %s",
                 one.topic,
@@ -134,7 +134,7 @@ def _tell(session: CommandSession, told: Iterable[Told]) -> None:
                 one.why,
                 extra={"see": "protection-ended"},
             )
-        elif one.outcome is Outcome.FAILED:
+        elif one.outcome is LookOutcome.FAILED:
             log.warning(
                 "not protected topic=%s subscription=%s: %s",
                 one.topic,

@@ -12,7 +12,7 @@ from offloader.errors import BrokerUnavailableError, StoreUnavailableError, Topi
 from offloader.lifecycle.topics.pace import VisitPace
 from offloader.lifecycle.topics.protecting.protector import CHANGED, REMADE, Protector
 from offloader.lifecycle.topics.protecting.rounds import ProtectionRounds
-from offloader.lifecycle.topics.protecting.told import Outcome, Told
+from offloader.lifecycle.topics.protecting.told import LookOutcome, Told
 from offloader.model import TopicName
 from offloader.ports.topic_states import SubscriptionTraits
 from offloader.storage.memory import MemoryStore
@@ -87,8 +87,8 @@ class World:
         return told
 
     def protect(self):
-        assert self.one().outcome is Outcome.NOT_YET
-        assert (self.one().outcome, self.one().entries) == (Outcome.PROTECTED, 2)
+        assert self.one().outcome is LookOutcome.NOT_YET
+        assert (self.one().outcome, self.one().entries) == (LookOutcome.PROTECTED, 2)
 
     def saved(self):
         return ProtectionStore(self.bucket, self.tokens.__next__).read(TOPIC)
@@ -103,7 +103,7 @@ def test_what_was_forgotten_is_acknowledged_again_and_read_back(world):
     world.protect()
     world.broker.crash()
     told = world.one()
-    assert (told.outcome, told.entries, told.batches) == (Outcome.RESTORED, 2, 0)
+    assert (told.outcome, told.entries, told.batches) == (LookOutcome.RESTORED, 2, 0)
     assert told.text == f"{TOPIC} job: acknowledged again 2 entries"
     assert world.broker.acknowledged == {1, 3, 5, 7, 9}
     world.protect()
@@ -117,7 +117,7 @@ def test_a_dry_run_changes_nothing_and_says_what_it_would_do(world):
     world.consumers, world.type = 1, "Exclusive"
     for _ in range(2):
         told = world.one()
-        assert (told.outcome, told.entries) == (Outcome.WOULD, 2)
+        assert (told.outcome, told.entries) == (LookOutcome.WOULD, 2)
         assert "consumers are connected, and it is Exclusive" in told.why
     assert world.broker.acknowledged == {1, 3, 5}
     assert world.attached == 0
@@ -128,9 +128,9 @@ def test_it_joins_consumers_of_a_shared_subscription_only(world, kind, joins):
     world.protect()
     world.broker.crash()
     world.consumers, world.type = 2, kind
-    assert world.one().outcome is (Outcome.RESTORED if joins else Outcome.WAITING)
+    assert world.one().outcome is (LookOutcome.RESTORED if joins else LookOutcome.WAITING)
     world.consumers = 0
-    assert (world.one().outcome is Outcome.RESTORED) is not joins
+    assert (world.one().outcome is LookOutcome.RESTORED) is not joins
     assert world.broker.acknowledged == {1, 3, 5, 7, 9}
 
 
@@ -138,7 +138,7 @@ def test_what_is_protected_survives_the_protector(world):
     world.protect()
     world.restarted()
     world.broker.crash()
-    assert world.one().outcome is Outcome.RESTORED
+    assert world.one().outcome is LookOutcome.RESTORED
 
 
 def test_the_bucket_has_only_what_a_broker_would_forget(world):
@@ -147,10 +147,10 @@ def test_the_bucket_has_only_what_a_broker_would_forget(world):
     assert world.saved().keys() == {SUB}
     world.broker.begin_reset(0)
     world.broker.finish_reset()
-    assert world.one().outcome is Outcome.WAITING
+    assert world.one().outcome is LookOutcome.WAITING
     assert world.saved().keys() == {SUB}
     told = world.one()
-    assert (told.outcome, told.is_finding) == (Outcome.ENDED, True)
+    assert (told.outcome, told.is_finding) == (LookOutcome.ENDED, True)
     assert world.saved() == {}
 
 
@@ -159,7 +159,7 @@ def test_a_topic_that_is_not_loaded_is_loaded_only_where_something_would_be_forg
     assert world.asked == 0
     world.protect()
     world.broker.crash()
-    assert world.one(loaded=False).outcome is Outcome.RESTORED
+    assert world.one(loaded=False).outcome is LookOutcome.RESTORED
 
 
 def test_a_topic_that_is_not_loaded_is_loaded_where_its_unload_has_stored_parts_of_batches(world):
@@ -168,7 +168,7 @@ def test_a_topic_that_is_not_loaded_is_loaded_where_its_unload_has_stored_parts_
     world.broker.unload()
     world.parts_at_rest = True
     told = world.one(loaded=False)
-    assert (told.outcome, told.batches) == (Outcome.RESTORED, 1)
+    assert (told.outcome, told.batches) == (LookOutcome.RESTORED, 1)
     assert told.text.endswith("acknowledged again messages of 1 batch")
     assert world.broker.parts == {4}
 
@@ -182,7 +182,7 @@ def test_a_reset_between_the_look_and_the_acknowledgement_is_not_undone(world):
     world.broker.crash()
     world.while_attached = reset
     told = world.one()
-    assert (told.outcome, told.why) == (Outcome.WAITING, CHANGED)
+    assert (told.outcome, told.why) == (LookOutcome.WAITING, CHANGED)
     assert world.broker.acknowledged == {0}
 
 
@@ -191,16 +191,16 @@ def test_a_subscription_that_was_removed_meanwhile_is_told(world):
     world.broker.crash()
     world.while_attached = world.broker.make_anew
     told = world.one()
-    assert (told.outcome, told.why) == (Outcome.FAILED, REMADE)
+    assert (told.outcome, told.why) == (LookOutcome.FAILED, REMADE)
 
 
 def test_what_a_broker_does_not_show_is_told_and_tried_again(world):
     world.protect()
     world.broker.crash()
     world.loses = True
-    assert world.one().outcome is Outcome.FAILED
+    assert world.one().outcome is LookOutcome.FAILED
     world.loses = False
-    assert world.one().outcome is Outcome.RESTORED
+    assert world.one().outcome is LookOutcome.RESTORED
 
 
 def test_a_lost_connection_is_told_and_tried_again(world):
@@ -211,19 +211,19 @@ def test_a_lost_connection_is_told_and_tried_again(world):
     world.broker.crash()
     world.while_attached = lose
     told = world.one()
-    assert (told.outcome, told.why) == (Outcome.FAILED, "gone")
+    assert (told.outcome, told.why) == (LookOutcome.FAILED, "gone")
     world.while_attached = lambda: None
-    assert world.one().outcome is Outcome.RESTORED
+    assert world.one().outcome is LookOutcome.RESTORED
 
 
 def test_what_cannot_be_read_waits_and_stays_protected(world):
     world.protect()
     world.problem = "no bookie answers"
-    assert (world.one().outcome, world.one().why) == (Outcome.WAITING, "no bookie answers")
+    assert (world.one().outcome, world.one().why) == (LookOutcome.WAITING, "no bookie answers")
     assert world.saved().keys() == {SUB}
     world.problem = None
     world.broker.crash()
-    assert world.one().outcome is Outcome.RESTORED
+    assert world.one().outcome is LookOutcome.RESTORED
 
 
 def test_a_removed_subscription_is_forgotten(world):
@@ -276,12 +276,12 @@ def test_only_news_are_told(world, pool):
     assert [rounds.news() for _ in range(3)] == [[]] * 3
     world.broker.crash()
     world.consumers, world.type = 1, "Exclusive"
-    assert [rounds.news() for _ in range(2)] == [[Outcome.WAITING], []]
+    assert [rounds.news() for _ in range(2)] == [[LookOutcome.WAITING], []]
     world.consumers = 0
-    assert [rounds.news() for _ in range(2)] == [[Outcome.RESTORED], []]
+    assert [rounds.news() for _ in range(2)] == [[LookOutcome.RESTORED], []]
     world.broker.crash()
     world.fails = BrokerUnavailableError("down")
-    assert [rounds.news() for _ in range(2)] == [[Outcome.FAILED], []]
+    assert [rounds.news() for _ in range(2)] == [[LookOutcome.FAILED], []]
     world.fails = TopicNotFoundError("gone")
     assert rounds.news() == []
 
@@ -299,16 +299,16 @@ def test_topics_are_looked_at_at_a_pace_until_it_is_stopped(world, pool):
 def test_what_is_not_asked_for_any_more_is_forgotten(world, pool):
     world.protect()
     world.protector.keep({TOPIC})
-    assert world.one().outcome is Outcome.PROTECTED
+    assert world.one().outcome is LookOutcome.PROTECTED
     world.protector.keep(set())
     world.bucket = MemoryStore()
     assert world.protector.store.read(TOPIC).keys() == {SUB}
 
 
 def test_each_outcome_says_what_it_means():
-    texts = {one: Told(TOPIC, SUB, one, 1, 2, "because").text for one in Outcome}
-    assert len(set(texts.values())) == len(Outcome)
-    assert texts[Outcome.ENDED].endswith("is not protected any more: because")
-    assert texts[Outcome.WOULD].endswith("would acknowledge 1 entry and messages of 2 batches; because")
-    assert Told(TOPIC, "", Outcome.FAILED, why="down").text == f"{TOPIC}: failed: down"
-    assert "would forget nothing" in Told(TOPIC, SUB, Outcome.PROTECTED).text
+    texts = {one: Told(TOPIC, SUB, one, 1, 2, "because").text for one in LookOutcome}
+    assert len(set(texts.values())) == len(LookOutcome)
+    assert texts[LookOutcome.ENDED].endswith("is not protected any more: because")
+    assert texts[LookOutcome.WOULD].endswith("would acknowledge 1 entry and messages of 2 batches; because")
+    assert Told(TOPIC, "", LookOutcome.FAILED, why="down").text == f"{TOPIC}: failed: down"
+    assert "would forget nothing" in Told(TOPIC, SUB, LookOutcome.PROTECTED).text

@@ -9,7 +9,7 @@ from offloader.cursors.core.protection import Action, CursorSeen, Protection, Ru
 from offloader.cursors.protection_store import ProtectionStore
 from offloader.errors import OffloadError
 from offloader.lifecycle.topics.protecting.looks import ProtectionLooks
-from offloader.lifecycle.topics.protecting.told import Outcome, Told
+from offloader.lifecycle.topics.protecting.told import LookOutcome, Told
 from offloader.model import TopicName
 from offloader.ports.subscriptions import Subscriptions, ToAcknowledge
 
@@ -75,17 +75,21 @@ class Protector:
 
     def _one(self, topic: TopicName, state: _Topic, name: str, seen: CursorSeen | str) -> Told:
         if isinstance(seen, str):
-            return Told(topic, name, Outcome.WAITING, why=seen)
+            return Told(topic, name, LookOutcome.WAITING, why=seen)
         ruling = rule(state.known.get(name), seen)
         match ruling.action:
             case Action.ACKNOWLEDGE if self.dry_run:
-                return Told(topic, name, Outcome.WOULD, ruling.entries, len(ruling.parts), self._obstacle(topic, name))
+                return Told(
+                    topic, name, LookOutcome.WOULD, ruling.entries, len(ruling.parts), self._obstacle(topic, name)
+                )
             case Action.ACKNOWLEDGE:
                 return self._acknowledge(topic, state, name, ruling)
         state.known[name] = ruling.protection
         if ruling.action is Action.REMEMBER:
             return _remembered(topic, name, ruling, seen)
-        return Told(topic, name, Outcome.ENDED if ruling.action is Action.END else Outcome.WAITING, why=ruling.why)
+        return Told(
+            topic, name, LookOutcome.ENDED if ruling.action is Action.END else LookOutcome.WAITING, why=ruling.why
+        )
 
     def _obstacle(self, topic: TopicName, name: str) -> str:
         traits = self.looks.states.subscriptions(topic).get(name)
@@ -95,7 +99,7 @@ class Protector:
 
     def _acknowledge(self, topic: TopicName, state: _Topic, name: str, ruling: Ruling) -> Told:
         if why := self._obstacle(topic, name):
-            return Told(topic, name, Outcome.WAITING, why=why)
+            return Told(topic, name, LookOutcome.WAITING, why=why)
         former = state.known.get(name)
         decision = _Decision(self.looks, topic, name, former)
         state.known[name] = replace(ruling.protection, parts_in=former.parts_in if former is not None else None)
@@ -103,15 +107,15 @@ class Protector:
             done = self.brokers.acknowledge_as_seen(topic, name, decision)
             is_there = done and self._is_there(topic, name, decision)
         except OffloadError as error:  # whatever of it was done: the next look says what is missing
-            return Told(topic, name, Outcome.FAILED, ruling.entries, len(ruling.parts), str(error))
+            return Told(topic, name, LookOutcome.FAILED, ruling.entries, len(ruling.parts), str(error))
         if not done:
-            outcome = Outcome.FAILED if decision.is_another else Outcome.WAITING
+            outcome = LookOutcome.FAILED if decision.is_another else LookOutcome.WAITING
             return Told(topic, name, outcome, why=REMADE if decision.is_another else CHANGED)
         counts = decision.ruling.entries, len(decision.ruling.parts)
         if not is_there:
-            return Told(topic, name, Outcome.FAILED, *counts, NOT_THERE)
+            return Told(topic, name, LookOutcome.FAILED, *counts, NOT_THERE)
         state.known[name] = ruling.protection
-        return Told(topic, name, Outcome.RESTORED, *counts)
+        return Told(topic, name, LookOutcome.RESTORED, *counts)
 
     def _is_there(self, topic: TopicName, name: str, decision: _Decision) -> bool:
         """A broker answers before it has stored anything."""
@@ -156,8 +160,8 @@ class _Decision:
 
 def _remembered(topic: TopicName, name: str, ruling: Ruling, seen: CursorSeen) -> Told:
     if ruling.protection.memory is None:
-        return Told(topic, name, Outcome.NOT_YET)
-    return Told(topic, name, Outcome.PROTECTED, at_stake(ruling.protection, seen.record, seen.lengths))
+        return Told(topic, name, LookOutcome.NOT_YET)
+    return Told(topic, name, LookOutcome.PROTECTED, at_stake(ruling.protection, seen.record, seen.lengths))
 
 
 def _is_needed(one: Protection, seen: CursorSeen | str | None) -> bool:

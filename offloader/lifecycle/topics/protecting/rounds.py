@@ -10,10 +10,10 @@ from offloader.ahead import map_ahead
 from offloader.errors import OffloadError, TopicNotFoundError
 from offloader.lifecycle.topics.pace import VisitPace
 from offloader.lifecycle.topics.protecting.protector import Protector
-from offloader.lifecycle.topics.protecting.told import Outcome, Told
+from offloader.lifecycle.topics.protecting.told import LookOutcome, Told
 from offloader.model import TopicName
 
-QUIET = (Outcome.PROTECTED, Outcome.NOT_YET)
+QUIET = (LookOutcome.PROTECTED, LookOutcome.NOT_YET)
 
 
 @dataclass
@@ -28,7 +28,7 @@ class ProtectionRounds:
     pace: VisitPace
     clock_ms: Callable[[], int]
     wait: Callable[[float], bool]
-    _told: dict[tuple[TopicName, str], tuple[Outcome, str]] = field(default_factory=dict, init=False)
+    _told: dict[tuple[TopicName, str], tuple[LookOutcome, str]] = field(default_factory=dict, init=False)
 
     def round(self) -> Iterator[Told]:
         """Look at each topic once, and tell everything. Raises what brokers and metadata service raise where they do
@@ -48,7 +48,7 @@ class ProtectionRounds:
             key, said = (one.topic, one.subscription), (one.outcome, one.why)
             if one.outcome in QUIET:
                 self._told.pop(key, None)
-            elif one.outcome is Outcome.RESTORED or self._told.get(key) != said:
+            elif one.outcome is LookOutcome.RESTORED or self._told.get(key) != said:
                 self._told[key] = said
                 yield one
 
@@ -64,4 +64,4 @@ class ProtectionRounds:
         except TopicNotFoundError:  # deleted meanwhile
             return []
         except OffloadError as error:
-            return [Told(topic, "", Outcome.FAILED, why=str(error))]
+            return [Told(topic, "", LookOutcome.FAILED, why=str(error))]

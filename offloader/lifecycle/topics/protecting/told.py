@@ -9,7 +9,7 @@ from offloader.lifecycle.explaining.words import counted
 from offloader.model import TopicName
 
 
-class Outcome(StrEnum):
+class LookOutcome(StrEnum):
     """What came of a look."""
 
     PROTECTED = "protected"
@@ -28,7 +28,7 @@ class Told:
 
     topic: TopicName
     subscription: str
-    outcome: Outcome
+    outcome: LookOutcome
     entries: int = 0
     batches: int = 0
     why: str = ""
@@ -36,7 +36,7 @@ class Told:
     @property
     def is_finding(self) -> bool:
         """Whether an operator should know."""
-        return self.outcome in (Outcome.ENDED, Outcome.FAILED)
+        return self.outcome in (LookOutcome.ENDED, LookOutcome.FAILED)
 
     @property
     def text(self) -> str:
@@ -47,15 +47,15 @@ class Told:
     @property
     def _said(self) -> str:
         match self.outcome:
-            case Outcome.PROTECTED if self.entries:
+            case LookOutcome.PROTECTED if self.entries:
                 return f"protected: after a crash {self._what} would be acknowledged again"
-            case Outcome.PROTECTED:
+            case LookOutcome.PROTECTED:
                 return "protected: its broker would forget nothing now"
-            case Outcome.NOT_YET:
+            case LookOutcome.NOT_YET:
                 return "not protected yet: something was stored since the last look"
-            case Outcome.ENDED:
+            case LookOutcome.ENDED:
                 return f"what was acknowledged before is not protected any more: {self.why}"
-            case Outcome.WOULD | Outcome.RESTORED:
+            case LookOutcome.WOULD | LookOutcome.RESTORED:
                 return f"{self.outcome} {self._what}" + (f"; {self.why}" if self.why else "")
             case _:
                 return f"{self.outcome}: {self.why}"
