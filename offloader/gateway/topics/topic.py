@@ -8,11 +8,13 @@ from collections.abc import Callable
 from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
+from offloader.cursors.stored import mark_delete_of
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import Joining
 from offloader.gateway.server.ports import LATEST, ConsumerPort, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
-from offloader.gateway.topics.acks import SubscriptionCursor, VolatileCursor, position_of
+from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, VolatileCursor, position_of
+from offloader.gateway.topics.beginning import copied
 from offloader.gateway.topics.member import Member
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
@@ -47,6 +49,7 @@ class SubscribedTopic:
         self._traffic = traffic
         self._cache_bytes = cache_bytes
         self._opening = asyncio.Lock()
+        self._deletions = entries.deletions()
 
     async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, key: object) -> Member:
         """Raises RefusedError, and what the store raises."""
@@ -64,9 +67,14 @@ class SubscribedTopic:
 
     async def refresh(self) -> None:
         """Look for what was archived since."""
-        if await self._workers.know(self.entries.refresh):
-            for subscription in list(self.subscriptions.values()):
+        grown = await self._workers.know(self.entries.refresh)
+        deletions = self.entries.deletions()
+        for subscription in list(self.subscriptions.values()):
+            if deletions != self._deletions and subscription.durable:
+                await subscription.skip_deleted()
+            if grown:
                 subscription.grown()
+        self._deletions = deletions
 
     async def flush(self) -> None:
         """Write what has changed, and let go of what nobody has used for a while. Raises the first thing that went
@@ -92,21 +100,7 @@ class SubscribedTopic:
         self.entries.close()
 
     async def _open(self, asked: Subscribing) -> ServedSubscription:
-        begin = await self._begin(asked)
-        if (missing := await self._workers.know(lambda: self.entries.missing_behind(begin))) is not None:
-            raise RefusedError(ErrorCode.NOT_ALLOWED, missing)
-        ledgers = await self._workers.know(self.entries.ledgers)
-        mark_delete = position_of(begin, ledgers)
-        cursor: SubscriptionCursor
-        if asked.durable:
-            folder = subscription_folder(self.entries.name, asked.subscription)
-            cursor = await self._workers.flush(
-                lambda: DurableCursor.open(
-                    self._store, folder, FirstState(mark_delete), self._new_token, cache_bytes=self._cache_bytes
-                )
-            )
-        else:
-            cursor = VolatileCursor(CursorMarker(mark_delete), cache_bytes=1 << 62)
+        cursor = await (self._durable(asked) if asked.durable else self._volatile(asked))
         name = self.entries.name
         return ServedSubscription(
             asked.subscription,
@@ -118,6 +112,38 @@ class SubscribedTopic:
             traffic=Traffic(self._traffic),
             ended=self._ended,
         )
+
+    async def _volatile(self, asked: Subscribing) -> SubscriptionCursor:
+        first = await self._first(asked)
+        return VolatileCursor(CursorMarker(first.mark_delete), cache_bytes=1 << 62)
+
+    async def _durable(self, asked: Subscribing) -> SubscriptionCursor:
+        """Of one that is there only its own state counts."""
+        name, workers = self.entries.name, self._workers
+        stands = await workers.know(lambda: mark_delete_of(self._store, name, asked.subscription))
+        first = await self._first(asked) if stands is None else FirstState(stands)
+        folder = subscription_folder(name, asked.subscription)
+        cursor = await workers.flush(
+            lambda: DurableCursor.open(self._store, folder, first, self._new_token, cache_bytes=self._cache_bytes)
+        )
+        await workers.cursor(
+            lambda: SubscriptionAcks(cursor).skip_deleted(self.entries.deleted_behind(cursor.mark_delete))
+        )
+        await self._check_missing(cursor.mark_delete.place)
+        return cursor
+
+    async def _first(self, asked: Subscribing) -> FirstState:
+        """Of a subscription that is new."""
+        copy = await self._workers.know(lambda: copied(self._store, asked)) if asked.durable else None
+        if copy is not None:
+            return copy
+        begin = await self._begin(asked)
+        await self._check_missing(begin)
+        return FirstState(position_of(begin, await self._workers.know(self.entries.ledgers)))
+
+    async def _check_missing(self, after: Place) -> None:
+        if (missing := await self._workers.know(lambda: self.entries.missing_behind(after))) is not None:
+            raise RefusedError(ErrorCode.NOT_ALLOWED, missing)
 
     async def _begin(self, asked: Subscribing) -> Place:
         """The mark-delete position of a subscription that is new."""
