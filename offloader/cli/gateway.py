@@ -9,6 +9,8 @@ import click
 from offloader.cli.command import OK, CommandSession, GroupWithDefault, command
 from offloader.cli.output import say
 from offloader.cli.reading import opened
+from offloader.config.gateway import AtEnd
+from offloader.offload import settings
 
 
 class RunByDefault(GroupWithDefault):
@@ -32,12 +34,15 @@ def run_gateway(session: CommandSession) -> int:
     says what they may read.
     """
     from offloader.gateway.application import GatewayApplication
+    from offloader.gateway.live import LiveBrokers
 
+    chosen = session.config.gateway
     application = GatewayApplication(
         opened(session),
-        session.config.gateway,
+        chosen,
         session.dependencies.new_token,
         lambda url: say(f"serving {session.store.url} at {url}", err=True),
+        LiveBrokers(settings.pulsar(session.config)) if chosen.at_end is AtEnd.HAND_OVER else None,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())

@@ -62,6 +62,12 @@ class DurableCursor:
             return self._cursor.mark_delete
 
     @property
+    def properties(self) -> tuple[tuple[str, int], ...]:
+        """Pulsar's long ones, and ours."""
+        with self._state:
+            return self._cursor.properties
+
+    @property
     def memory(self) -> int:
         """About how many bytes of acknowledgements are in memory."""
         with self._state:
@@ -122,6 +128,16 @@ class DurableCursor:
         stay."""
         with self._state:
             self._cursor.begin_anew(position, properties)
+
+    def describe(self, properties: tuple[tuple[str, int], ...]) -> None:
+        """Other properties than before; durable once it is flushed."""
+        with self._state:
+            self._cursor.describe(properties)
+
+    def acknowledged(self, key: LedgerKey) -> tuple[list[tuple[int, int]], dict[int, BatchLeft]]:
+        """Of a ledger, behind the mark-delete position: entries, first and last of each run, and batches of which a
+        part is."""
+        return self._asked(lambda: self._cursor.acknowledged(key))
 
     def forget(self) -> None:
         """The subscription is deleted: once this is flushed, whoever opens it finds none. Its fences stay."""

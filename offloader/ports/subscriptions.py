@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName
 
+EARLIEST: Place = (-1, -1)
+
 
 class SubscriptionUse(NamedTuple):
     """What a broker's statistics say of a loaded topic's subscription."""
@@ -58,8 +60,10 @@ class Subscriptions(Protocol):
         TopicNotFoundError where it, or the topic, is not there."""
         ...
 
-    def create(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> bool:
-        """Make it, before the topic's first entry. False: there is one. Raises OutcomeUnknownError."""
+    def create(
+        self, topic: TopicName, subscription: str, properties: Mapping[str, str], first: Place = EARLIEST
+    ) -> bool:
+        """Make it, so that it begins with this entry. False: there is one. Raises OutcomeUnknownError."""
         ...
 
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:

@@ -5,15 +5,14 @@ Of what it is told a broker promises nothing, and drops some of it without a wor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from offloader.errors import OutcomeUnknownError
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName, by_ledger
-from offloader.ports.subscriptions import SubscriptionLook, Subscriptions
+from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, Subscriptions
 
-EARLIEST: Place = (-1, -1)
 Lengths = Sequence[tuple[int, int | None]]
 """The topic's ledgers in order, with their entries; None: not known yet."""
 
@@ -101,6 +100,51 @@ def bring(
     return look
 
 
+def bring_beside(
+    brokers: Subscriptions, topic: TopicName, subscription: str, standing: CursorStanding, lengths: Lengths
+) -> SubscriptionLook:
+    """The same, but that nothing which is acknowledged there already is taken back: whoever uses it, or brings it at
+    the same time, loses nothing. Only one that is not there is made.
+
+    Raises OutcomeUnknownError where not all of it is acknowledged then, and what brokers raise."""
+    mark = standing.mark_delete
+    brokers.create(topic, subscription, dict(standing.properties), (mark[0], max(mark[1], 0)))
+    wanted, before = standing.acknowledged, brokers.look(topic, subscription)
+    if before is None or not set(standing.properties) <= set(before.properties):
+        raise OutcomeUnknownError(f"{topic}: {subscription} was made, and what is there is not it")
+    missing = _missing(before, wanted, lengths)
+    if missing or standing.parts:
+        brokers.acknowledge(topic, subscription, missing, standing.parts)
+    look = brokers.look(topic, subscription)
+    if look is None or _missing(look, wanted, lengths):  # what it has beyond that, its users have acknowledged
+        raise OutcomeUnknownError(f"{topic}: {subscription} was made, and does not stand where it shall: try once more")
+    return look
+
+
+def nearest(mark: Place, lengths: Lengths) -> Place:
+    """A mark-delete position that can be named: before a ledger that is not listed any more is the end of the one
+    before, or nothing."""
+    if any(ledger == mark[0] for ledger, _ in lengths):
+        return mark
+    before = [(ledger, entries) for ledger, entries in lengths if ledger < mark[0] and entries]
+    return (before[-1][0], (before[-1][1] or 0) - 1) if before else EARLIEST
+
+
+def _missing(look: SubscriptionLook, wanted: Acknowledged, lengths: Lengths) -> tuple[EntryRange, ...]:
+    """What is to be acknowledged, and is not."""
+    seen = Acknowledged(look.mark_delete, look.ranges)
+    known = _known((seen, wanted), lengths)
+    done: dict[int, list[EntryRange]] = {}
+    for one in _whole(seen, known):
+        done.setdefault(one.ledger, []).append(one)
+    return tuple(left for one in _whole(wanted, known) for left in one.without(done.get(one.ledger, ())))
+
+
+def _whole(state: Acknowledged, lengths: Lengths) -> Iterator[EntryRange]:
+    """All that is acknowledged, from the first ledger on."""
+    return by_ledger((AcknowledgedRange(EARLIEST, state.mark_delete), *state.ranges), lengths)
+
+
 def _known(states: Sequence[Acknowledged], lengths: Lengths) -> list[tuple[int, int]]:
     """Of an open ledger as much as is spoken of."""
     spoken: dict[int, int] = {}
@@ -114,7 +158,7 @@ def _bits(state: Acknowledged, lengths: Sequence[tuple[int, int]]) -> dict[int, 
     """By ledger, as one number: bit n is entry n."""
     done: dict[int, bytearray] = {}
     ends = dict(lengths)
-    for one in by_ledger((AcknowledgedRange(EARLIEST, state.mark_delete), *state.ranges), lengths):
+    for one in _whole(state, lengths):
         digits = done.setdefault(one.ledger, bytearray(b"0" * ends[one.ledger]))
         after = min(one.after, len(digits))
         digits[one.first : after] = b"1" * (after - one.first)

@@ -14,11 +14,9 @@ from offloader.bookkeeper.cursor_state import CursorState
 from offloader.bookkeeper.managed_ledgers import encoded, managed_ledger_name
 from offloader.errors import SubscriptionBusyError, TopicNotFoundError
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName, joined
-from offloader.ports.subscriptions import SubscriptionLook, SubscriptionUse
+from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse
 from offloader.testing.faults import Faults
 from offloader.testing.memory_nodes import MemoryNodes
-
-EARLIEST: Place = (-1, -1)
 
 
 @dataclass
@@ -127,12 +125,14 @@ class MemorySubscriptions:
         del self._topic(topic).cursors[subscription]
         self._after(lost)
 
-    def create(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> bool:
+    def create(
+        self, topic: TopicName, subscription: str, properties: Mapping[str, str], first: Place = EARLIEST
+    ) -> bool:
         lost = self.faults.before("create", topic)
         held = self._topic(topic)
         is_new = subscription not in held.cursors
         if is_new:
-            held.cursors[subscription] = HeldCursor(_before_first(held), properties=dict(properties))
+            held.cursors[subscription] = HeldCursor(_before(held, first), properties=dict(properties))
         self._after(lost)
         return is_new
 
@@ -187,6 +187,10 @@ def _stored(cursor: HeldCursor) -> CursorState:
     properties = tuple(sorted(cursor.properties.items()))
     cursor.stored_active_ms = max(cursor.stored_active_ms, cursor.active_ms)
     return CursorState(cursor.mark, cursor.ranges, batches, (), properties, None, cursor.stored_active_ms)
+
+
+def _before(held: HeldTopic, first: Place) -> Place:
+    return max(_before_first(held), (first[0], first[1] - 1))
 
 
 def _before_first(held: HeldTopic) -> Place:

@@ -45,12 +45,22 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def archive() -> Archive:
+def made() -> Archive:
     made = Archive(MemoryStore())
     made.claim(10, 0)
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(20)])
     return made
+
+
+@pytest.fixture(scope="module")
+def archive() -> Archive:
+    return made()
+
+
+@pytest.fixture
+def other() -> Archive:
+    """The gateway of `url` has no topic of it."""
+    return made()
 
 
 @pytest.fixture(scope="module")
@@ -176,11 +186,11 @@ def test_the_stock_client_shows_its_next_token(url: str) -> None:
         assert reader.is_connected()
 
 
-def test_a_new_key_asks_everybody_again(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_key_asks_everybody_again(other: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(application, "LOOK_AT_FILES_MS", 50)
     path = tmp_path / "key"
     path.write_bytes(SECRET)
-    with gateway(archive.store, tokenSecretKey=f"file://{path}", roles=SETTINGS["roles"]) as url:
+    with gateway(other.store, tokenSecretKey=f"file://{path}", roles=SETTINGS["roles"]) as url:
         with RawClient(url) as old, RawClient(url) as refreshing:
             old.send(connect(token()))
             refreshing.send(connect(token(), refreshes=True))
@@ -195,11 +205,11 @@ def test_a_new_key_asks_everybody_again(archive: Archive, tmp_path: Path, monkey
             assert client.command().error.error == ErrorCode.AUTHENTICATION
 
 
-def test_a_public_key(archive: Archive, tmp_path: Path) -> None:
+def test_a_public_key(other: Archive, tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_bytes(der(CURVE))
     with (
-        gateway(archive.store, tokenPublicKey=str(path), roles={"*": TOPIC.namespace}) as url,
+        gateway(other.store, tokenPublicKey=str(path), roles={"*": TOPIC.namespace}) as url,
         stock(url, token(CURVE, "ES256", sub="whoever")) as client,
     ):
         assert client.create_reader(NAME, EARLIEST).read_next(PATIENCE).data() == b"m0"

@@ -184,6 +184,16 @@ class Cursor:
         self._properties = self._properties if properties is None else properties
         self._head_written = None
 
+    def describe(self, properties: tuple[tuple[str, int], ...]) -> None:
+        """Other properties than before."""
+        self._properties = properties
+
+    def acknowledged(self, key: LedgerKey) -> tuple[list[tuple[int, int]], dict[int, BatchLeft]]:
+        """Of a ledger, behind the mark-delete position: entries, first and last of each run, and batches of which a
+        part is. Raises SwappedOutError."""
+        acks = self._acks(key)
+        return list(acks.runs()), dict(acks.batches)
+
     # Records
 
     def to_move(self) -> dict[LedgerKey, PieceAt]:

@@ -14,8 +14,9 @@ from offloader.errors import OffloadError, ProtocolError
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.topic_lists import matching, topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
+from offloader.gateway.server.guide import LookupGuide
 from offloader.gateway.server.limits import ConnectionLimits
-from offloader.gateway.server.ports import Gatekeeper, ServedTopics
+from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
 from offloader.gateway.traffic import ConnectionTraffic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.pulsar import commands
@@ -46,11 +47,12 @@ class Connection(asyncio.BufferedProtocol):
         self.watchers: dict[int, asyncio.Task[None]] = {}
         self.takes_broker_metadata = False
         self.writable = True
+        self.guide = LookupGuide()
         self.peer = "a client"
         self._gatekeeper = gatekeeper
         self._handle = handle
         self._closed = closed
-        self._frames = FrameBuffer(limits.max_message, peer="a client")
+        self._frames = FrameBuffer(0, peer="a client")  # no CONNECT is large
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._output: list[bytes | memoryview] = []
@@ -63,8 +65,12 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._expires: asyncio.TimerHandle | None = None
-        self._refused = False
         self._ended = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has said who it is."""
+        return self._connected
 
     # What asyncio tells
 
@@ -75,12 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = str(transport.get_extra_info("peername"))
         transport.set_write_buffer_limits(high=self.limits.buffered_bytes)
         self._timer = self._loop.call_later(self.limits.handshake, self._handshake_is_late)
-        if self._refused:
-            self.end("there are too many")
-
-    def refuse(self) -> None:
-        """End it as soon as it is there."""
-        self._refused = True
+        if self._ended:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Its consumers leave."""
@@ -175,6 +177,18 @@ class Connection(asyncio.BufferedProtocol):
         if self.consumers.get(consumer.number) is consumer:
             del self.consumers[consumer.number]
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody is about to look up who subscribes for the first time."""
+        return self.guide.is_settled(self._loop.time())
+
+    def lead(self, to: Leading | None) -> None:
+        """A consumer is closed, and goes there; None: it comes back."""
+        if to is None:
+            self.guide.clear()
+        elif to.by_lookup:
+            self.guide.lead(to.topic, to.address, self._loop.time())
+
     def _flush(self) -> None:
         self._flushing = False
         data, self._output, self._output_bytes = b"".join(self._output), [], 0
@@ -251,6 +265,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True
+        self._frames.allow(self.limits.max_message)
         self._takes_challenges = said.feature_flags.supports_auth_refresh
         self.takes_broker_metadata = said.feature_flags.supports_broker_entry_metadata
         self.send(answers.connected(said.protocol_version, self.limits.max_message))

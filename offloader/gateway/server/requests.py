@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -43,6 +44,7 @@ def topic_of(text: str) -> TopicName:
 
 def _partitions(connection: Connection, command: BaseCommand) -> None:
     asked = command.partitioned_metadata
+    connection.guide.partitions_asked(asyncio.get_running_loop().time())
 
     async def work() -> BaseCommand:
         count = await connection.topics.partitions(topic_of(asked.topic), connection.role)
@@ -55,8 +57,10 @@ def _lookup(connection: Connection, command: BaseCommand) -> None:
     asked = command.lookup
 
     async def work() -> BaseCommand:
-        address = await connection.topics.address(topic_of(asked.topic), connection.role)
-        return answers.served_at(asked.request_id, address)
+        topic = topic_of(asked.topic)
+        led = connection.guide.take(topic, asyncio.get_running_loop().time())
+        address = await connection.topics.address(topic, connection.role)
+        return answers.served_at(asked.request_id, led or address)
 
     connection.answer(work(), partial(answers.lookup_refused, asked.request_id))
 

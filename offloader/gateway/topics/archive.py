@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 from offloader.errors import FatalError, OffloadError
+from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
@@ -53,14 +54,16 @@ class ArchiveTopics:
         make: Callable[[TopicEntries, Traffic], SubscribedTopic],
         workers: Workers,
         permissions: Permissions,
+        owners: TopicOwners,
     ) -> None:
-        self.address_of_all = Address("")
         self.served: dict[TopicName, SubscribedTopic] = {}
         self.traffic: defaultdict[str, Traffic] = defaultdict(Traffic)  # by namespace
         self._archived = archived
         self._make = make
         self._workers = workers
         self._permissions = permissions
+        self._owners = owners
+        self._owners.lost = self._lost
         self._opening: dict[TopicName, asyncio.Task[SubscribedTopic]] = {}
         self._names: tuple[float, list[TopicName]] = (-LIST_KEPT, [])
         self._numbers = itertools.count()
@@ -79,7 +82,7 @@ class ArchiveTopics:
     async def address(self, topic: TopicName, role: str) -> Address:
         """Also of what is no topic: clients look patterns up, too."""
         self._check(topic.namespace, role)
-        return self.address_of_all
+        return await self._owners.address(topic)
 
     async def topics(self, namespace: str, role: str) -> Sequence[str]:
         self._check(namespace, role)
@@ -101,12 +104,18 @@ class ArchiveTopics:
 
     async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, role: str) -> SubscribedConsumer:
         self._check(asked.topic.namespace, role)
-        topic = await self._topic(asked.topic)
-        return await topic.subscribe(asked, consumer, next(self._numbers))
+        await self._topic(asked.topic)  # what is not archived is not claimed
+        is_ours = await self._owners.own(asked.topic) if asked.durable else _needs_no_owner
+        topic = await self._topic(asked.topic)  # that one may have been let go of meanwhile
+        return await topic.subscribe(asked, consumer, next(self._numbers), is_ours)
 
     async def refresh(self) -> list[OffloadError]:
         """Look at all topics that are served for what was archived since; returns what went wrong."""
         return await self._each(lambda topic: topic.refresh())
+
+    async def lead_away(self) -> list[OffloadError]:
+        """Consumers that have all that is archived go to the brokers; returns what went wrong."""
+        return await self._each(lambda topic: topic.lead_away())
 
     async def flush(self) -> list[OffloadError]:
         """Write what was acknowledged; returns what went wrong."""
@@ -116,6 +125,11 @@ class ArchiveTopics:
                 del self.served[name]
                 topic.close()
         return failed
+
+    def _lost(self, name: TopicName) -> None:
+        """Another gateway has it."""
+        if name in self.served:
+            self.served[name].lose()
 
     def close(self) -> None:
         """All consumers are closed."""
@@ -160,3 +174,7 @@ class ArchiveTopics:
     def _check(self, namespace: str, role: str) -> None:
         if not self._permissions.may_read(role, namespace):
             raise RefusedError(ErrorCode.AUTHORIZATION, f"{role or 'nobody'} may not read {namespace}")
+
+
+def _needs_no_owner() -> bool:
+    return True

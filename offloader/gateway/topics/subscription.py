@@ -27,7 +27,7 @@ from offloader.gateway.core.events import (
     ReadAgain,
     ReadBehind,
 )
-from offloader.gateway.server.ports import ConsumerPort
+from offloader.gateway.server.ports import ConsumerPort, Leading
 from offloader.gateway.status import SubscriptionStatus
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, position_of
@@ -71,6 +71,7 @@ class ServedSubscription:
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._pending: list[EntryAck | tuple[Place, int]] = []  # acknowledgements that no thread has applied
+        self._in_hand = 0  # how many of them a thread applies now
         self._applying: asyncio.Task[None] | None = None
         self._flushing: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,17 +83,37 @@ class ServedSubscription:
         self._trouble, self._trouble_until = "", 0.0
         self._over = False
         self._used_at = self._loop.time()
+        self._acknowledged_at = self._loop.time()
+        self._is_placed = True
+        self._leads: Leading | None = None
         self._changed_at: float | None = None  # None: everything is written
 
     @property
     def changed(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self._pending) or self._acks.cursor.changed
+        return bool(self._pending or self._in_hand) or self._acks.cursor.changed
 
     @property
     def is_idle(self) -> bool:
         """Whether it had no consumer for a while, and everything is written."""
         return not self._consumers and not self.changed and self._loop.time() - self._used_at >= IDLE_FOR
+
+    @property
+    def may_be_led_away(self) -> bool:
+        """Whether its consumers were given all that is archived, and would go on elsewhere where they stand here. Of
+        those that nobody keeps only one alone knows where it stands, and that only once it has said so."""
+        given = bool(self._consumers) and self._dispatcher.is_at_end and not self._over
+        return given and (self.durable or (self._is_placed and not self._shared and len(self._consumers) == 1))
+
+    @property
+    def quiet_for(self) -> float:
+        """Seconds since somebody has acknowledged."""
+        return self._loop.time() - self._acknowledged_at
+
+    @property
+    def attached(self) -> list[ConsumerPort]:
+        """Those that are there."""
+        return list(self._consumers.values())
 
     @property
     def unwritten_for(self) -> float:
@@ -128,10 +149,12 @@ class ServedSubscription:
 
     # Consumers
 
-    async def join(self, joining: Joining, consumer: ConsumerPort) -> None:
-        """Raises RefusedError. One that seems to be in the way, and whose client is gone, makes room."""
+    async def join(self, joining: Joining, consumer: ConsumerPort, *, is_placed: bool = True) -> None:
+        """Raises RefusedError. One that seems to be in the way, and whose client is gone, makes room. Not `is_placed`:
+        it begins at the latest entry, wherever that is."""
         if self._loop.time() < self._trouble_until:
             raise RefusedError(ErrorCode.NOT_ALLOWED, self._trouble)
+        self._check_open()
         try:
             self._dispatcher.join(joining)
         except RefusedError as error:
@@ -140,12 +163,18 @@ class ServedSubscription:
             for other in list(self._consumers.values()):
                 if not await other.is_alive():
                     other.closed()
+            self._check_open()
             self._dispatcher.join(joining)
         self._type, self._shared = joining.type.name.title(), joining.type.is_shared
         self._sticky = joining.type is SubscriptionType.KEY_SHARED or joining.key_policy.ranges is not None
         self._consumers[joining.key] = consumer
+        self._is_placed = self._is_placed and is_placed
         self._tick()
         self._go()
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise RefusedError(ErrorCode.NOT_READY, f"subscription {self.name} was closed: look up again")
 
     def leave(self, key: ConsumerKey) -> None:
         """What it has not acknowledged goes to others."""
@@ -194,6 +223,7 @@ class ServedSubscription:
         self._go()
 
     def _acknowledged(self, count: int) -> None:
+        self._acknowledged_at, self._is_placed = self._loop.time(), True
         self.traffic.acknowledged(count)
         if self.durable and self._changed_at is None:
             self._changed_at = self._loop.time()
@@ -243,6 +273,7 @@ class ServedSubscription:
                 self._acks.apply([EntryAck(*left)], ledgers)
 
         await self._in_turn(work)
+        self._is_placed = False
         self._dispatcher.reset()
         self._go()
         await self.flush()
@@ -261,11 +292,19 @@ class ServedSubscription:
         self._go()
         self._start(self._look_for_end)
 
-    def end(self) -> None:
-        """Nothing more is done: all consumers are closed."""
+    async def freeze(self) -> SubscriptionCursor:
+        """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done."""
+        self._dispatcher.reset()
+        self._go()
+        await self.flush()
+        self.end()
+        return self._acks.cursor
+
+    def end(self, to: Leading | None = None) -> None:
+        """Nothing more is done: all consumers are closed, and go on there."""
         if self._over:
             return
-        self._over = True
+        self._over, self._leads = True, to
         self._dispatcher.reset()
         self._go()
         if self._timer is not None:
@@ -308,7 +347,7 @@ class ServedSubscription:
                     self._consumers[key].end_reached()
             case CloseConsumer(key):
                 if key in self._consumers:
-                    self._consumers.pop(key).closed()
+                    self._consumers.pop(key).closed(self._leads)
             case ReadBehind():
                 self._start(partial(self._read, decision))
             case ReadAgain():
@@ -378,11 +417,14 @@ class ServedSubscription:
     async def _in_turn(self, work: Callable[[], T]) -> T:
         async with self._turn:
             acks, self._pending = self._pending, []
+            self._in_hand = len(acks)
             try:
                 return await self._workers.cursor(lambda: self._applied(acks, work))
-            except OffloadError:
+            except (OffloadError, asyncio.CancelledError):
                 self._pending = acks + self._pending  # to apply them twice does no harm
                 raise
+            finally:
+                self._in_hand = 0
 
     def _applied(self, acks: Sequence[EntryAck | tuple[Place, int]], work: Callable[[], T]) -> T:
         ledgers = self._entries.ledgers()

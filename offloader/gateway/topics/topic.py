@@ -11,11 +11,13 @@ from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import mark_delete_of
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import Joining
-from offloader.gateway.server.ports import LATEST, ConsumerPort, Subscribing
+from offloader.gateway.server.ports import LATEST, ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, VolatileCursor, position_of
 from offloader.gateway.topics.beginning import copied
+from offloader.gateway.topics.leading import Leader, not_here, outcome_of
 from offloader.gateway.topics.member import Member
+from offloader.gateway.topics.moving import Outcome
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
@@ -27,7 +29,8 @@ from offloader.ports.object_store import ObjectStore
 
 class SubscribedTopic:
     """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are. `traffic`:
-    counts what all of them get."""
+    counts what all of them get. `leader`: leads consumers to brokers; None: nobody does. `follows`: new segments are
+    looked for as long as it is served, not only when a subscription is opened."""
 
     def __init__(
         self,
@@ -39,6 +42,8 @@ class SubscribedTopic:
         promises: bool,
         traffic: Traffic,
         cache_bytes: int = CACHE_BYTES,
+        leader: Leader | None = None,
+        follows: bool = True,
     ) -> None:
         self.entries = entries
         self.subscriptions: dict[str, ServedSubscription] = {}
@@ -48,25 +53,37 @@ class SubscribedTopic:
         self._promises = promises
         self._traffic = traffic
         self._cache_bytes = cache_bytes
+        self._leader = leader
+        self._follows = follows
         self._opening = asyncio.Lock()
         self._deletions = entries.deletions()
 
-    async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, key: object) -> Member:
-        """Raises RefusedError, and what the store raises."""
-        async with self._opening:
-            found = self.subscriptions.get(asked.subscription)
-            if found is None:
-                found = await self._open(asked)
-                self.subscriptions[asked.subscription] = found
+    async def subscribe(
+        self, asked: Subscribing, consumer: ConsumerPort, key: object, is_ours: Callable[[], bool]
+    ) -> SubscribedConsumer:
+        """Raises RefusedError, and what the store raises. `is_ours`: whether no other gateway has taken the topic."""
+        found = await self._found(asked, is_ours)
+        if found is None:
+            assert self._leader is not None
+            return await self._leader.led(asked.subscription, consumer)
         if found.durable != asked.durable:
             other = "a durable one" if found.durable else "a reader's"
             raise RefusedError(ErrorCode.NOT_ALLOWED, f"subscription {asked.subscription} is {other}")
         joining = Joining(key, asked.type, asked.consumer_name, asked.priority, asked.key_policy, asked.epoch)
-        await found.join(joining, consumer)
+        await found.join(joining, consumer, is_placed=not asked.is_latest)
         return Member(found, self.entries, self._workers, joining, self._promises and found.durable)
+
+    async def lead_away(self) -> None:
+        """Consumers that have all that is archived go to the brokers, where that is wanted."""
+        if self._leader is not None:
+            await self._leader.look_round(list(self.subscriptions.values()))
 
     async def refresh(self) -> None:
         """Look for what was archived since."""
+        if self._follows:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
         grown = await self._workers.know(self.entries.refresh)
         deletions = self.entries.deletions()
         for subscription in list(self.subscriptions.values()):
@@ -91,7 +108,13 @@ class SubscribedTopic:
     @property
     def is_idle(self) -> bool:
         """Whether nobody uses it."""
-        return not self.subscriptions and not self._opening.locked()
+        is_led = self._leader is not None and self._leader.is_busy
+        return not self.subscriptions and not self._opening.locked() and not is_led
+
+    def lose(self) -> None:
+        """Another gateway has it: durable consumers look up and go there. Readers need no owner, and stay."""
+        for subscription in [one for one in self.subscriptions.values() if one.durable]:
+            subscription.end()
 
     def close(self) -> None:
         """All consumers are closed."""
@@ -99,8 +122,44 @@ class SubscribedTopic:
             subscription.end()
         self.entries.close()
 
-    async def _open(self, asked: Subscribing) -> ServedSubscription:
-        cursor = await (self._durable(asked) if asked.durable else self._volatile(asked))
+    async def _found(self, asked: Subscribing, is_ours: Callable[[], bool]) -> ServedSubscription | None:
+        """None: it is at the brokers."""
+        while True:
+            found: ServedSubscription | asyncio.Task[Outcome] | None = None
+            if self._leader is not None:
+                found = self._leader.move_of(asked.subscription)
+            if found is None:
+                async with self._opening:
+                    found = self.subscriptions.get(asked.subscription) or await self._new(asked, is_ours)
+            if isinstance(found, ServedSubscription):
+                return found
+            if await outcome_of(found) is Outcome.THERE:
+                return None
+
+    async def _new(self, asked: Subscribing, is_ours: Callable[[], bool]) -> ServedSubscription | asyncio.Task[Outcome]:
+        found = await self._open(asked)
+        if not isinstance(found, ServedSubscription):
+            return found
+        if not is_ours():
+            found.end()
+            raise RefusedError(ErrorCode.NOT_READY, "another gateway has the topic: look up again")
+        self.subscriptions[asked.subscription] = found
+        return found
+
+    async def _open(self, asked: Subscribing) -> ServedSubscription | asyncio.Task[Outcome]:
+        """Or its way to the brokers."""
+        if not self._follows:
+            await self._refresh()
+        cursor: SubscriptionCursor
+        if asked.durable:
+            cursor = durable = await self._owned(asked)
+            if (refused := not_here(asked.subscription, durable)) is not None:
+                if self._leader is None:
+                    raise refused
+                return self._leader.go_on(asked.subscription, durable)
+            await self._skip_deleted(durable)
+        else:
+            cursor = VolatileCursor(CursorMarker((await self._first(asked)).mark_delete), cache_bytes=1 << 62)
         name = self.entries.name
         return ServedSubscription(
             asked.subscription,
@@ -113,27 +172,25 @@ class SubscribedTopic:
             ended=self._ended,
         )
 
-    async def _volatile(self, asked: Subscribing) -> SubscriptionCursor:
-        first = await self._first(asked)
-        return VolatileCursor(CursorMarker(first.mark_delete), cache_bytes=1 << 62)
-
-    async def _durable(self, asked: Subscribing) -> SubscriptionCursor:
+    async def _owned(self, asked: Subscribing) -> DurableCursor:
         """Of one that is there only its own state counts."""
         name, workers = self.entries.name, self._workers
         stands = await workers.know(lambda: mark_delete_of(self._store, name, asked.subscription))
         first = await self._first(asked) if stands is None else FirstState(stands)
         folder = subscription_folder(name, asked.subscription)
-        cursor = await workers.flush(
+        return await workers.flush(
             lambda: DurableCursor.open(self._store, folder, first, self._new_token, cache_bytes=self._cache_bytes)
         )
-        await workers.cursor(
+
+    async def _skip_deleted(self, cursor: DurableCursor) -> None:
+        """Raises RefusedError where it would not get everything else."""
+        await self._workers.cursor(
             lambda: SubscriptionAcks(cursor).skip_deleted(self.entries.deleted_behind(cursor.mark_delete))
         )
         await self._check_missing(cursor.mark_delete.place)
-        return cursor
 
     async def _first(self, asked: Subscribing) -> FirstState:
-        """Of a subscription that is new."""
+        """Of a subscription that is new. Raises RefusedError where it would not get everything."""
         copy = await self._workers.know(lambda: copied(self._store, asked)) if asked.durable else None
         if copy is not None:
             return copy

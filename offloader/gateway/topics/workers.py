@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
-KINDS = ("read", "know", "cursor", "flush")
+KINDS = ("read", "know", "cursor", "flush", "live")
 
 
 class Workers:
-    """`read`: of entries; `know`: of catalogs and lists; `cursor`: of acknowledgements; `flush`: of what is written.
-    `worked`: is told of everything that has ended: its kind, and seconds since it was asked for."""
+    """`read`: of entries; `know`: of catalogs and lists; `cursor`: of acknowledgements; `flush`: of what is written;
+    `live`: of brokers. `worked`: is told of everything that has ended: its kind, and seconds since it was asked for."""
 
     def __init__(self, threads: int = 8, worked: Callable[[str, float], None] = lambda _kind, _seconds: None) -> None:
         self.under_way = Counter(dict.fromkeys(KINDS, 0))
@@ -32,6 +32,9 @@ class Workers:
 
     async def flush(self, work: Callable[[], T]) -> T:
         return await self._in("flush", work)
+
+    async def live(self, work: Callable[[], T]) -> T:
+        return await self._in("live", work)
 
     def close(self) -> None:
         """Waits for what is under way."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from offloader.bookkeeper.cursor_state import CursorState
 from offloader.lifecycle.topics.cursors.held import HeldLedger
-from offloader.model import PartlyAcknowledged, Place, by_ledger
-from offloader.pulsar.cursor_standing import EARLIEST, CursorStanding, Lengths
+from offloader.model import PartlyAcknowledged, by_ledger
+from offloader.ports.subscriptions import EARLIEST
+from offloader.pulsar.cursor_standing import CursorStanding, Lengths, nearest
 
 REPLICATED = "pulsar.replicated.subscription"
 DELAYED = "#pulsar.internal.delayed"
@@ -25,7 +26,7 @@ class CursorUndo(CursorStanding):
 
 def undo_of(state: CursorState, ledgers: Sequence[HeldLedger], *, replicated: bool) -> CursorUndo:
     """What brings a state back, where the topic has these ledgers now."""
-    mark = _mark(state.mark_delete or EARLIEST, ledgers)
+    mark = nearest(state.mark_delete or EARLIEST, lengths_of(ledgers))
     listed = {one.ledger for one in ledgers}
     lengths = lengths_of(ledgers)
     whole = tuple(
@@ -43,14 +44,6 @@ def undo_of(state: CursorState, ledgers: Sequence[HeldLedger], *, replicated: bo
 def lengths_of(ledgers: Sequence[HeldLedger]) -> Lengths:
     """How many entries they have."""
     return [(one.ledger, one.entries) for one in ledgers]
-
-
-def _mark(mark: Place, ledgers: Sequence[HeldLedger]) -> Place:
-    """A ledger that is not listed any more cannot be named: before it is the end of the one before, or nothing."""
-    if any(one.ledger == mark[0] for one in ledgers):
-        return mark
-    before = [one for one in ledgers if one.ledger < mark[0] and one.entries]
-    return (before[-1].ledger, (before[-1].entries or 0) - 1) if before else EARLIEST
 
 
 def _trimmed(state: CursorState, ledgers: Sequence[HeldLedger]) -> Iterator[str]:
