@@ -107,14 +107,14 @@ class CommandSession:
         self._stack.callback(visits.close)
         return visits
 
-    def bookkeeper(self, timeout: float) -> tuple[MetadataTree, Bookies]:
-        """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; the first
-        call's counts.
+    def bookkeeper(self, timeout: float, config: Config | None = None) -> tuple[MetadataTree, Bookies]:
+        """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; `config`:
+        another cluster's. The first call's count.
 
         Raises ConfigError, MetadataUnavailableError.
         """
         if self._bookkeeper is None:
-            store, bookies = self._bookkeeper = self.dependencies.bookkeeper(self.config, timeout)
+            store, bookies = self._bookkeeper = self.dependencies.bookkeeper(config or self.config, timeout)
             self._stack.callback(store.close)
             self._stack.callback(bookies.close)
         return self._bookkeeper

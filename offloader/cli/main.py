@@ -8,6 +8,7 @@ from offloader.cli import (  # noqa: F401 (they add their commands to groups)
     cat,
     export,
     gateway_status,
+    gateway_subscriptions,
     ledger_deletion,
     orphan_tail,
     peek,

@@ -166,14 +166,19 @@ def facts_folder(topic: TopicName) -> str:
     return f"{topic_folder(topic)}{FACTS}/"
 
 
+def subscriptions_folder(topic: TopicName) -> str:
+    """All subscriptions of a topic that the archive itself keeps, with the closing slash."""
+    return f"{topic_folder(topic)}{SUBSCRIPTIONS}/"
+
+
 def protected_folder(topic: TopicName) -> str:
     """What of a topic's subscriptions is protected, with the closing slash."""
     return f"{topic_folder(topic)}{PROTECTED}/"
 
 
 def subscription_folder(topic: TopicName, subscription: str) -> str:
-    """The log of a subscription that the archive itself keeps, with the closing slash."""
-    return f"{topic_folder(topic)}{SUBSCRIPTIONS}/{encoded(subscription)}/"
+    """The log of one of them, with the closing slash."""
+    return f"{subscriptions_folder(topic)}{encoded(subscription)}/"
 
 
 def journal_folder(application: str) -> str:

@@ -73,6 +73,10 @@ class Subscriptions(Protocol):
         """Make it, so that it begins with this entry. False: there is one. Raises OutcomeUnknownError."""
         ...
 
+    def describe(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> None:
+        """Give it these properties in the place of those that it has. Raises OutcomeUnknownError."""
+        ...
+
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         """Everything up to and including this position is acknowledged, and nothing behind it. Raises
         SubscriptionBusyError, OutcomeUnknownError."""

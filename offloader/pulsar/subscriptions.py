@@ -52,6 +52,9 @@ class BrokerSubscriptions:
         body = {**_message(first), "properties": dict(properties)}
         return self._change("PUT", _path(topic, subscription), body) != httpx.codes.CONFLICT
 
+    def describe(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> None:
+        self._change("PUT", f"{_path(topic, subscription)}/properties", dict(properties))
+
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         body = {**_message(mark_delete), "excluded": mark_delete != EARLIEST}
         self._change("POST", f"{_path(topic, subscription)}/resetcursor", body)

@@ -43,7 +43,7 @@ class HeldTopic:
 
 class MemorySubscriptions:
     """`Subscriptions`. A test changes `topics`; `flush` stores them, as a broker does within a minute. `faults`: of the
-    calls `look`, `delete`, `create`, `move`, `acknowledge`."""
+    calls `look`, `delete`, `create`, `describe`, `move`, `acknowledge`."""
 
     def __init__(self, nodes: MemoryNodes, root: str, clock_ms: Callable[[], int]) -> None:
         self.topics: dict[TopicName, HeldTopic] = {}
@@ -135,6 +135,11 @@ class MemorySubscriptions:
             held.cursors[subscription] = HeldCursor(_before(held, first), properties=dict(properties))
         self._after(lost)
         return is_new
+
+    def describe(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> None:
+        lost = self.faults.before("describe", topic)
+        self._cursor(topic, subscription).properties = dict(properties)
+        self._after(lost)
 
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         lost = self.faults.before("move", topic)

@@ -256,6 +256,13 @@ class ServedSubscription:
     async def mark_delete(self) -> Place:
         return await self._in_turn(lambda: self._acks.advance(self._entries.ledgers()))
 
+    async def skip_deleted(self) -> None:
+        """What is deleted by now counts as acknowledged."""
+        await self._in_turn(self._skip_deleted)
+
+    def _skip_deleted(self) -> None:
+        self._acks.skip_deleted(self._entries.deleted_behind(self._acks.cursor.mark_delete))
+
     async def reset(self, mark_delete: Place, left: tuple[Place, int] | None = None) -> None:
         """All consumers must subscribe anew, behind this position. `left`: of its next entry."""
         ledgers = self._entries.ledgers()
