@@ -62,3 +62,12 @@ class RawClient:
         except (EOFError, ConnectionResetError):
             return True
         return False
+
+    def ends(self) -> bool:
+        """Whether the connection ends, whatever comes before."""
+        try:
+            while self.socket.recv(65536):
+                pass
+        except ConnectionResetError:
+            pass
+        return True

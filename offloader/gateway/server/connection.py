@@ -52,7 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self._gatekeeper = gatekeeper
         self._handle = handle
         self._closed = closed
-        self._frames = FrameBuffer(limits.max_message, peer="a client")
+        self._frames = FrameBuffer(0, peer="a client")  # no CONNECT is large
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._output: list[bytes | memoryview] = []
@@ -65,8 +65,12 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._expires: asyncio.TimerHandle | None = None
-        self._refused = False
         self._ended = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has said who it is."""
+        return self._connected
 
     # What asyncio tells
 
@@ -77,12 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = str(transport.get_extra_info("peername"))
         transport.set_write_buffer_limits(high=self.limits.buffered_bytes)
         self._timer = self._loop.call_later(self.limits.handshake, self._handshake_is_late)
-        if self._refused:
-            self.end("there are too many")
-
-    def refuse(self) -> None:
-        """End it as soon as it is there."""
-        self._refused = True
+        if self._ended:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Its consumers leave."""
@@ -265,6 +265,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True
+        self._frames.allow(self.limits.max_message)
         self._takes_challenges = said.feature_flags.supports_auth_refresh
         self.takes_broker_metadata = said.feature_flags.supports_broker_entry_metadata
         self.send(answers.connected(said.protocol_version, self.limits.max_message))
