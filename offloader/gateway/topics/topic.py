@@ -10,8 +10,9 @@ from offloader.cursors.core.records import FORGOTTEN, CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.log import CursorLog
 from offloader.gateway.core.dispatcher import Dispatcher
-from offloader.gateway.core.events import Joining
+from offloader.gateway.core.events import DEFAULT_LIMITS, DispatchLimits, Joining
 from offloader.gateway.server.ports import LATEST, ConsumerPort, SubscribedConsumer, Subscribing
+from offloader.gateway.shares import Shares
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionCursor, VolatileCursor, position_of
 from offloader.gateway.topics.leading import Leader, not_here, outcome_of
@@ -40,6 +41,7 @@ class SubscribedTopic:
         *,
         promises: bool,
         traffic: Traffic,
+        read_ahead: Shares,
         cache_bytes: int = CACHE_BYTES,
         leader: Leader | None = None,
         follows: bool = True,
@@ -51,6 +53,8 @@ class SubscribedTopic:
         self._new_token = new_token
         self._promises = promises
         self._traffic = traffic
+        self._read_ahead = read_ahead
+        self._parts: dict[str, int] = {}  # of what may be read ahead, by subscription
         self._cache_bytes = cache_bytes
         self._leader = leader
         self._follows = follows
@@ -160,12 +164,16 @@ class SubscribedTopic:
             asked.subscription,
             self.entries,
             cursor,
-            Dispatcher(str(name), partition=name.partition),
+            Dispatcher(str(name), partition=name.partition, limits=self._limits(asked.subscription)),
             self._workers,
             durable=asked.durable,
             traffic=Traffic(self._traffic),
             ended=self._ended,
         )
+
+    def _limits(self, subscription: str) -> DispatchLimits:
+        part = self._parts[subscription] = self._read_ahead.take(DEFAULT_LIMITS.read_ahead_bytes)
+        return DEFAULT_LIMITS._replace(read_ahead_bytes=part)
 
     async def _owned(self, subscription: str, mark_delete: Position) -> DurableCursor:
         folder = subscription_folder(self.entries.name, subscription)
@@ -201,3 +209,4 @@ class SubscribedTopic:
     def _ended(self, subscription: ServedSubscription) -> None:
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
+            self._read_ahead.give_back(self._parts.pop(subscription.name))
