@@ -1,4 +1,4 @@
-"""Stock clients, each in a process of its own that does one thing after the other: a JSON object a line, an answer a line.
+"""Stock clients, each in a process of its own that does one thing after the other: a JSON object a line, and one back.
 
 What is asked: {"do": …} and its arguments; "as": the name of a new reader or consumer, "of": the one that is meant. Ids
 are [ledger, entry, partition, batch index]. The answer is {"answer": …}, or {"error": …} with the error's name."""

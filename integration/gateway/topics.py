@@ -82,7 +82,9 @@ class Maker:
 
     def mixed(self, name: str) -> Made:
         """What the other tests produce: sizes from nothing to 100,000 bytes."""
-        return Made(name, produce_mixed(self._pulsar.service_url, name, seed=14, messages=120, largest=100_000).messages)
+        return Made(
+            name, produce_mixed(self._pulsar.service_url, name, seed=14, messages=120, largest=100_000).messages
+        )
 
     def chunked(self, name: str) -> Made:
         answer = self._java.ask(do="chunks", topic=name, count=12)
