@@ -21,6 +21,7 @@ from benchmarks import (
     cursors,
     cutter,
     deletion_rate,
+    forgotten,
     historical,
     history,
     idle,
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "lifecycle": lifecycle_idle.run,
     "bridging": bridging.run,
     "cursors": cursors.run,
+    "forgotten": forgotten.run,
 }
 
 

@@ -15,7 +15,7 @@ from benchmarks.options import Options
 from offloader.bookkeeper.cursor_codec import encode_cursor_entry
 from offloader.bookkeeper.cursor_state import CursorState
 from offloader.cursors.core.cursor import CACHE_BYTES
-from offloader.cursors.core.records import CursorMarker
+from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.model import KIB, MIB, AcknowledgedRange, Position, joined
 from offloader.ports.object_store import Stat
@@ -92,7 +92,7 @@ def _memory(store: Counted, tokens: Iterator[str], numbers: np.random.Generator)
 
 
 def _open(store: Counted, tokens: Iterator[str]) -> DurableCursor:
-    return DurableCursor.open(store, FOLDER, CursorMarker(Position(0, 0, -1)), lambda: next(tokens))
+    return DurableCursor.open(store, FOLDER, FirstState(Position(0, 0, -1)), lambda: next(tokens))
 
 
 def _half(numbers: np.random.Generator) -> Entries:

@@ -11,12 +11,14 @@ import click
 import pytest
 
 from dev.docs.lines import WIDTH
+from offloader.cli.command import GroupWithDefault
 from offloader.cli.main import main
 from offloader.config import Config
 from offloader.config.running import MetricsSettings
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
 from offloader.format.index import index_of_segment
+from offloader.metrics import gateway_definitions
 from offloader.metrics.definitions import ALL
 from offloader.model import LedgerRange, SegmentLayout
 
@@ -133,6 +135,8 @@ def fault_of(line):
     command, words = main, line.split()
     while isinstance(command, click.Group) and words:
         if words[0].startswith("-"):
+            if isinstance(command, GroupWithDefault):
+                command = command.commands[command.default]
             break
         if words[0] not in command.commands:
             return f"{words[0]!r} is not a command of {command.name}"
@@ -190,7 +194,7 @@ def test_settings_exist(page):
 
 @pages
 def test_metrics_exist(page):
-    exposed = {definition.exposed for definition in ALL} | {"brk_ledgeroffloader_"}
+    exposed = {definition.exposed for definition in (*ALL, *gateway_definitions.ALL)} | {"brk_ledgeroffloader_"}
     assert set(re.findall(r"`((?:offloader|brk)_[a-z_]+)", prose(page))) <= exposed
 
 

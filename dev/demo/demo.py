@@ -1,4 +1,5 @@
-"""`make demo`: a real Pulsar, producers and the offloader side by side; then everything is read back and compared."""
+"""`make demo`: a real Pulsar, producers and the offloader side by side; then everything is read back and compared, and
+read once more by Pulsar's own client after Pulsar has stopped."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Queue
 from types import FrameType
 
 import httpx
@@ -22,9 +25,12 @@ from dev.demo.orders import events
 from dev.embedded.settings import ENTRY_METADATA
 from dev.embedded.standalone import PulsarStandalone
 from offloader import logs
+from offloader.archive.opened import OpenArchive
+from offloader.archive.reading.stores import Stores
 from offloader.archive.topic import ArchivedTopic
 from offloader.config import Config
 from offloader.errors import OffloadError
+from offloader.gateway.application import GatewayApplication
 from offloader.java import find_java
 from offloader.metadata import requests
 from offloader.metadata.catalog import Catalogs
@@ -57,6 +63,7 @@ class Production:
 
     messages: int = 0
     size: int = 0
+    by_topic: Counter[str] = field(default_factory=Counter)
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -64,8 +71,8 @@ def main() -> int:
     """Run the demo. Returns the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     try:
-        with _signals(), ExitStack() as stack:
-            return _demo(console, stack)
+        with _signals():
+            return _demo(console)
     except OffloadError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -74,16 +81,28 @@ def main() -> int:
         return 130
 
 
-def _demo(console: Console, stack: ExitStack) -> int:
+def _demo(console: Console) -> int:
     find_java()
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
-    console.print("[bold]1/5[/] a real Apache Pulsar 4.0.7 starts (the first time its jars are fetched)")
-    standalone = stack.enter_context(PulsarStandalone(FOLDER.resolve() / "pulsar", configuration=CONFIGURATION))
-    _prepare(standalone)
-    config = _configuration(standalone)
+    console.print("[bold]1/6[/] a real Apache Pulsar 4.0.7 starts (the first time its jars are fetched)")
+    with ExitStack() as live:
+        standalone = live.enter_context(PulsarStandalone(FOLDER.resolve() / "pulsar", configuration=CONFIGURATION))
+        _prepare(standalone)
+        config = _configuration(standalone)
+        production, compared = _offload(console, live, standalone, config)
+        console.print("[bold]5/6[/] Pulsar and the offloader stop")
+    gateway = f"`offloader gateway --config {FOLDER}/offloader.yaml`"
+    console.print(f"[bold]6/6[/] {gateway} starts; Pulsar's own Python client reads {ORDERS} from it")
+    read = _read_by_gateway(config, ORDERS)
+    return _summary(console, config, production, compared, read)
+
+
+def _offload(
+    console: Console, stack: ExitStack, standalone: PulsarStandalone, config: Config
+) -> tuple[Production, list[Compared]]:
     console.print(
-        f"[bold]2/5[/] `offloader run --config {FOLDER}/offloader.yaml` starts; producers write for {PRODUCE_SECONDS} s"
+        f"[bold]2/6[/] `offloader run --config {FOLDER}/offloader.yaml` starts; producers write for {PRODUCE_SECONDS} s"
     )
     application = _start(config, stack)
     production = Production()
@@ -94,16 +113,14 @@ def _demo(console: Console, stack: ExitStack) -> int:
     with _table(console, application):
         _wait(lambda: False, application, PRODUCE_SECONDS)
         _end_producers(producers, production)
-    console.print("[bold]3/5[/] every open segment is closed by hand (`offloader topics offload TOPIC`) and sealed")
+    console.print("[bold]3/6[/] every open segment is closed by hand (`offloader topics offload TOPIC`) and sealed")
     admin = AdminClient(settings.pulsar(config))
     stack.callback(admin.close)
     ends = _close_all(config, admin)
     with _table(console, application):
         _wait(lambda: _sealed(application, ends), application, SEAL_SECONDS)
-    console.print("[bold]4/5[/] every entry is read back from the files and from the broker, and compared")
-    compared = [_compare(config, name, end) for name, end in sorted(ends.items())]
-    console.print("[bold]5/5[/] everything stops")
-    return _summary(console, config, production, compared)
+    console.print("[bold]4/6[/] every entry is read back from the files and from the broker, and compared")
+    return production, [_compare(config, name, end) for name, end in sorted(ends.items())]
 
 
 CONFIGURATION = {
@@ -192,6 +209,7 @@ def _produce(service_url: str, name: str, production: Production) -> None:
             event.payload, lambda _result, _position: None, partition_key=event.key, properties=event.properties
         )
         production.messages += 1
+        production.by_topic[name] += 1
         production.size += len(event.payload)
         if number % 100 == 0:
             production.stop.wait(0.1)
@@ -292,8 +310,32 @@ def _from_broker(
     return found
 
 
-def _summary(console: Console, config: Config, production: Production, compared: list[Compared]) -> int:
-    same = bool(compared) and all(c.same for c in compared)
+def _read_by_gateway(config: Config, topic: str) -> int:
+    """How many messages Pulsar's own client reads of an archived topic, without a Pulsar."""
+    store = open_store(settings.store(config))
+    address: Queue[str] = Queue()
+    server = GatewayApplication(OpenArchive(Stores.of(store)), config.gateway, lambda: os.urandom(8).hex(), address.put)
+    thread = threading.Thread(target=server.run, name="gateway")
+    thread.start()
+    try:
+        client = pulsar.Client(
+            address.get(timeout=START_SECONDS), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        )
+        reader, found = client.create_reader(topic, pulsar.MessageId.earliest), 0
+        while reader.has_message_available():
+            reader.read_next(int(READ_SECONDS * 1000))
+            found += 1
+        client.close()
+        return found
+    finally:
+        server.stop()
+        thread.join()
+        store.close()
+
+
+def _summary(console: Console, config: Config, production: Production, compared: list[Compared], read: int) -> int:
+    produced = production.by_topic[ORDERS.rpartition("/")[2]]
+    same = bool(compared) and all(c.same for c in compared) and read == produced
     console.print()
     for c in compared:
         verdict = "equal" if c.same else "DIFFERENT"
@@ -301,10 +343,11 @@ def _summary(console: Console, config: Config, production: Production, compared:
             f"  {c.topic}: {c.broker:,} entries in Pulsar, {c.archived:,} in {c.segments} segments: {verdict}"
         )
     console.print(f"\n  {production.messages:,} messages produced, {sum(c.broker for c in compared):,} entries")
+    console.print(f"  {read:,} of {produced:,} messages of {ORDERS} read by Pulsar's own client, without a Pulsar")
     console.print(f"  [bold]{'every entry equal, byte for byte' if same else 'NOT EQUAL: see above'}[/]")
     console.print(f"  segments, catalog and journal: {config.storage.root}")
     console.print("\n  what to try next:")
-    for line in ("topics list", f"topics segments {ORDERS}", f"topics cat {ORDERS} --limit 5", "verify"):
+    for line in ("topics list", f"topics segments {ORDERS}", f"topics cat {ORDERS} --limit 5", "verify", "gateway"):
         console.print(f"    .venv/bin/offloader {line} --config {FOLDER}/offloader.yaml")
     return 0 if same else 2
 

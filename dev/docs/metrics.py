@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from dev.docs.lines import wrapped
-from offloader.metrics.definitions import ALL
+from offloader.metrics import gateway_definitions
+from offloader.metrics.definitions import ALL, Definition
 
 _INTRO = """\
 # Metrics and health
@@ -48,13 +50,36 @@ the number of series bounded.
 """
 
 
+_GATEWAY = """
+## The gateway
+
+`offloader gateway` listens on `gateway.metricsListen` (127.0.0.1:9466 by default, empty: nowhere), with the same three
+paths, and `/status`, which `offloader gateway status` shows. It is ready when the store answered when it was last
+asked, every ten seconds.
+
+"""
+
+_ALERTS = """
+**Worth an alert**
+
+* `offloader_gateway_unwritten_seconds` above some `gateway.flushInterval`: acknowledgements are not written, and would
+  be forgotten.
+* any increase of `offloader_gateway_connections_full_total`: clients are sent away.
+* `offloader_gateway_work` that stays at 8 or more of a kind: threads wait for the store.
+"""
+
+
 def render() -> str:
     """The page."""
+    return wrapped(f"{_INTRO}{_table(ALL)}{_TOPICS}{_GATEWAY}{_table(gateway_definitions.ALL)}{_ALERTS}")
+
+
+def _table(definitions: Iterable[Definition]) -> str:
     rows = "".join(
         f"| `{x.exposed}` | {x.kind} | {', '.join(f'`{label}`' for label in x.labels) or '-'} | {x.help} |\n"
-        for x in ALL
+        for x in definitions
     )
-    return wrapped(f"{_INTRO}| series | type | labels | meaning |\n| --- | --- | --- | --- |\n{rows}{_TOPICS}")
+    return f"| series | type | labels | meaning |\n| --- | --- | --- | --- |\n{rows}"
 
 
 if __name__ == "__main__":

@@ -120,13 +120,16 @@ class Ground:
         return said
 
     def read(self, topic: TopicName, **options: Any) -> list[tuple[str, str, bytes]]:
-        """All that a reader gets: position, key, data. A broker (4.0.7) that unloads a topic while it recovers the
-        topic's transaction buffer may answer no reader of it from then on: it is unloaded once more."""
-        try:
-            return self._read(topic, **options)
-        except pulsar.Timeout:
-            self.unload(topic)
-            return self._read(topic, **options)
+        """All that a reader gets: position, key, data.
+
+        A broker (4.0.7) that unloads a topic while it recovers the topic's transaction buffer may answer no reader of
+        it from then on: it is unloaded once more. One that has taken a namespace over from a broker that was killed may
+        wait for ever for the snapshots of the namespace's transaction buffers: then another one takes it over."""
+        for remedy in (self.unload, lambda one: self.owner(one).kill()):
+            with contextlib.suppress(pulsar.Timeout):
+                return self._read(topic, **options)
+            remedy(topic)
+        return self._read(topic, **options)
 
     def _read(self, topic: TopicName, **options: Any) -> list[tuple[str, str, bytes]]:
         found = []

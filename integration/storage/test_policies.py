@@ -17,7 +17,11 @@ from integration.processes import HANGS
 from integration.starting import started
 from integration.storage import roles
 from integration.storage.roles import RoleServer
+from offloader.cursors.core.records import CursorMarker
+from offloader.cursors.durable import DurableCursor
 from offloader.errors import AccessDeniedError
+from offloader.gateway.owners.claim import TopicClaim
+from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.deletion.decisions import retried, undone
@@ -38,7 +42,7 @@ from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.root import open_root
-from offloader.model import TopicName
+from offloader.model import Position, TopicName
 from offloader.operations.doctor.probes import try_store, try_upload
 from offloader.operations.verify.verify import verify
 from offloader.ports.object_store import ObjectStore
@@ -51,6 +55,7 @@ pytestmark = pytest.mark.versitygw
 
 BASE = ("ReadAndWrite", "DeleteHelpersOnly", "List")
 RETENTION = (*BASE, "RetentionOfTheArchive", "NeverTheCatalogs")
+GATEWAY = ("GatewayReads", "GatewayWrites", "List")
 ORPHANS = (*BASE, "DeleteOrphans", "KeepCatalogs", "TellVersioning")
 
 ORDERS = TopicName.parse("persistent://shop/orders/placed")
@@ -335,3 +340,25 @@ def test_orphans_go_with_the_right_and_only_those_of_its_tenant(role, everything
     assert before - after == shop
     assert {one.object_key for one in cleaning.heard.given_up} == bank
     assert list(everything.list_uploads()) == []  # the first policy ends those of all
+
+
+def test_a_gateway_keeps_subscriptions_and_claims_and_writes_nothing_else(role, everything) -> None:
+    archive = written(everything)
+    before = keys(everything)
+    store, numbers = role(*GATEWAY), iter(range(1000))
+    claims = ClaimLog(store, lambda: f"claim-{next(numbers)}")
+    assert claims.append(TopicClaim(ORDERS, 0, "one"))
+    assert claims.append(TopicClaim(ORDERS, 1, "two"))
+    assert claims.newest_of_all() == {ORDERS: 1}
+    folder, first = layout.subscription_folder(ORDERS, "s"), CursorMarker(Position(0, 5, -1))
+    for entry in range(3):  # owners one after the other: what the last one does not need goes
+        cursor = DurableCursor.open(store, folder, first, lambda: f"cursor-{next(numbers)}")
+        cursor.acknowledge((0, 5), entry, entry)
+        cursor.flush()
+    segment = archive.catalog.segments[0]
+    assert store.read(layout.data_key(ORDERS, segment.uuid))[0]
+    refused(lambda: store.put(layout.data_key(ORDERS, a_uuid(7)), b"x"))
+    for key in before:
+        refused(partial(store.delete, [key]))
+    assert before < keys(everything)
+    assert all(key.startswith((folder, layout.GATEWAYS)) for key in keys(everything) - before)

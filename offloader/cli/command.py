@@ -206,3 +206,16 @@ class CommandGroup(click.Group):
         if standalone:
             sys.exit(code or OK)
         return code
+
+
+class GroupWithDefault(click.Group):
+    """A group of which one command is meant where options come first, or nothing."""
+
+    default = "list"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """But for a question for help."""
+        asks_for_help = args[:1] and args[0] in ctx.help_option_names
+        if not asks_for_help and (not args or args[0].startswith("-")):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)

@@ -1,4 +1,4 @@
-"""`offloader gateway`."""
+"""`offloader gateway …`: the server, and what can be known of it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,43 @@ import signal
 
 import click
 
-from offloader.cli.command import OK, CommandSession, command
+from offloader.cli.command import OK, CommandSession, GroupWithDefault, command
 from offloader.cli.output import say
 from offloader.cli.reading import opened
+from offloader.config.gateway import AtEnd
+from offloader.offload import settings
 
 
-@click.command("gateway")
+class RunByDefault(GroupWithDefault):
+    """`offloader gateway --config FILE` runs it."""
+
+    default = "run"
+
+
+@click.group("gateway", cls=RunByDefault)
+def gateway_group() -> None:
+    """Archived topics for Pulsar's own clients. Without a command's name it is `run`."""
+
+
+@gateway_group.command("run")
 @command(log_level="INFO")
-def gateway_command(session: CommandSession) -> int:
+def run_gateway(session: CommandSession) -> int:
     """Serve archived topics to Pulsar's own clients, without a broker (SIGTERM, Ctrl-C: stop).
 
     Readers and consumers connect to it as to a broker, at `gateway.listen`; their subscriptions are in the bucket.
-    Nobody can produce. It asks nobody who they are: whoever reaches its port reads everything.
+    Nobody can produce. Clients show tokens where `gateway.tokenPublicKey` or `tokenSecretKey` is set; `gateway.roles`
+    says what they may read.
     """
     from offloader.gateway.application import GatewayApplication
+    from offloader.gateway.live import LiveBrokers
 
+    chosen = session.config.gateway
     application = GatewayApplication(
         opened(session),
-        session.config.gateway,
+        chosen,
         session.dependencies.new_token,
         lambda url: say(f"serving {session.store.url} at {url}", err=True),
+        LiveBrokers(settings.pulsar(session.config)) if chosen.at_end is AtEnd.HAND_OVER else None,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())

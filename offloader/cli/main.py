@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli import (  # noqa: F401 (they add their commands to `topics` and `ledgers`)
+from offloader.cli import (  # noqa: F401 (they add their commands to groups)
     cat,
     export,
+    gateway_status,
     ledger_deletion,
     orphan_tail,
     peek,
@@ -22,7 +23,7 @@ from offloader.cli.cursors import copied, listing, removing  # noqa: F401
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
 from offloader.cli.explain_data import explain_command
-from offloader.cli.gateway import gateway_command
+from offloader.cli.gateway import gateway_group
 from offloader.cli.ledgers import ledgers
 from offloader.cli.migrate import migrate_group
 from offloader.cli.orphans import decide, explain, orphans, pending, purge, quarantine, read, rescue, rescued, scan  # noqa: F401 (they add their commands)
@@ -55,6 +56,6 @@ for _command in (
     archive_group,
     bridge_group,
     migrate_group,
-    gateway_command,
+    gateway_group,
 ):
     main.add_command(_command)

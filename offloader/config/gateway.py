@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from ipaddress import ip_address
+from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from offloader.config.section import Section
 from offloader.config.units import Size, Wait
 from offloader.model import MIB
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\s/]+):(?P<port>[0-9]{1,5})")
+_NAMESPACES = re.compile(r"\*|[^/\s*]+/(?:\*|[^/\s*]+)")
 
 
 class OnLoss(StrEnum):
@@ -22,16 +25,79 @@ class OnLoss(StrEnum):
     SKIP = "skip"
 
 
+class AtEnd(StrEnum):
+    """What becomes of those who have read everything that is archived."""
+
+    WAIT = "wait"
+    END = "end"
+    HAND_OVER = "handOver"
+
+
+class GatewayTls(Section):
+    """TLS for clients, beside what is open without it or instead of that."""
+
+    listen: str = Field("127.0.0.1:6651", description="Address and port for clients, `pulsar+ssl://`.")
+    http_listen: str = Field("", description="Address and port for `https://` service URLs. By default nothing.")
+    advertised: str = Field(
+        "", description="What clients are told to connect to, `pulsar+ssl://host:port`. By default `listen`."
+    )
+    certificate: str = Field(
+        description="PEM file of the certificate and those that it needs. Read again when it changes."
+    )
+    key: str = Field(description="PEM file of its private key, without a password.")
+    client_ca: str | None = Field(
+        None, description="PEM file: clients must show a certificate that one of these has signed."
+    )
+
+    @field_validator("listen", "http_listen")
+    @classmethod
+    def _listen(cls, value: str) -> str:
+        return checked_address(value)
+
+    @field_validator("advertised")
+    @classmethod
+    def _advertised(cls, value: str) -> str:
+        return checked_advertised(value, "pulsar+ssl")
+
+
 class Gateway(Section):
     """A server that speaks Pulsar's protocol and reads the archive (`offloader gateway`)."""
 
     listen: str = Field(
-        "127.0.0.1:6650", description="Address and port for clients, `pulsar://`. Port 0: any free one."
+        "127.0.0.1:6650",
+        description="Address and port for clients, `pulsar://`. Port 0: any free one. Empty: they come by TLS alone.",
     )
+    http_listen: str = Field(
+        "", description="Address and port for clients with an `http://` service URL. By default nothing."
+    )
+    tls: GatewayTls | None = None
     advertised: str = Field(
         "",
         description="What clients are told to connect to, `pulsar://host:port`: how they reach this very gateway. By "
         "default the address that it listens on.",
+    )
+    token_public_key: str | None = Field(
+        None,
+        description="The public key that clients' tokens (JWT) must be signed for: `file:///path`, or "
+        "`data:;base64,KEY`, as brokers have it; DER or PEM. A file is read again when it changes.",
+    )
+    token_secret_key: SecretStr | None = Field(
+        None, description="Instead of it the secret key that they must be signed with, in the same forms."
+    )
+    token_auth_claim: str = Field("sub", min_length=1, description="The claim of a token that names the role.")
+    token_audience: str | None = Field(
+        None, description="Only tokens for this audience are good. By default nobody looks."
+    )
+    token_audience_claim: str = Field("aud", min_length=1, description="The claim that names it.")
+    roles: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="The namespaces that each role may read: `tenant/namespace`, `tenant/*` or `*`. The role `*` is "
+        "everybody with a token.",
+    )
+    anyone_may_read: bool = Field(
+        False,
+        description="Without a token's key everybody who reaches the port reads everything. So only the loopback "
+        "address can be listened on, unless this is `true`.",
     )
     durable_acks: bool = Field(
         False,
@@ -43,6 +109,12 @@ class Gateway(Section):
         description="What a recorded loss, a deletion or damage does: `fail` refuses those who subscribe before it, "
         "with the reason; `skip` passes over it, and counts it as acknowledged.",
     )
+    at_end: AtEnd = Field(
+        AtEnd.WAIT,
+        description="What becomes of those who have read everything that is archived: `wait` gives them what is sealed "
+        "later; `end` gives them nothing more until somebody subscribes anew; `handOver` leads them to the brokers of "
+        "the section `pulsar`, where these still have the very topic and what follows.",
+    )
     flush_interval_ms: Wait = Field(
         5_000,
         gt=0,
@@ -50,6 +122,17 @@ class Gateway(Section):
     )
     refresh_interval_ms: Wait = Field(
         5_000, gt=0, description="How often topics that are read are looked at for segments that were sealed since."
+    )
+    claim_interval_ms: Wait = Field(
+        5_000,
+        gt=0,
+        description="How often the gateway looks whether another one has taken over topics of its own: one request for "
+        "a thousand topics.",
+    )
+    metrics_listen: str = Field(
+        "127.0.0.1:9466",
+        description="Address and port for `/metrics`, `/healthz`, `/readyz` and `/status`, which `offloader gateway "
+        "status` asks. Empty: none. It has no access control.",
     )
     connections: int = Field(1_000, ge=1, description="Most connections at a time.")
     max_individual_ack_cache_bytes_per_cursor: Size = Field(
@@ -65,18 +148,84 @@ class Gateway(Section):
         description="Keep that bound (PIP-81). `false`: all of it stays in memory.",
     )
 
-    @field_validator("listen")
+    @field_validator("listen", "http_listen", "metrics_listen")
     @classmethod
     def _listen(cls, value: str) -> str:
-        address_of(value)
-        return value
+        return checked_address(value)
 
     @field_validator("advertised")
     @classmethod
     def _advertised(cls, value: str) -> str:
-        if value and (urlsplit(value).scheme != "pulsar" or not urlsplit(value).hostname):
-            raise ValueError(f"{value!r} is no address of a gateway; write for example pulsar://gateway.example:6650")
+        return checked_advertised(value, "pulsar")
+
+    @field_validator("roles", mode="before")
+    @classmethod
+    def _one_namespace(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        return {role: [said] if isinstance(said, str) else said for role, said in value.items()}
+
+    @field_validator("roles")
+    @classmethod
+    def _roles(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for namespace in (namespace for namespaces in value.values() for namespace in namespaces):
+            if _NAMESPACES.fullmatch(namespace) is None:
+                raise ValueError(f"{namespace!r} is no namespace; write tenant/namespace, tenant/* or *")
         return value
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether clients must say who they are."""
+        return self.token_public_key is not None or self.token_secret_key is not None
+
+    @model_validator(mode="after")
+    def _somebody_says_who_may_read(self) -> Self:
+        if self.token_public_key is not None and self.token_secret_key is not None:
+            raise ValueError("tokens are signed with one key: set tokenPublicKey or tokenSecretKey")
+        if self.asks_for_tokens and not self.roles:
+            raise ValueError("nobody may read anything: say who may, for example roles: {reader: [public/default]}")
+        if self.asks_for_tokens and self.anyone_may_read:
+            raise ValueError("a token's key is set and anyoneMayRead is true; remove one of them")
+        if self.roles and not self.asks_for_tokens:
+            raise ValueError("roles are those of tokens: set tokenPublicKey or tokenSecretKey")
+        return self
+
+    @model_validator(mode="after")
+    def _nobody_else_reaches_it(self) -> Self:
+        tls = (self.tls.listen, self.tls.http_listen) if self.tls is not None else ()
+        if not self.listen and not any(tls[:1]):
+            raise ValueError("nothing is listened on; set listen, or tls")
+        if self.asks_for_tokens or self.anyone_may_read:
+            return self
+        for address in (self.listen, self.http_listen, *tls):
+            if address and not is_loopback(address_of(address)[0]):
+                raise ValueError(
+                    f"whoever reaches {address} would read everything: set tokenPublicKey and roles, "
+                    "or anyoneMayRead: true if that is what you want"
+                )
+        return self
+
+
+def checked_address(listen: str) -> str:
+    """An address to listen on, or nothing. Raises ValueError."""
+    if listen:
+        address_of(listen)
+    return listen
+
+
+def checked_advertised(url: str, scheme: str) -> str:
+    """What clients are told, or nothing. Raises ValueError."""
+    if url and (urlsplit(url).scheme != scheme or not urlsplit(url).hostname):
+        raise ValueError(f"{url!r} is no address of a gateway; write for example {scheme}://gateway.example:6650")
+    return url
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to it."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def address_of(listen: str) -> tuple[str, int]:

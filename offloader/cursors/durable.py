@@ -8,14 +8,19 @@ from typing import Self, TypeVar
 
 from offloader.cursors.core.cursor import CACHE_BYTES, Cursor, LedgerLength, SwappedOutError
 from offloader.cursors.core.ledger_acks import BatchLeft
-from offloader.cursors.core.records import CursorMarker, LedgerKey, PieceAt, PieceRecord
+from offloader.cursors.core.records import (
+    FORGOTTEN,
+    CursorMarker,
+    FirstState,
+    LedgerKey,
+    PieceAt,
+    PieceRecord,
+)
 from offloader.cursors.log import CursorLog
 from offloader.errors import DamagedRecordError
 from offloader.model import Position
 from offloader.ports.object_store import ObjectStore
 
-FORGOTTEN = (("offloader.forgotten", 1),)
-"""The properties of a subscription that was deleted."""
 T = TypeVar("T")
 
 
@@ -38,7 +43,7 @@ class DurableCursor:
         cls,
         store: ObjectStore,
         folder: str,
-        first: CursorMarker,
+        first: FirstState,
         new_token: Callable[[], str],
         *,
         cache_bytes: int = CACHE_BYTES,
@@ -47,8 +52,6 @@ class DurableCursor:
         subscription that has none yet. Raises OvertakenError, DamagedRecordError."""
         log = CursorLog(store, folder, new_token)
         found = cls(log, log.open(first).record.marker, cache_bytes=cache_bytes)
-        if found._cursor.properties == FORGOTTEN:
-            found.begin_anew(first.mark_delete, first.properties)
         found._read_ahead()
         return found
 
@@ -57,6 +60,12 @@ class DurableCursor:
         """Everything up to and including it is acknowledged."""
         with self._state:
             return self._cursor.mark_delete
+
+    @property
+    def properties(self) -> tuple[tuple[str, int], ...]:
+        """Pulsar's long ones, and ours."""
+        with self._state:
+            return self._cursor.properties
 
     @property
     def memory(self) -> int:
@@ -90,6 +99,12 @@ class DurableCursor:
         """Of a batch of which a part is acknowledged what is left; None: of any other entry."""
         return self._asked(lambda: self._cursor.left_of(position))
 
+    def acknowledged_of(self, ledgers: Iterable[LedgerKey]) -> int | None:
+        """How many entries of these ledgers are acknowledged behind the mark-delete position; None: some are not in
+        memory."""
+        with self._state:
+            return self._cursor.acknowledged_of(ledgers)
+
     def next_left(self, position: Position) -> Position:
         """The first position from there on, in its ledger, that is not acknowledged as a whole."""
         return self._asked(lambda: self._cursor.next_left(position))
@@ -103,6 +118,16 @@ class DurableCursor:
         """A reset: everything up to and including `position` is acknowledged, and nothing else."""
         with self._state:
             self._cursor.begin_anew(position, properties)
+
+    def describe(self, properties: tuple[tuple[str, int], ...]) -> None:
+        """Other properties than before; durable once it is flushed."""
+        with self._state:
+            self._cursor.describe(properties)
+
+    def acknowledged(self, key: LedgerKey) -> tuple[list[tuple[int, int]], dict[int, BatchLeft]]:
+        """Of a ledger, behind the mark-delete position: entries, first and last of each run, and batches of which a
+        part is."""
+        return self._asked(lambda: self._cursor.acknowledged(key))
 
     def forget(self) -> None:
         """The subscription is deleted: once this is flushed, whoever opens it finds none. Its fences stay."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from offloader.cursors.core.records import CursorMarker, LedgerKey, PieceAt, PieceRecord
+from offloader.cursors.core.records import FORGOTTEN, FirstState, LedgerKey, PieceAt, PieceRecord
 from offloader.cursors.records_codec import decode_record, encode_fence, encode_record
 from offloader.errors import DamagedRecordError, ObjectNotFoundError, OffloadError, OvertakenError
 from offloader.metadata.layout import slot_name, two_numbers
@@ -62,9 +62,9 @@ class CursorLog:
         """The state as it is now, for whoever only looks; None: there is none. Raises DamagedRecordError."""
         return self._newest(self._places())
 
-    def open(self, first: CursorMarker) -> Found:
-        """Become the owner. `first`: the state of a subscription that has none yet. Raises OvertakenError where others
-        open it at the same time, DamagedRecordError where no record can be used."""
+    def open(self, first: FirstState) -> Found:
+        """Become the owner. `first`: the state of a subscription that has none yet, or was deleted. Raises
+        OvertakenError where others open it at the same time, DamagedRecordError where no record can be used."""
         for _ in range(TRIES):
             places = self._places()
             if places and not self._is_fence(max(places)):
@@ -72,10 +72,10 @@ class CursorLog:
                 continue
             found = self._newest(places)
             self._epoch, self._next_slot = (max(places)[0] if places else 0) + 1, 0
-            marker = first if found is None else found.record.marker
-            begun = PieceRecord(marker)
+            exists = found is not None and found.record.marker.properties != FORGOTTEN
+            begun = PieceRecord(found.record.marker) if found is not None and exists else first.record(self._epoch)
             self._standing = _all_but_the_last_of_each_epoch(places)
-            self._former = frozenset() if found is None else frozenset({found.place}) | marker.records
+            self._former = frozenset() if found is None else frozenset({found.place}) | found.record.marker.records
             needed = self._write(begun)
             later = [place for place in self._places() if place > (self._epoch, 0)]
             if later:  # this number was used and freed before: whoever wrote those is the owner
@@ -90,13 +90,18 @@ class CursorLog:
         self._remove_all_but(self._write(record))
 
     def pieces(self, asked: Iterable[tuple[LedgerKey, PieceAt]]) -> dict[LedgerKey, bytes]:
-        """The bytes of pieces; each record is read once. Raises DamagedRecordError."""
+        """The bytes of pieces; each record is read once. Raises DamagedRecordError; OvertakenError where a later owner
+        has removed them."""
         wanted: dict[Place, list[LedgerKey]] = {}
         for ledger, piece in asked:
             wanted.setdefault(piece.record, []).append(ledger)
         found: dict[LedgerKey, bytes] = {}
         for place, ledgers in wanted.items():
-            inline = self._inline(place)
+            try:
+                inline = self._inline(place)
+            except DamagedRecordError as error:
+                self._check_owner(error)
+                raise
             for ledger in ledgers:
                 if ledger not in inline:
                     raise DamagedRecordError(f"{self._key(place)} has no piece of ledger {ledger[1]}")
@@ -127,6 +132,11 @@ class CursorLog:
         if record is None:
             raise DamagedRecordError(f"{self._key(place)} is a fence, though a marker names it")
         return dict(record.inline)
+
+    def _check_owner(self, damage: DamagedRecordError) -> None:
+        """Raises OvertakenError where a record is missing because it is not ours any more."""
+        if self._epoch and any(epoch > self._epoch for epoch, _ in self._places()):
+            raise OvertakenError(f"{self._folder}: another process owns this subscription") from damage
 
     def _is_fence(self, place: Place) -> bool:
         try:

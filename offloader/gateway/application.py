@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from offloader.archive.opened import OpenArchive
-from offloader.config.gateway import Gateway, address_of
+from offloader.config.gateway import AtEnd, Gateway
 from offloader.cursors.facts import read_facts
-from offloader.errors import ConfigError, OffloadError
+from offloader.errors import OffloadError
+from offloader.gateway.access.access import access_of
+from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
+from offloader.gateway.live import Brokers, LiveTopic
+from offloader.gateway.observer import GatewayObserver
+from offloader.gateway.owners.claim_log import ClaimLog
+from offloader.gateway.owners.living import LivingGateways
+from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
+from offloader.gateway.telemetry import Telemetry
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.archive import ArchiveTopics
+from offloader.gateway.topics.leading import Leader
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.model import TopicName
 from offloader.ports.topic_states import TopicSchema
 
 log = logging.getLogger(__name__)
 
+LEAD_MS = 500
+"""How often it is looked whether somebody may go to the brokers."""
 NO_BOUND = 1 << 62
-
-
-class Anyone:
-    """Nobody says who they are, and everybody may read: for networks that see to that."""
-
-    method = ""
-
-    def role_of(self, method: str, data: bytes, now: float) -> tuple[str, float | None]:  # noqa: ARG002
-        return "", None
-
-    def may_read(self, role: str, namespace: str) -> bool:  # noqa: ARG002
-        return True
+LOOK_AT_FILES_MS = 5_000
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ class StoredTopicsOfArchive:
 
 
 class GatewayApplication:
-    """`listening`: is told the address once clients may come."""
+    """`listening`: is told the address once clients may come. `brokers`: where those who have read everything go on, if
+    the settings say that they shall; they are closed with it."""
 
     def __init__(
         self,
@@ -83,17 +87,23 @@ class GatewayApplication:
         settings: Gateway,
         new_token: Callable[[], str],
         listening: Callable[[str], None] = lambda _: None,
+        brokers: Brokers | None = None,
     ) -> None:
         self._opened = opened
+        self._brokers = brokers
         self._settings = settings
         self._new_token = new_token
         self._listening = listening
+        self._here = Address("")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
 
     def run(self) -> None:
         """Until it is stopped. Raises ConfigError where it cannot listen."""
-        asyncio.run(self._run())
+        try:
+            asyncio.run(self._run())
+        finally:
+            self._loop = None
 
     def stop(self) -> None:
         """From any thread, or a signal's handler."""
@@ -101,32 +111,48 @@ class GatewayApplication:
             self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def _run(self) -> None:
-        settings, workers = self._settings, Workers()
+        settings, telemetry = self._settings, Telemetry()
+        workers = Workers(worked=telemetry.metrics.worked)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         archived = StoredTopicsOfArchive(self._opened, OnMissing(settings.on_loss.value))
-        anyone = Anyone()
-        topics = ArchiveTopics(archived, lambda entries: self._served(entries, workers), workers, anyone)
-        listener = GatewayListener(topics, anyone, ConnectionLimits(), settings.connections)
-        host, port = address_of(settings.listen)
-        try:
-            port = await listener.listen(host, port)
-        except OSError as error:
-            raise ConfigError(f"gateway.listen: cannot listen on {settings.listen} ({error.strerror})") from error
-        topics.address_of_all = Address(settings.advertised or f"pulsar://{host}:{port}")
-        self._listening(topics.address_of_all.url)
+        access, owners = access_of(settings), self._owners(workers)
+        topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions, owners)
+        listener = GatewayListener(topics, access.gatekeeper, ConnectionLimits(), settings.connections)
+        doors = Doors(settings, access, listener)
+        self._here = await doors.open()
+        telemetry.begin(settings.metrics_listen, GatewayObserver(topics, listener, workers))
+        self._listening(self._here.url or self._here.tls)
         rounds = [
             asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
+            asyncio.create_task(self._each(LEAD_MS, topics.lead_away)),
+            asyncio.create_task(self._each(settings.claim_interval_ms, owners.look)),
+            asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
+            asyncio.create_task(_look_at_files(doors)),
         ]
         await self._stopping.wait()
         for task in rounds:
             task.cancel()
         _tell(await topics.flush())
+        _tell(await owners.release())
         await listener.close()
         topics.close()
+        await asyncio.to_thread(telemetry.close)
         await asyncio.get_running_loop().run_in_executor(None, workers.close)
+        if self._brokers is not None:
+            self._brokers.close()
 
-    def _served(self, entries: TopicEntries, workers: Workers) -> SubscribedTopic:
+    def _owners(self, workers: Workers) -> TopicOwners:
+        return TopicOwners(
+            ClaimLog(self._opened.store, self._new_token),
+            self._new_token(),
+            lambda: self._here,
+            LivingGateways().is_living,
+            workers,
+            lambda: time.time_ns() // 1_000_000,
+        )
+
+    def _served(self, workers: Workers, entries: TopicEntries, traffic: Traffic) -> SubscribedTopic:
         settings = self._settings
         bounded = settings.enable_lru_cache_max_unacked_ranges
         return SubscribedTopic(
@@ -135,13 +161,28 @@ class GatewayApplication:
             workers,
             self._new_token,
             promises=settings.durable_acks,
+            traffic=traffic,
             cache_bytes=settings.max_individual_ack_cache_bytes_per_cursor if bounded else NO_BOUND,
+            leader=self._leader(workers, entries),
+            follows=settings.at_end is not AtEnd.END,
         )
+
+    def _leader(self, workers: Workers, entries: TopicEntries) -> Leader | None:
+        if self._settings.at_end is not AtEnd.HAND_OVER or self._brokers is None:
+            return None
+        live = LiveTopic(entries.name, self._brokers, lambda: self._opened.records(entries.name).head)
+        return Leader(entries, live, workers, self._new_token)
 
     async def _each(self, interval_ms: int, work: Callable[[], Awaitable[Sequence[OffloadError]]]) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             _tell(await work())
+
+
+async def _look_at_files(doors: Doors) -> None:
+    while True:
+        await asyncio.sleep(LOOK_AT_FILES_MS / 1000)
+        await doors.look_at_files()
 
 
 def _tell(errors: Sequence[OffloadError]) -> None:

@@ -5,6 +5,7 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py; what is below `_rescue
     _journal/<application>/<epoch>/<slot>
     _requests/<application>/<id>, <id>.seen, <id>.done
     _claims/<application>/<tenant>/<namespace>/<topic>
+    _gateways/<tenant>/<namespace>/<topic>/<slot>
     _deletion/<cluster>/records/<name>/<slot>, switch/<slot>, system-topic-secret
     _deletion/<cluster>/cursors/<tenant>/<namespace>/<topic>/<subscription>/records/<slot>, saved/<slot>
     _deletion/<cluster>/archive/<tenant>/<namespace>/<topic>
@@ -41,6 +42,7 @@ SUBSCRIPTIONS = "_subscriptions"
 JOURNAL = "_journal"
 REQUESTS = "_requests"
 CLAIMS = "_claims"
+GATEWAYS = "_gateways"
 DELETION = "_deletion"
 RESCUED = "_rescued"
 MIGRATION = "_migration"
@@ -278,6 +280,19 @@ def parse_claim_key(key: str) -> tuple[str, TopicName] | None:
     application, _, name = rest.partition("/")
     topic, _ = topic_of(f"{name}/")
     return None if folder != CLAIMS or topic is None else (unquote(application), topic)
+
+
+def gateway_claims_folder(topic: TopicName) -> str:
+    """Which gateways have claimed a topic, with the closing slash. All topics' lie together: one listing tells them."""
+    return f"{GATEWAYS}/{topic_folder(topic)}"
+
+
+def parse_gateway_claim_key(key: str) -> tuple[TopicName, int] | None:
+    """Topic and number of a gateway's claim, None for anything else."""
+    folder, _, rest = key.partition("/")
+    topic, name = topic_of(rest)
+    slot = parse_slot(name)
+    return None if folder != GATEWAYS or topic is None or slot is None else (topic, slot)
 
 
 def proof_key(token: str) -> str:

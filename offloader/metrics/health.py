@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
@@ -23,9 +23,15 @@ class ProbeAnswer(NamedTuple):
 
 class Health:
     """All in seconds. `timeout`: a loop without a tick for longer is stuck, unless it waits; `batch_timeout`: so is a
-    batch, beyond the time of its slices."""
+    batch, beyond the time of its slices. `services`: those that it needs."""
 
-    def __init__(self, timeout: float, batch_timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        timeout: float,
+        batch_timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+        services: Iterable[Service] = ("store", "pulsar"),
+    ) -> None:
         self._timeout = timeout
         self._batch_timeout = batch_timeout
         self._clock = clock
@@ -33,7 +39,7 @@ class Health:
         self._ticked = clock()
         self._waits: dict[str, float] = {}  # what the loop waits for, and until when that may last
         self._waits_lock = threading.Lock()
-        self._problems: dict[Service, str] = {"store": "not asked yet", "pulsar": "not asked yet"}
+        self._problems: dict[Service, str] = dict.fromkeys(services, "not asked yet")
 
     def tick(self) -> None:
         """The main loop has turned."""

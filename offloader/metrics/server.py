@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from socketserver import TCPServer, ThreadingMixIn
+from types import MappingProxyType
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -20,19 +22,30 @@ log = logging.getLogger(__name__)
 WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 SHUTDOWN_POLL = 0.05
+NO_PAGES: Mapping[str, Callable[[], Any]] = MappingProxyType({})
 
 
 class MetricsServer:
-    """Serves from a thread of its own until closed. Port 0: any free one. Raises ConfigError when it cannot listen."""
+    """Serves from a thread of its own until closed. Port 0: any free one. Raises ConfigError when it cannot listen.
 
-    def __init__(self, registry: CollectorRegistry, health: Health, host: str, port: int) -> None:
+    `pages`: JSON of further paths. `setting`: who chose the port, and what may be chosen in its place."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        health: Health,
+        host: str,
+        port: int,
+        *,
+        pages: Mapping[str, Callable[[], Any]] = NO_PAGES,
+        setting: str = "metrics.port",
+        instead: str = "choose another, or 0",
+    ) -> None:
         try:
             self._server = _listen(host, port)
         except OSError as error:
-            raise ConfigError(
-                f"metrics.port: cannot listen on {host}:{port} ({error.strerror}); choose another, or 0"
-            ) from error
-        self._server.set_app(router(registry, health))
+            raise ConfigError(f"{setting}: cannot listen on {host}:{port} ({error.strerror}); {instead}") from error
+        self._server.set_app(router(registry, health, pages))
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(SHUTDOWN_POLL,), name="metrics", daemon=True
         )
@@ -52,8 +65,10 @@ class MetricsServer:
         self._server.server_close()
 
 
-def router(registry: CollectorRegistry, health: Health) -> WsgiApplication:
-    """The WSGI application of the three pages."""
+def router(
+    registry: CollectorRegistry, health: Health, pages: Mapping[str, Callable[[], Any]] = NO_PAGES
+) -> WsgiApplication:
+    """The WSGI application of the three pages, and of others."""
     metrics: WsgiApplication = make_wsgi_app(registry)
     probes = {"/healthz": health.alive, "/readyz": health.ready}
 
@@ -65,7 +80,10 @@ def router(registry: CollectorRegistry, health: Health) -> WsgiApplication:
             return metrics(environ, start_response)
         if path in probes:
             return _probe(start_response, probes[path]())
-        return _answer(start_response, "404 Not Found", "there are /metrics, /healthz and /readyz")
+        if path in pages:
+            return _answer(start_response, "200 OK", json.dumps(pages[path]()), "application/json")
+        there = ", ".join(("/metrics", *pages, "/healthz"))
+        return _answer(start_response, "404 Not Found", f"there are {there} and /readyz")
 
     return application
 
@@ -74,9 +92,11 @@ def _probe(start_response: Callable[..., Any], verdict: ProbeAnswer) -> list[byt
     return _answer(start_response, "200 OK" if verdict.good else "503 Service Unavailable", verdict.text)
 
 
-def _answer(start_response: Callable[..., Any], status: str, text: str) -> list[bytes]:
+def _answer(
+    start_response: Callable[..., Any], status: str, text: str, kind: str = "text/plain; charset=utf-8"
+) -> list[bytes]:
     body = f"{text}\n".encode()
-    start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))])
+    start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
     return [body]
 
 

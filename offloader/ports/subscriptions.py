@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName
+
+EARLIEST: Place = (-1, -1)
 
 
 class SubscriptionUse(NamedTuple):
@@ -23,6 +25,7 @@ class SubscriptionLook:
     `created`: when the topic was made, in ms: another one after it was deleted and made again. `last_active_ms`: the
     last time that anything was consumed or acknowledged, 0: not since the topic was loaded. `replicated`: its position
     is copied to other clusters. `ranges`: beyond the mark-delete, in order; a broker tells nothing of batches.
+    `lengths`: the topic's ledgers in order with their entries, None: it is open; not stored with a saved look.
     """
 
     created: int
@@ -33,6 +36,7 @@ class SubscriptionLook:
     last_active_ms: int
     replicated: bool = False
     properties: tuple[tuple[str, str], ...] = ()
+    lengths: tuple[tuple[int, int | None], ...] = ()
 
     def stands_where(self, other: SubscriptionLook) -> bool:
         """Whether nothing was acknowledged between two looks, of the same topic."""
@@ -56,8 +60,10 @@ class Subscriptions(Protocol):
         TopicNotFoundError where it, or the topic, is not there."""
         ...
 
-    def create(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> bool:
-        """Make it, before the topic's first entry. False: there is one. Raises OutcomeUnknownError."""
+    def create(
+        self, topic: TopicName, subscription: str, properties: Mapping[str, str], first: Place = EARLIEST
+    ) -> bool:
+        """Make it, so that it begins with this entry. False: there is one. Raises OutcomeUnknownError."""
         ...
 
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
@@ -69,8 +75,8 @@ class Subscriptions(Protocol):
         self,
         topic: TopicName,
         subscription: str,
-        whole: Sequence[EntryRange],
-        parts: Sequence[PartlyAcknowledged],
+        whole: Iterable[EntryRange],
+        parts: Iterable[PartlyAcknowledged],
     ) -> None:
         """Acknowledge entries one by one, and messages of batches. An answer proves nothing: look.
 

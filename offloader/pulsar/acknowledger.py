@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from offloader._proto.pulsar_wire_pb2 import MessageIdData
@@ -26,7 +26,7 @@ class Acknowledger:
         self._sleep = sleep
 
     def acknowledge(
-        self, topic: TopicName, subscription: str, whole: Sequence[EntryRange], parts: Sequence[PartlyAcknowledged]
+        self, topic: TopicName, subscription: str, whole: Iterable[EntryRange], parts: Iterable[PartlyAcknowledged]
     ) -> None:
         """See `Subscriptions.acknowledge`. A broker says nothing of an acknowledgement that it drops: look."""
         ids = chain(

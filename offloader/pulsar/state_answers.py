@@ -9,16 +9,14 @@ from urllib.parse import unquote_plus
 
 from offloader.errors import ProtocolError
 from offloader.ports.topic_states import CursorLook, CursorLooks, SubscriptionTraits, TopicSchema
-from offloader.pulsar.subscription_stats import acknowledged_ranges, place_of, properties_of
+from offloader.pulsar.subscription_stats import acknowledged_ranges, integer, ledger_lengths, place_of, properties_of
 
 
 def cursor_looks(internal: Any) -> CursorLooks:
     """From `internalStats`. Raises ProtocolError."""
     with _known("a topic's cursors"):
-        ledgers = [(_integer(one["ledgerId"]), _integer(one["entries"])) for one in internal["ledgers"]]
-        lengths = [(ledger, entries if entries else None) for ledger, entries in ledgers[-1:]]
         return CursorLooks(
-            (*ledgers[:-1], *lengths),
+            ledger_lengths(internal),
             {unquote_plus(name): _look(cursor) for name, cursor in internal["cursors"].items()},
         )
 
@@ -60,7 +58,7 @@ def _look(cursor: Mapping[str, Any]) -> CursorLook:
     return CursorLook(
         place_of(cursor["markDeletePosition"]),
         acknowledged_ranges(cursor["individuallyDeletedMessages"]),
-        tuple(sorted((_text(name), _integer(value)) for name, value in properties.items())),
+        tuple(sorted((_text(name), integer(value)) for name, value in properties.items())),
     )
 
 
@@ -82,14 +80,8 @@ def _known(what: str) -> Iterator[None]:
         raise ProtocolError(f"the broker describes {what} in a way that we do not know ({error!r})") from error
 
 
-def _integer(value: object) -> int:
-    if type(value) is int and abs(value) < 1 << 63:
-        return value
-    raise ValueError(f"{value!r} is no integer of 64 bits")
-
-
 def _count(value: object) -> int:
-    found = _integer(value)
+    found = integer(value)
     if found < 0:
         raise ValueError(f"{found} is no count")
     return found

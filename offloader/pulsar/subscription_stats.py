@@ -35,6 +35,7 @@ def subscription_look(info: Any, internal: Any, stats: Any, subscription: str) -
             last_active_ms=max(_count(said.get(name, 0)) for name in _TIMES),
             replicated=bool(said.get("isReplicated", said.get("replicated", False))),
             properties=properties_of(said.get("subscriptionProperties") or {}),
+            lengths=ledger_lengths(internal),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(f"the broker describes a subscription in a way that we do not know ({error!r})") from error
@@ -71,6 +72,20 @@ def place_of(text: str) -> Place:
     if found is None:
         raise ValueError(f"{text!r} is no position")
     return int(found[1]), int(found[2])
+
+
+def ledger_lengths(internal: Any) -> tuple[tuple[int, int | None], ...]:
+    """A topic's ledgers in order with their entries, from `internalStats`, which counts none of an open one (None).
+    Raises KeyError, TypeError, ValueError."""
+    ledgers = [(integer(one["ledgerId"]), integer(one["entries"])) for one in internal["ledgers"]]
+    return (*ledgers[:-1], *((ledger, entries or None) for ledger, entries in ledgers[-1:]))
+
+
+def integer(value: object) -> int:
+    """Raises ValueError."""
+    if type(value) is int and abs(value) < 1 << 63:
+        return value
+    raise ValueError(f"{value!r} is no integer of 64 bits")
 
 
 def properties_of(said: Mapping[Any, Any]) -> tuple[tuple[str, str], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ from offloader.errors import (
     SubscriptionBusyError,
 )
 from offloader.model import EntryRange, PartlyAcknowledged, Place, TopicName
-from offloader.ports.subscriptions import SubscriptionLook, SubscriptionUse
+from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse
 from offloader.pulsar.acknowledger import Acknowledger
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.loaded import LARGEST_STATISTICS
@@ -23,8 +23,6 @@ from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.subscription_stats import subscription_look, subscription_uses
-
-EARLIEST: Place = (-1, -1)
 
 
 class BrokerSubscriptions:
@@ -48,8 +46,10 @@ class BrokerSubscriptions:
     def delete(self, topic: TopicName, subscription: str) -> None:
         self._change("DELETE", _path(topic, subscription), force="false")
 
-    def create(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> bool:
-        body = {**_message(EARLIEST), "properties": dict(properties)}
+    def create(
+        self, topic: TopicName, subscription: str, properties: Mapping[str, str], first: Place = EARLIEST
+    ) -> bool:
+        body = {**_message(first), "properties": dict(properties)}
         return self._change("PUT", _path(topic, subscription), body) != httpx.codes.CONFLICT
 
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
@@ -57,7 +57,7 @@ class BrokerSubscriptions:
         self._change("POST", f"{_path(topic, subscription)}/resetcursor", body)
 
     def acknowledge(
-        self, topic: TopicName, subscription: str, whole: Sequence[EntryRange], parts: Sequence[PartlyAcknowledged]
+        self, topic: TopicName, subscription: str, whole: Iterable[EntryRange], parts: Iterable[PartlyAcknowledged]
     ) -> None:
         self._acknowledger.acknowledge(topic, subscription, whole, parts)
 

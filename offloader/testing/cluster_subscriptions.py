@@ -3,7 +3,7 @@ metadata service has them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from threading import Lock
@@ -14,11 +14,9 @@ from offloader.bookkeeper.cursor_state import CursorState
 from offloader.bookkeeper.managed_ledgers import encoded, managed_ledger_name
 from offloader.errors import SubscriptionBusyError, TopicNotFoundError
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName, joined
-from offloader.ports.subscriptions import SubscriptionLook, SubscriptionUse
+from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse
 from offloader.testing.faults import Faults
 from offloader.testing.memory_nodes import MemoryNodes
-
-EARLIEST: Place = (-1, -1)
 
 
 @dataclass
@@ -106,8 +104,16 @@ class MemorySubscriptions:
         if found is None:
             return None
         properties = tuple(sorted(found.properties.items()))
+        *closed, last = sorted(held.ledgers.items())
         return SubscriptionLook(
-            held.created, found.mark, found.ranges, found.consumers, 0, found.active_ms, properties=properties
+            held.created,
+            found.mark,
+            found.ranges,
+            found.consumers,
+            0,
+            found.active_ms,
+            properties=properties,
+            lengths=(*closed, (last[0], None)),
         )
 
     def delete(self, topic: TopicName, subscription: str) -> None:
@@ -119,12 +125,14 @@ class MemorySubscriptions:
         del self._topic(topic).cursors[subscription]
         self._after(lost)
 
-    def create(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> bool:
+    def create(
+        self, topic: TopicName, subscription: str, properties: Mapping[str, str], first: Place = EARLIEST
+    ) -> bool:
         lost = self.faults.before("create", topic)
         held = self._topic(topic)
         is_new = subscription not in held.cursors
         if is_new:
-            held.cursors[subscription] = HeldCursor(_before_first(held), properties=dict(properties))
+            held.cursors[subscription] = HeldCursor(_before(held, first), properties=dict(properties))
         self._after(lost)
         return is_new
 
@@ -136,7 +144,7 @@ class MemorySubscriptions:
         self._after(lost)
 
     def acknowledge(
-        self, topic: TopicName, subscription: str, whole: Sequence[EntryRange], parts: Sequence[PartlyAcknowledged]
+        self, topic: TopicName, subscription: str, whole: Iterable[EntryRange], parts: Iterable[PartlyAcknowledged]
     ) -> None:
         lost = self.faults.before("acknowledge", topic)
         found = self._cursor(topic, subscription)
@@ -179,6 +187,10 @@ def _stored(cursor: HeldCursor) -> CursorState:
     properties = tuple(sorted(cursor.properties.items()))
     cursor.stored_active_ms = max(cursor.stored_active_ms, cursor.active_ms)
     return CursorState(cursor.mark, cursor.ranges, batches, (), properties, None, cursor.stored_active_ms)
+
+
+def _before(held: HeldTopic, first: Place) -> Place:
+    return max(_before_first(held), (first[0], first[1] - 1))
 
 
 def _before_first(held: HeldTopic) -> Place:

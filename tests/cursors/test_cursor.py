@@ -201,53 +201,6 @@ def test_only_ledgers_that_changed_are_written_and_the_marker_names_the_others()
     assert not cursor.changed
 
 
-def test_ledgers_that_the_mark_delete_position_has_passed_are_named_no_more() -> None:
-    """The PIP's second test."""
-    log = Written()
-    cursor = log.recovered(10**6)
-    for ledger in range(5):
-        cursor.acknowledge((0, ledger), 3, 4)
-    log.write(cursor)
-    cursor.acknowledge_up_to(Position(0, 3, 1))
-    log.write(cursor)
-    assert log.records[-1].marker.pieces.keys() == {(0, 3), (0, 4)}
-    assert log.recovered(0).swapped_out == [(0, 4), (0, 3)]
-
-
-def test_a_ledger_larger_than_the_bound_is_kept_and_read_back() -> None:
-    """The PIP's third test."""
-    log = Written()
-    cursor = log.recovered(100)
-    choice = random.Random(1)
-    holes = [entry for entry in range(50_000) if choice.random() < 0.5]
-    for entry in holes:
-        cursor.acknowledge((0, 1), entry, entry)
-    log.write(cursor)
-    assert cursor.swap_out()
-    assert cursor.memory > 6_000, "one ledger stays"
-    again = log.recovered(100)
-    log.swap_in(again, (0, 1))
-    assert [entry for entry in range(50_000) if again.is_acknowledged(Position(0, 1, entry))] == holes
-
-
-def test_the_least_recently_used_ledgers_go_first_and_as_many_as_must() -> None:
-    """The PIP's fourth and fifth tests: one that is read in may need the room of two others."""
-    log = Written()
-    cursor = log.recovered(1_000)
-    cursor.acknowledge((0, 3), 3, 5_000)  # some 620 bytes
-    for ledger in range(3):
-        cursor.acknowledge((0, ledger), 3, 2_400)  # 300 bytes each
-    assert not cursor.swap_out(), "nothing is written yet"
-    log.write(cursor)
-    assert cursor.swap_out()
-    assert cursor.swapped_out == [(0, 3)]
-    cursor.is_acknowledged(Position(0, 0, 5))
-    log.swap_in(cursor, (0, 3))
-    assert cursor.swap_out()
-    assert cursor.swapped_out == [(0, 2), (0, 1)], "the two that were not used for longest"
-    assert cursor.memory <= 1_000
-
-
 def test_a_marker_names_a_bounded_number_of_records() -> None:
     log = Written()
     cursor = log.recovered(10**6)

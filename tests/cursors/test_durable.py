@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from offloader.cursors.core.cursor import LedgerLength
-from offloader.cursors.core.records import CursorMarker
+from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
-from offloader.errors import OutcomeUnknownError, OvertakenError, StoreUnavailableError
+from offloader.errors import DamagedRecordError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.model import Position
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 FOLDER = "public/default/t/_cursors/a/"
-START = CursorMarker(Position(0, 0, -1))
+START = FirstState(Position(0, 0, -1))
 TOKENS = itertools.count()
 
 
@@ -120,3 +120,31 @@ def test_a_subscription_that_was_deleted_begins_anew() -> None:
     again.acknowledge((0, 1), 7, 7)
     again.flush()
     assert opened(store).is_acknowledged(Position(0, 1, 7)), "it is not deleted any more"
+
+
+def test_a_former_owner_that_misses_what_the_next_one_removed_is_told_that_it_is_none() -> None:
+    store = MemoryStore()
+    former = opened(store, cache_bytes=0)
+    for ledger in (1, 2):
+        former.acknowledge((0, ledger), 1, 1)
+        former.flush()
+    later = opened(store)
+    for entry in (3, 5):
+        for ledger in (1, 2):
+            later.acknowledge((0, ledger), entry, entry)
+        later.flush()
+    with pytest.raises(OvertakenError):
+        former.acknowledge((0, 1), 7, 7)
+
+
+def test_a_piece_that_is_damaged_is_told_and_not_taken_for_nothing_acknowledged() -> None:
+    store = MemoryStore()
+    cursor = opened(store)
+    cursor.acknowledge((0, 1), 1, 1)
+    cursor.flush()
+    cursor.acknowledge((0, 2), 1, 1)
+    cursor.flush()
+    piece = sorted(key for key, _ in store.list(FOLDER))[-2]
+    store.delete([piece])
+    with pytest.raises(DamagedRecordError, match="is missing, though a marker names it"):
+        opened(store)

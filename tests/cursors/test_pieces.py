@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.cursors.core.ledger_acks import MOST_ENTRIES, BatchLeft, LedgerAcks, acks_of
+from offloader.cursors.core.ledger_acks import MOST_ENTRIES, MOST_MESSAGES, BatchLeft, LedgerAcks, acks_of
 from offloader.cursors.core.piece_codec import BITS, RUNS, decode_piece, encode_piece
 from offloader.errors import DamagedRecordError
 
@@ -55,6 +55,7 @@ def same(acks: LedgerAcks, model: Model) -> None:
     assert {entry for first, last in acks.runs() for entry in range(first, last + 1)} == model.entries
     assert dict(acks.batches) == model.batches
     assert bool(acks) == bool(model.entries or model.batches)
+    assert acks.count_runs() == len(list(acks.runs()))
 
 
 def done(steps: list[tuple[str, object]]) -> tuple[LedgerAcks, Model]:
@@ -130,5 +131,7 @@ def test_random_holes_cost_a_bit_an_entry_and_long_runs_nearly_nothing() -> None
 def test_more_than_a_ledger_can_have_is_refused() -> None:
     with pytest.raises(ValueError, match="no ledger has entries"):
         LedgerAcks().acknowledge(0, MOST_ENTRIES)
+    with pytest.raises(ValueError, match="no batch of"):
+        LedgerAcks().acknowledge_part(0, MOST_MESSAGES + 1, 1)
     with pytest.raises(DamagedRecordError):
         decode_piece(bytes([RUNS, 1]) + b"\xff\xff\xff\xff\x7f" + b"\0\0")

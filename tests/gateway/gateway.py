@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,32 +13,42 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.config.gateway import Gateway
 from offloader.gateway.application import GatewayApplication
+from offloader.gateway.live import Brokers
 from offloader.ports.object_store import ObjectStore
 
 TOKENS = itertools.count()
 
 
 @contextmanager
-def gateway(store: ObjectStore, **settings: object) -> Iterator[str]:
-    """Its address."""
+def gateway(store: ObjectStore, brokers: Brokers | None = None, **settings: object) -> Iterator[str]:
+    """Its address. `brokers`: where those who have read everything go on."""
     url: Queue[str | BaseException] = Queue()
-    chosen = Gateway.model_validate({"listen": "127.0.0.1:0", "refreshInterval": "100ms", **settings})
-    application = GatewayApplication(OpenArchive(Stores.of(store)), chosen, lambda: f"t{next(TOKENS)}", url.put)
+    chosen = Gateway.model_validate(
+        {"listen": "127.0.0.1:0", "metricsListen": "", "refreshInterval": "100ms", **settings}
+    )
+    opened = OpenArchive(Stores.of(store))
+    application = GatewayApplication(opened, chosen, lambda: f"t{next(TOKENS)}", url.put, brokers)
 
     def run() -> None:
         try:
             application.run()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 (the test gets it)
             url.put(error)
-            raise
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
         found = url.get(timeout=60)
-        assert isinstance(found, str), found
+        if isinstance(found, BaseException):
+            raise found
         yield found
     finally:
         application.stop()
         thread.join(60)
         assert not thread.is_alive()
+
+
+def free_port() -> int:
+    """Where nobody listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])

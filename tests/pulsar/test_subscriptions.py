@@ -32,7 +32,8 @@ TOPIC = TopicName.parse("public/default/t")
 PATH = "/admin/v2/persistent/public/default/t"
 INFO = {"creationDate": "2026-11-21T12:12:20.531Z"}
 CURSOR = {"markDeletePosition": "2:0", "individuallyDeletedMessages": "[(2:4..2:5],(8:-1\u20258:3]]"}
-INTERNAL = {"cursors": {"team%2Fold+job": CURSOR}}
+LEDGERS = [{"ledgerId": 2, "entries": 9}, {"ledgerId": 8, "entries": 0}]
+INTERNAL = {"cursors": {"team%2Fold+job": CURSOR}, "ledgers": LEDGERS}
 STATS = {
     "subscriptions": {
         "team/old job": {
@@ -55,6 +56,7 @@ LOOK = SubscriptionLook(
     9,
     replicated=True,
     properties=(("owner", "joe"),),
+    lengths=((2, 9), (8, None)),
 )
 
 

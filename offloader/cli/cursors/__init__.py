@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from offloader.cli.command import GroupWithDefault
 from offloader.cli.topics import topics
 
-DEFAULT = "list"
 OF_A_MOMENT = "show"
 ITS_OPTION = "--at"
 
 
-class ListByDefault(click.Group):
+class ListByDefault(GroupWithDefault):
     """A group whose command `list` may be left out, and `show` where there is `--at`."""
 
     def resolve_command(
@@ -20,15 +20,8 @@ class ListByDefault(click.Group):
         """What is no command's name is an argument of the default one."""
         if args and args[0] in self.commands:
             return super().resolve_command(ctx, args)
-        name = OF_A_MOMENT if any(one.partition("=")[0] == ITS_OPTION for one in args) else DEFAULT
+        name = OF_A_MOMENT if any(one.partition("=")[0] == ITS_OPTION for one in args) else self.default
         return name, self.commands[name], args
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without any argument, and with options only, it is the default command, too."""
-        asks_for_help = args[:1] and args[0] in ctx.help_option_names
-        if not asks_for_help and (not args or args[0].startswith("-")):
-            args = [DEFAULT, *args]
-        return super().parse_args(ctx, args)
 
 
 @topics.group(cls=ListByDefault)

@@ -130,6 +130,17 @@ class Cursor:
         """Of a batch of which a part is acknowledged what is left; None: of any other entry."""
         return None if position <= self._mark_delete else self._acks(key_of(position)).batches.get(position.entry)
 
+    def acknowledged_of(self, ledgers: Iterable[LedgerKey]) -> int | None:
+        """How many entries of these ledgers are acknowledged behind the mark-delete position; None: some are not in
+        memory."""
+        count = 0
+        for key in ledgers:
+            if key in self._loaded:
+                count += self._loaded[key].count
+            elif key in self._pieces:
+                return None
+        return count
+
     def next_left(self, position: Position) -> Position:
         """The first position from there on, in its ledger, that is not acknowledged as a whole."""
         first = max(position.entry, self._first_behind(key_of(position)))
@@ -159,6 +170,16 @@ class Cursor:
         self._writing.clear()
         self._mark_delete, self._properties = position, properties
         self._head_written = None
+
+    def describe(self, properties: tuple[tuple[str, int], ...]) -> None:
+        """Other properties than before."""
+        self._properties = properties
+
+    def acknowledged(self, key: LedgerKey) -> tuple[list[tuple[int, int]], dict[int, BatchLeft]]:
+        """Of a ledger, behind the mark-delete position: entries, first and last of each run, and batches of which a
+        part is. Raises SwappedOutError."""
+        acks = self._acks(key)
+        return list(acks.runs()), dict(acks.batches)
 
     # Records
 

@@ -13,6 +13,7 @@ from offloader.model import MIB
 
 MOST_BYTES = 64 * MIB  # of a bit set: 512 million entries, ten thousand times a broker's usual ledger
 MOST_ENTRIES = 8 * MOST_BYTES
+MOST_MESSAGES = 1 << 20  # of a batch
 _NOT_FULL = re.compile(rb"[^\xff]")
 _BATCH_COST = 200  # bytes of memory that a partly acknowledged batch takes, about
 
@@ -55,6 +56,11 @@ class LedgerAcks:
         return MappingProxyType(self._batches)
 
     @property
+    def count(self) -> int:
+        """How many entries are acknowledged as a whole."""
+        return int.from_bytes(self._bits, "little").bit_count()
+
+    @property
     def memory(self) -> int:
         """About how many bytes it takes."""
         return len(self._bits) + _BATCH_COST * len(self._batches)
@@ -82,8 +88,9 @@ class LedgerAcks:
         return gone or before != self._bits[low : high + 1]
 
     def acknowledge_part(self, entry: int, size: int, left: int) -> bool:
-        """Messages of a batch: those whose bit in `left` is 0. Returns whether anything changed."""
-        if size < 1 or not 0 <= entry < MOST_ENTRIES:
+        """Messages of a batch: those whose bit in `left` is 0. Returns whether anything changed. Raises ValueError
+        where none is so large."""
+        if not 1 <= size <= MOST_MESSAGES or not 0 <= entry < MOST_ENTRIES:
             raise ValueError(f"entry {entry} is no batch of {size} messages")
         if self.is_acknowledged(entry):
             return False
@@ -125,6 +132,15 @@ class LedgerAcks:
         """The acknowledged entries as ranges, first and last, in order; none touches another."""
         begins, ends = self.edges()
         return zip((begins + self._base).tolist(), (ends + self._base - 1).tolist(), strict=True)
+
+    def count_runs(self) -> int:
+        """How many `runs` there are. Takes no more memory for it, however many."""
+        count = last = 0
+        for at in range(0, len(self._bits), MIB):
+            ones = np.unpackbits(np.frombuffer(bytes(self._bits[at : at + MIB]), np.uint8), bitorder="little")
+            count += int(np.count_nonzero(ones[1:] > ones[:-1])) + int(ones[0] > last)
+            last = int(ones[-1])
+        return count
 
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
         """Where runs of ones begin, and where they end (exclusive), counted from `base`."""

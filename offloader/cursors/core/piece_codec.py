@@ -15,12 +15,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from offloader.cursors.core.ledger_acks import MOST_BYTES, MOST_ENTRIES, LedgerAcks
+from offloader.cursors.core.ledger_acks import MOST_BYTES, MOST_ENTRIES, MOST_MESSAGES, LedgerAcks
 from offloader.errors import DamagedRecordError
 
 RUNS, BITS = 1, 2
-MOST_MESSAGES = 1 << 20  # of a batch
 _LONGEST = 10  # bytes of a varint
+_SHORTEST_RUN = 2  # bytes
 
 
 def encode_piece(acks: LedgerAcks) -> bytes:
@@ -44,15 +44,17 @@ def decode_piece(data: bytes) -> LedgerAcks:
 
 
 def _entries(acks: LedgerAcks) -> bytes:
-    begins, ends = acks.edges()
-    gaps = begins - np.concatenate(([-acks.base], ends))[: len(begins)]
-    numbers = np.column_stack((gaps, ends - begins - 1)).ravel()
-    size = int(sum(np.count_nonzero(numbers >= 1 << 7 * more) for more in range(1, _LONGEST - 1))) + len(numbers)
-    first = int(begins[0]) // 8 if len(begins) else 0
-    bits = zlib.compress(acks.bits[first : (int(ends[-1]) + 7) // 8 if len(ends) else 0])
-    if size <= len(bits):
-        return bytes([RUNS]) + _varint(len(begins)) + b"".join(map(_varint, numbers.tolist()))
-    return bytes([BITS]) + _varint(acks.base + 8 * first) + _varint(len(bits)) + bits
+    bits = acks.bits
+    first = len(bits) - len(bits.lstrip(b"\0"))
+    packed = zlib.compress(bits[first:].rstrip(b"\0"))
+    if _SHORTEST_RUN * acks.count_runs() <= len(packed):  # else millions of holes would be spread out in memory
+        begins, ends = acks.edges()
+        gaps = begins - np.concatenate(([-acks.base], ends))[: len(begins)]
+        numbers = np.column_stack((gaps, ends - begins - 1)).ravel()
+        size = int(sum(np.count_nonzero(numbers >= 1 << 7 * more) for more in range(1, _LONGEST - 1))) + len(numbers)
+        if size <= len(packed):
+            return bytes([RUNS]) + _varint(len(begins)) + b"".join(map(_varint, numbers.tolist()))
+    return bytes([BITS]) + _varint(acks.base + 8 * first) + _varint(len(packed)) + packed
 
 
 def _batches(acks: LedgerAcks) -> Iterator[bytes]:

@@ -10,6 +10,8 @@ from offloader.model import Position
 
 LedgerKey = tuple[int, int]
 """Incarnation and ledger; their order is that of positions."""
+FORGOTTEN = (("offloader.forgotten", 1),)
+"""The properties of a subscription that was deleted."""
 
 
 class PieceAt(NamedTuple):
@@ -48,6 +50,20 @@ class PieceRecord:
 
     marker: CursorMarker
     inline: Mapping[LedgerKey, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstState:
+    """What a subscription begins with that has no state yet. `pieces`: what is acknowledged behind mark-delete."""
+
+    mark_delete: Position
+    properties: tuple[tuple[str, int], ...] = ()
+    pieces: Mapping[LedgerKey, bytes] = field(default_factory=dict)
+
+    def record(self, epoch: int) -> PieceRecord:
+        """The first record of an epoch: one, so that a subscription has all of it or does not exist."""
+        named = {key: PieceAt(epoch, 0, len(piece)) for key, piece in self.pieces.items()}
+        return PieceRecord(CursorMarker(self.mark_delete, self.properties, named), self.pieces)
 
 
 def key_of(position: Position) -> LedgerKey:

@@ -50,6 +50,11 @@ class Dispatcher:
         """When `tick` has something to do; None: it has not."""
         return self._mode.wake_at_ms if self._mode else None
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all that the topic has was read."""
+        return self._reading.is_at_end
+
     def state(self, key: ConsumerKey) -> tuple[int, int]:
         """A consumer's permits, and its unacknowledged messages (0 where it does not share the subscription)."""
         consumer = self._consumers[key]

@@ -32,6 +32,11 @@ class ReadAhead:
         return self._onwards is None and not self._at_end
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether all that there is was read."""
+        return self._at_end
+
+    @property
     def may_read_again(self) -> bool:
         """Whether no such read is under way."""
         return self._again is None

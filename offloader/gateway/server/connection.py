@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
@@ -13,8 +14,10 @@ from offloader.errors import OffloadError, ProtocolError
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.topic_lists import matching, topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
+from offloader.gateway.server.guide import LookupGuide
 from offloader.gateway.server.limits import ConnectionLimits
-from offloader.gateway.server.ports import Gatekeeper, ServedTopics
+from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
+from offloader.gateway.traffic import ConnectionTraffic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.pulsar import commands
 from offloader.pulsar.frames import FrameBuffer, encode
@@ -34,19 +37,22 @@ class Connection(asyncio.BufferedProtocol):
         limits: ConnectionLimits,
         handle: Callable[[Connection, BaseCommand], None],
         closed: Callable[[Connection], None],
+        traffic: ConnectionTraffic,
     ) -> None:
         self.topics = topics
+        self.traffic = traffic
         self.limits = limits
         self.role = ""
         self.consumers: dict[int, ClientConsumer] = {}
         self.watchers: dict[int, asyncio.Task[None]] = {}
         self.takes_broker_metadata = False
         self.writable = True
+        self.guide = LookupGuide()
         self.peer = "a client"
         self._gatekeeper = gatekeeper
         self._handle = handle
         self._closed = closed
-        self._frames = FrameBuffer(limits.max_message, peer="a client")
+        self._frames = FrameBuffer(0, peer="a client")  # no CONNECT is large
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._output: list[bytes | memoryview] = []
@@ -59,7 +65,12 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._expires: asyncio.TimerHandle | None = None
-        self._refused = False
+        self._ended = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has said who it is."""
+        return self._connected
 
     # What asyncio tells
 
@@ -70,25 +81,27 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = str(transport.get_extra_info("peername"))
         transport.set_write_buffer_limits(high=self.limits.buffered_bytes)
         self._timer = self._loop.call_later(self.limits.handshake, self._handshake_is_late)
-        if self._refused:
-            self.end("there are too many")
-
-    def refuse(self) -> None:
-        """End it as soon as it is there."""
-        self._refused = True
+        if self._ended:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Its consumers leave."""
         log.debug("gateway: %s is gone: %s", self.peer, exc)
-        for timer in (self._timer, self._expires):
-            if timer is not None:
-                timer.cancel()
+        self._ended = True
+        self._leave()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._closed(self)
+
+    def _leave(self) -> None:
+        """Nothing is done for it any more."""
+        self._expire_no_more()
         for task in (*self._tasks, *self.watchers.values()):
             task.cancel()
+        self.watchers.clear()
         for consumer in list(self.consumers.values()):
             consumer.leave()
         self.consumers.clear()
-        self._closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Where the next bytes go."""
@@ -101,6 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         self._heard.set()
         try:
             for frame in self._frames.frames():
+                if self._ended:
+                    return
                 self._took(frame.command)
         except ProtocolError as error:
             self.end(str(error))
@@ -116,6 +131,11 @@ class Connection(asyncio.BufferedProtocol):
             consumer.pass_permits_on()
 
     # What is sent
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that the socket has not taken."""
+        return self._output_bytes + (self._transport.get_write_buffer_size() if self._transport else 0)
 
     def send(self, command: BaseCommand) -> None:
         """Behind what was sent before."""
@@ -157,6 +177,18 @@ class Connection(asyncio.BufferedProtocol):
         if self.consumers.get(consumer.number) is consumer:
             del self.consumers[consumer.number]
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody is about to look up who subscribes for the first time."""
+        return self.guide.is_settled(self._loop.time())
+
+    def lead(self, to: Leading | None) -> None:
+        """A consumer is closed, and goes there; None: it comes back."""
+        if to is None:
+            self.guide.clear()
+        elif to.by_lookup:
+            self.guide.lead(to.topic, to.address, self._loop.time())
+
     def _flush(self) -> None:
         self._flushing = False
         data, self._output, self._output_bytes = b"".join(self._output), [], 0
@@ -164,11 +196,18 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(data)
 
     def end(self, why: str) -> None:
-        """Close it, once what was sent has gone out."""
+        """Close it, once what was sent has gone out; the client has some seconds to take that."""
+        if self._ended:
+            return
         log.info("gateway: the connection of %s ends: %s", self.peer, why)
         self._flush()
+        self._ended = True
+        self._leave()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._transport is not None:
             self._transport.close()
+            self._timer = self._loop.call_later(self.limits.handshake, self._transport.abort)
 
     # Requests
 
@@ -188,11 +227,16 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = await work
         except RefusedError as error:
-            answer = refuse(error)
+            answer = self.refused(error, refuse)
         except OffloadError as error:  # what the store says: not now
-            answer = refuse(RefusedError(ErrorCode.NOT_READY, str(error)))
+            answer = self.refused(RefusedError(ErrorCode.NOT_READY, str(error)), refuse)
         if answer is not None:
             self.send(answer)
+
+    def refused(self, error: RefusedError, refuse: Callable[[RefusedError], BaseCommand]) -> BaseCommand:
+        """The answer; counted."""
+        self.traffic.refused[error.code.name.lower()] += 1
+        return refuse(error)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -221,6 +265,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True
+        self._frames.allow(self.limits.max_message)
         self._takes_challenges = said.feature_flags.supports_auth_refresh
         self.takes_broker_metadata = said.feature_flags.supports_broker_entry_metadata
         self.send(answers.connected(said.protocol_version, self.limits.max_message))
@@ -230,25 +275,36 @@ class Connection(asyncio.BufferedProtocol):
 
     def _admit(self, method: str, data: bytes) -> bool:
         try:
-            self.role, until = self._gatekeeper.role_of(method, data, time.time())
+            role, until = self._gatekeeper.role_of(method, data, time.time())
+            if self._connected and role != self.role:
+                raise RefusedError(
+                    ErrorCode.AUTHENTICATION, f"a connection stays one role's: this one is {self.role}'s"
+                )
         except RefusedError as error:
-            self.send(answers.refused(answers.OF_NO_REQUEST, error))
+            self.send(self.refused(error, partial(answers.refused, answers.OF_NO_REQUEST)))
             self.end(str(error))
             return False
+        self.role = role
+        self._expire_no_more()
+        if until is not None:
+            self._expires = self._loop.call_later(max(until - time.time(), 0), self.ask_again)
+        return True
+
+    def ask_again(self) -> None:
+        """Its token is good no more. The client may show another one, where it can."""
+        if not self._connected:
+            return
+        if not self._takes_challenges:
+            self.end("its token is good no more")
+            return
+        self._expire_no_more()
+        self.send(answers.challenge(self._gatekeeper.method))
+        self._expires = self._loop.call_later(self.limits.handshake, lambda: self.end("it showed no new token"))
+
+    def _expire_no_more(self) -> None:
         if self._expires is not None:
             self._expires.cancel()
         self._expires = None
-        if until is not None:
-            self._expires = self._loop.call_later(max(until - time.time(), 0), self._expired)
-        return True
-
-    def _expired(self) -> None:
-        """The client may show another token, where it can."""
-        if not self._takes_challenges:
-            self.end("its token has expired")
-            return
-        self.send(answers.challenge(self._gatekeeper.method))
-        self._expires = self._loop.call_later(self.limits.handshake, lambda: self.end("it showed no new token"))
 
     def _answered_challenge(self, command: BaseCommand) -> None:
         shown = command.auth_response.response

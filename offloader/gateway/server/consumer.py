@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Protocol
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
@@ -11,7 +12,7 @@ from offloader.gateway.server.window import PermitWindow
 from offloader.gateway.values import ServedEntry
 
 if TYPE_CHECKING:
-    from offloader.gateway.server.ports import SubscribedConsumer
+    from offloader.gateway.server.ports import Leading, SubscribedConsumer
 
 
 class ClientLink(Protocol):
@@ -26,6 +27,13 @@ class ClientLink(Protocol):
 
     def forget(self, consumer: ClientConsumer) -> None:
         """It is closed."""
+        ...
+
+    @property
+    def is_settled(self) -> bool: ...
+
+    def lead(self, to: Leading | None) -> None:
+        """Where the next lookup leads; None: as ever."""
         ...
 
     async def is_alive(self) -> bool: ...
@@ -67,10 +75,20 @@ class ClientConsumer:
     def end_reached(self) -> None:
         self._outgoing.send(answers.end_reached(self.number))
 
-    def closed(self) -> None:
+    def closed(self, to: Leading | None = None) -> None:
         self.is_closed = True
         self._outgoing.forget(self)
-        self._outgoing.send(answers.closed(self.number))
+        self._outgoing.lead(to)
+        at = None if to is None or to.by_lookup else to.address
+        self._outgoing.send(answers.closed(self.number, at))
+
+    @property
+    def origin(self) -> Hashable:
+        return self._outgoing, self.number
+
+    @property
+    def is_settled(self) -> bool:
+        return self._outgoing.is_settled
 
     async def is_alive(self) -> bool:
         return await self._outgoing.is_alive()

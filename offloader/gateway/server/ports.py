@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -34,6 +34,23 @@ class Subscribing:
     epoch: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_latest(self) -> bool:
+        """Whether it begins behind the latest entry where nothing is known of the subscription."""
+        if self.start is None or self.durable:
+            return not self.earliest
+        return self.start >= LATEST
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """Where a consumer goes on: at the broker that has its topic. `by_lookup`: it is not told the address, which it
+    did not understand before; its next lookup leads there."""
+
+    topic: TopicName
+    address: Address
+    by_lookup: bool = False
+
 
 class ConsumerPort(Protocol):
     """A client's consumer, as its subscription sees it. Nothing here waits."""
@@ -48,8 +65,18 @@ class ConsumerPort(Protocol):
         """Entries were delivered: it may take more."""
         ...
 
-    def closed(self) -> None:
-        """It must look up and subscribe again."""
+    def closed(self, to: Leading | None = None) -> None:
+        """It must look up and subscribe again, or subscribe there."""
+        ...
+
+    @property
+    def origin(self) -> Hashable:
+        """The same when the same consumer of the same connection comes back."""
+        ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its connection's next lookup is of nobody who subscribes for the first time."""
         ...
 
     async def is_alive(self) -> bool:

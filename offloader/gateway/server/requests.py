@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -43,6 +44,7 @@ def topic_of(text: str) -> TopicName:
 
 def _partitions(connection: Connection, command: BaseCommand) -> None:
     asked = command.partitioned_metadata
+    connection.guide.partitions_asked(asyncio.get_running_loop().time())
 
     async def work() -> BaseCommand:
         count = await connection.topics.partitions(topic_of(asked.topic), connection.role)
@@ -55,8 +57,10 @@ def _lookup(connection: Connection, command: BaseCommand) -> None:
     asked = command.lookup
 
     async def work() -> BaseCommand:
-        address = await connection.topics.address(topic_of(asked.topic), connection.role)
-        return answers.served_at(asked.request_id, address)
+        topic = topic_of(asked.topic)
+        led = connection.guide.take(topic, asyncio.get_running_loop().time())
+        address = await connection.topics.address(topic, connection.role)
+        return answers.served_at(asked.request_id, led or address)
 
     connection.answer(work(), partial(answers.lookup_refused, asked.request_id))
 
@@ -116,11 +120,12 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         connection.send(answers.success(asked.request_id))  # it has not heard the first answer
         return
     if known is not None:
-        connection.send(refuse(RefusedError(ErrorCode.NOT_READY, "this consumer is being subscribed")))
+        error = RefusedError(ErrorCode.NOT_READY, "this consumer is being subscribed")
+        connection.send(connection.refused(error, refuse))
         return
     if len(connection.consumers) >= connection.limits.consumers:
         most = f"a connection has {connection.limits.consumers} consumers at most"
-        connection.send(refuse(RefusedError(ErrorCode.TOO_MANY_REQUESTS, most)))
+        connection.send(connection.refused(RefusedError(ErrorCode.TOO_MANY_REQUESTS, most), refuse))
         return
     consumer = ClientConsumer(connection, asked.consumer_id, connection.limits.buffered_bytes)
     connection.consumers[asked.consumer_id] = consumer
@@ -282,7 +287,7 @@ def _wanted(connection: Connection, number: int) -> SubscribedConsumer:
 
 def _producer(connection: Connection, command: BaseCommand) -> None:
     why = RefusedError(ErrorCode.NOT_ALLOWED, READ_ONLY)
-    connection.send(answers.refused(command.producer.request_id, why))
+    connection.send(connection.refused(why, partial(answers.refused, command.producer.request_id)))
 
 
 def _transactions(connection: Connection, command: BaseCommand) -> None:

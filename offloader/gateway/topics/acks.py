@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Protocol
 
 from offloader.cursors.core.cursor import Cursor, LedgerLength
-from offloader.cursors.core.ledger_acks import BatchLeft
-from offloader.cursors.core.records import LedgerKey
+from offloader.cursors.core.ledger_acks import MOST_MESSAGES, BatchLeft
+from offloader.cursors.core.records import LedgerKey, key_of
 from offloader.gateway.core.events import EntryAck
 from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
 from offloader.model import Place, Position
@@ -31,6 +31,8 @@ class SubscriptionCursor(Protocol):
     def acknowledge_part(self, position: Position, size: int, left: int) -> bool: ...
 
     def acknowledge_up_to(self, position: Position) -> bool: ...
+
+    def acknowledged_of(self, ledgers: Iterable[LedgerKey]) -> int | None: ...
 
     def is_acknowledged(self, position: Position) -> bool: ...
 
@@ -67,20 +69,24 @@ class SubscriptionAcks:
 
     def apply(self, acks: Iterable[EntryAck], ledgers: Ledgers) -> None:
         """Whole entries, and batches of which some messages are left."""
-        incarnations = incarnations_of(ledgers)
+        served = {ledger: (incarnation, last) for incarnation, ledger, last in ledgers}
         for (ledger, entry), left, said in acks:
-            incarnation = incarnations.get(ledger)
-            if incarnation is None or entry < 0:
+            incarnation, last = served.get(ledger, (0, -1))
+            if not 0 <= entry <= last:
                 continue
             if left:
                 # Of a batch whose size nobody says, at least one message behind those that are left is acknowledged.
                 size = max(said or left.bit_length() + 1, left.bit_length())
-                self.cursor.acknowledge_part(Position(incarnation, ledger, entry), size, left)
+                if size <= MOST_MESSAGES:
+                    self.cursor.acknowledge_part(Position(incarnation, ledger, entry), size, left)
             else:
                 self.cursor.acknowledge((incarnation, ledger), entry, entry)
 
     def apply_up_to(self, place: Place, left: int, ledgers: Ledgers) -> None:
-        """All before a place, and of its own entry all but the messages in `left`."""
+        """All before a place, and of its own entry all but the messages in `left`. Nothing, where that is behind the
+        end: what is archived later was never delivered."""
+        if ledgers and place > ledgers[-1][1:]:
+            return
         before = (place[0], place[1] - 1) if left else place
         self.cursor.acknowledge_up_to(position_of(before, ledgers))
         self.apply([EntryAck(place, left)], ledgers)
@@ -109,6 +115,17 @@ class SubscriptionAcks:
             lengths[-1] = lengths[-1]._replace(last=None)
         self.cursor.advance(lengths)
         return self.cursor.mark_delete.place
+
+    def behind(self, ledgers: Ledgers) -> tuple[Place, int | None]:
+        """The mark-delete position, and how many entries behind it are not acknowledged; None: not all is in memory.
+        Those that nobody can get count until they are read over."""
+        mark, entries, keys = self.cursor.mark_delete, 0, list[LedgerKey]()
+        for incarnation, ledger, last in ledgers:
+            if (incarnation, ledger) >= key_of(mark):
+                keys.append((incarnation, ledger))
+                entries += last - (mark.entry if (incarnation, ledger) == key_of(mark) else -1)
+        done = self.cursor.acknowledged_of(keys)
+        return mark.place, None if done is None else max(entries - done, 0)
 
     def _left(self, entry: ServedEntry, incarnations: dict[int, int]) -> ServedEntry | None:
         position = Position(incarnations.get(entry.place[0], 0), *entry.place)

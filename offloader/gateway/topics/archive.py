@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 from offloader.errors import FatalError, OffloadError
+from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.model import TopicName
 from offloader.ports.topic_states import TopicSchema
@@ -43,21 +46,24 @@ class Permissions(Protocol):
 
 
 class ArchiveTopics:
-    """`ServedTopics` of an archive. `make`: a served topic of its entries."""
+    """`ServedTopics` of an archive. `make`: a served topic of its entries, which counts what its namespace gets."""
 
     def __init__(
         self,
         archived: ArchivedTopics,
-        make: Callable[[TopicEntries], SubscribedTopic],
+        make: Callable[[TopicEntries, Traffic], SubscribedTopic],
         workers: Workers,
         permissions: Permissions,
+        owners: TopicOwners,
     ) -> None:
-        self.address_of_all = Address("")
         self.served: dict[TopicName, SubscribedTopic] = {}
+        self.traffic: defaultdict[str, Traffic] = defaultdict(Traffic)  # by namespace
         self._archived = archived
         self._make = make
         self._workers = workers
         self._permissions = permissions
+        self._owners = owners
+        self._owners.lost = self._lost
         self._opening: dict[TopicName, asyncio.Task[SubscribedTopic]] = {}
         self._names: tuple[float, list[TopicName]] = (-LIST_KEPT, [])
         self._numbers = itertools.count()
@@ -76,7 +82,7 @@ class ArchiveTopics:
     async def address(self, topic: TopicName, role: str) -> Address:
         """Also of what is no topic: clients look patterns up, too."""
         self._check(topic.namespace, role)
-        return self.address_of_all
+        return await self._owners.address(topic)
 
     async def topics(self, namespace: str, role: str) -> Sequence[str]:
         self._check(namespace, role)
@@ -98,12 +104,18 @@ class ArchiveTopics:
 
     async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, role: str) -> SubscribedConsumer:
         self._check(asked.topic.namespace, role)
-        topic = await self._topic(asked.topic)
-        return await topic.subscribe(asked, consumer, next(self._numbers))
+        await self._topic(asked.topic)  # what is not archived is not claimed
+        is_ours = await self._owners.own(asked.topic) if asked.durable else _needs_no_owner
+        topic = await self._topic(asked.topic)  # that one may have been let go of meanwhile
+        return await topic.subscribe(asked, consumer, next(self._numbers), is_ours)
 
     async def refresh(self) -> list[OffloadError]:
         """Look at all topics that are served for what was archived since; returns what went wrong."""
         return await self._each(lambda topic: topic.refresh())
+
+    async def lead_away(self) -> list[OffloadError]:
+        """Consumers that have all that is archived go to the brokers; returns what went wrong."""
+        return await self._each(lambda topic: topic.lead_away())
 
     async def flush(self) -> list[OffloadError]:
         """Write what was acknowledged; returns what went wrong."""
@@ -113,6 +125,11 @@ class ArchiveTopics:
                 del self.served[name]
                 topic.close()
         return failed
+
+    def _lost(self, name: TopicName) -> None:
+        """Another gateway has it."""
+        if name in self.served:
+            self.served[name].lose()
 
     def close(self) -> None:
         """All consumers are closed."""
@@ -140,10 +157,10 @@ class ArchiveTopics:
 
     async def _open(self, name: TopicName) -> SubscribedTopic:
         try:
-            found = self._make(await self._workers.know(lambda: self._archived.open(name)))
+            entries = await self._workers.know(lambda: self._archived.open(name))
         except FatalError as error:
             raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, str(error)) from error
-        self.served[name] = found
+        found = self.served[name] = self._make(entries, self.traffic[name.namespace])
         return found
 
     async def _known(self) -> list[TopicName]:
@@ -157,3 +174,7 @@ class ArchiveTopics:
     def _check(self, namespace: str, role: str) -> None:
         if not self._permissions.may_read(role, namespace):
             raise RefusedError(ErrorCode.AUTHORIZATION, f"{role or 'nobody'} may not read {namespace}")
+
+
+def _needs_no_owner() -> bool:
+    return True

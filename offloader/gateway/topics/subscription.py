@@ -27,10 +27,12 @@ from offloader.gateway.core.events import (
     ReadAgain,
     ReadBehind,
 )
-from offloader.gateway.server.ports import ConsumerPort
+from offloader.gateway.server.ports import ConsumerPort, Leading
+from offloader.gateway.status import SubscriptionStatus
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, position_of
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import ErrorCode, RefusedError, SubscriptionType
 from offloader.model import Place
 
@@ -54,10 +56,12 @@ class ServedSubscription:
         workers: Workers,
         *,
         durable: bool,
+        traffic: Traffic,
         ended: Callable[[ServedSubscription], None],
     ) -> None:
         self.name = name
         self.durable = durable
+        self.traffic = traffic
         self._entries = entries
         self._acks = SubscriptionAcks(cursor)
         self._dispatcher = dispatcher
@@ -67,6 +71,7 @@ class ServedSubscription:
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._pending: list[EntryAck | tuple[Place, int]] = []  # acknowledgements that no thread has applied
+        self._in_hand = 0  # how many of them a thread applies now
         self._applying: asyncio.Task[None] | None = None
         self._flushing: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,26 +79,82 @@ class ServedSubscription:
         self._going = False
         self._waited = FIRST_WAIT
         self._sticky = self._shared = False
+        self._type = ""
         self._trouble, self._trouble_until = "", 0.0
         self._over = False
         self._used_at = self._loop.time()
+        self._acknowledged_at = self._loop.time()
+        self._is_placed = True
+        self._leads: Leading | None = None
+        self._changed_at: float | None = None  # None: everything is written
 
     @property
     def changed(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self._pending) or self._acks.cursor.changed
+        return bool(self._pending or self._in_hand) or self._acks.cursor.changed
 
     @property
     def is_idle(self) -> bool:
         """Whether it had no consumer for a while, and everything is written."""
         return not self._consumers and not self.changed and self._loop.time() - self._used_at >= IDLE_FOR
 
+    @property
+    def may_be_led_away(self) -> bool:
+        """Whether its consumers were given all that is archived, and would go on elsewhere where they stand here. Of
+        those that nobody keeps only one alone knows where it stands, and that only once it has said so."""
+        given = bool(self._consumers) and self._dispatcher.is_at_end and not self._over
+        return given and (self.durable or (self._is_placed and not self._shared and len(self._consumers) == 1))
+
+    @property
+    def quiet_for(self) -> float:
+        """Seconds since somebody has acknowledged."""
+        return self._loop.time() - self._acknowledged_at
+
+    @property
+    def attached(self) -> list[ConsumerPort]:
+        """Those that are there."""
+        return list(self._consumers.values())
+
+    @property
+    def unwritten_for(self) -> float:
+        """Seconds since the oldest acknowledgement that is not written came; 0: all are."""
+        return 0.0 if self._changed_at is None else self._loop.time() - self._changed_at
+
+    @property
+    def consumers(self) -> int:
+        """How many are there."""
+        return len(self._consumers)
+
+    async def seen(self) -> SubscriptionStatus:
+        """What there is to tell, without a look into the store."""
+        async with self._turn:
+            mark_delete, backlog = await self._workers.cursor(lambda: self._acks.behind(self._entries.ledgers()))
+        states = [self._dispatcher.state(key) for key in self._consumers]
+        return SubscriptionStatus(
+            topic=str(self._entries.name),
+            name=self.name,
+            type=self._type if self._consumers else "",
+            durable=self.durable,
+            consumers=len(states),
+            permits=sum(permits for permits, _ in states),
+            unacknowledged=sum(unacknowledged for _, unacknowledged in states),
+            mark_delete=f"{mark_delete[0]}:{mark_delete[1]}",
+            backlog=backlog,
+            entries=self.traffic.entries,
+            messages=self.traffic.messages,
+            size=self.traffic.size,
+            redelivered=self.traffic.redelivered,
+            acknowledgements=self.traffic.acknowledgements,
+        )
+
     # Consumers
 
-    async def join(self, joining: Joining, consumer: ConsumerPort) -> None:
-        """Raises RefusedError. One that seems to be in the way, and whose client is gone, makes room."""
+    async def join(self, joining: Joining, consumer: ConsumerPort, *, is_placed: bool = True) -> None:
+        """Raises RefusedError. One that seems to be in the way, and whose client is gone, makes room. Not `is_placed`:
+        it begins at the latest entry, wherever that is."""
         if self._loop.time() < self._trouble_until:
             raise RefusedError(ErrorCode.NOT_ALLOWED, self._trouble)
+        self._check_open()
         try:
             self._dispatcher.join(joining)
         except RefusedError as error:
@@ -102,12 +163,18 @@ class ServedSubscription:
             for other in list(self._consumers.values()):
                 if not await other.is_alive():
                     other.closed()
+            self._check_open()
             self._dispatcher.join(joining)
-        self._shared = joining.type.is_shared
+        self._type, self._shared = joining.type.name.title(), joining.type.is_shared
         self._sticky = joining.type is SubscriptionType.KEY_SHARED or joining.key_policy.ranges is not None
         self._consumers[joining.key] = consumer
+        self._is_placed = self._is_placed and is_placed
         self._tick()
         self._go()
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise RefusedError(ErrorCode.NOT_READY, f"subscription {self.name} was closed: look up again")
 
     def leave(self, key: ConsumerKey) -> None:
         """What it has not acknowledged goes to others."""
@@ -143,7 +210,7 @@ class ServedSubscription:
         """They are delivered no more from now on."""
         self._dispatcher.acknowledge(acks)
         self._pending.extend(acks)
-        self._apply_soon()
+        self._acknowledged(len(acks))
         self._go()
 
     def acknowledge_up_to(self, place: Place, left: int) -> None:
@@ -152,22 +219,35 @@ class ServedSubscription:
             return
         self._dispatcher.acknowledge_up_to(place, left)
         self._pending.append((place, left))
-        self._apply_soon()
+        self._acknowledged(1)
         self._go()
+
+    def _acknowledged(self, count: int) -> None:
+        self._acknowledged_at, self._is_placed = self._loop.time(), True
+        self.traffic.acknowledged(count)
+        if self.durable and self._changed_at is None:
+            self._changed_at = self._loop.time()
+        self._apply_soon()
 
     async def flush(self) -> None:
         """Returns when what was acknowledged before is durable. Those who wait at the same time wait for one write."""
         while self._flushing is not None:  # it may not have all of ours
             await asyncio.shield(self._flushing)
         if not self.changed:
+            self._changed_at = None
             return
         self._flushing = self._loop.create_future()
+        since, self._changed_at = self._changed_at, None  # what comes while it is written is not in it
         try:
             await self._in_turn(lambda: None)
             await self._workers.flush(self._acks.cursor.flush)
-        except OvertakenError as error:
-            log.info("gateway: %s of %s: %s", self.name, self._entries.name, error)
-            self.end()
+            self.traffic.wrote(failed=False)
+        except OffloadError as error:
+            self._changed_at = since
+            self.traffic.wrote(failed=True)
+            if isinstance(error, OvertakenError):
+                log.info("gateway: %s of %s: %s", self.name, self._entries.name, error)
+                self.end()
             raise
         finally:
             done, self._flushing = self._flushing, None
@@ -186,6 +266,7 @@ class ServedSubscription:
                 self._acks.apply([EntryAck(*left)], ledgers)
 
         await self._in_turn(work)
+        self._is_placed = False
         self._dispatcher.reset()
         self._go()
         await self.flush()
@@ -204,11 +285,19 @@ class ServedSubscription:
         self._go()
         self._start(self._look_for_end)
 
-    def end(self) -> None:
-        """Nothing more is done: all consumers are closed."""
+    async def freeze(self) -> SubscriptionCursor:
+        """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done."""
+        self._dispatcher.reset()
+        self._go()
+        await self.flush()
+        self.end()
+        return self._acks.cursor
+
+    def end(self, to: Leading | None = None) -> None:
+        """Nothing more is done: all consumers are closed, and go on there."""
         if self._over:
             return
-        self._over = True
+        self._over, self._leads = True, to
         self._dispatcher.reset()
         self._go()
         if self._timer is not None:
@@ -242,6 +331,7 @@ class ServedSubscription:
             case Deliver(key, entry, redeliveries, epoch):
                 touched[key] = consumer = self._consumers[key]
                 consumer.deliver(entry, redeliveries, epoch)
+                self.traffic.delivered(entry.messages_left, len(entry.data), again=redeliveries > 0)
             case ActiveChanged(key, is_active):
                 if key in self._consumers:
                     self._consumers[key].active_changed(is_active=is_active)
@@ -250,7 +340,7 @@ class ServedSubscription:
                     self._consumers[key].end_reached()
             case CloseConsumer(key):
                 if key in self._consumers:
-                    self._consumers.pop(key).closed()
+                    self._consumers.pop(key).closed(self._leads)
             case ReadBehind():
                 self._start(partial(self._read, decision))
             case ReadAgain():
@@ -320,11 +410,14 @@ class ServedSubscription:
     async def _in_turn(self, work: Callable[[], T]) -> T:
         async with self._turn:
             acks, self._pending = self._pending, []
+            self._in_hand = len(acks)
             try:
                 return await self._workers.cursor(lambda: self._applied(acks, work))
-            except OffloadError:
+            except (OffloadError, asyncio.CancelledError):
                 self._pending = acks + self._pending  # to apply them twice does no harm
                 raise
+            finally:
+                self._in_hand = 0
 
     def _applied(self, acks: Sequence[EntryAck | tuple[Place, int]], work: Callable[[], T]) -> T:
         ledgers = self._entries.ledgers()

@@ -6,24 +6,30 @@ import asyncio
 from collections.abc import Callable
 
 from offloader.cursors.core.cursor import CACHE_BYTES
-from offloader.cursors.core.records import CursorMarker
+from offloader.cursors.core.records import FORGOTTEN, CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
+from offloader.cursors.log import CursorLog
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import Joining
-from offloader.gateway.server.ports import LATEST, ConsumerPort, Subscribing
+from offloader.gateway.server.ports import LATEST, ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionCursor, VolatileCursor, position_of
+from offloader.gateway.topics.leading import Leader, not_here, outcome_of
 from offloader.gateway.topics.member import Member
+from offloader.gateway.topics.moving import Outcome
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError
 from offloader.metadata.layout import subscription_folder
-from offloader.model import Place
+from offloader.model import Place, Position
 from offloader.ports.object_store import ObjectStore
 
 
 class SubscribedTopic:
-    """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are."""
+    """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are. `traffic`:
+    counts what all of them get. `leader`: leads consumers to brokers; None: nobody does. `follows`: new segments are
+    looked for as long as it is served, not only when a subscription is opened."""
 
     def __init__(
         self,
@@ -33,7 +39,10 @@ class SubscribedTopic:
         new_token: Callable[[], str],
         *,
         promises: bool,
+        traffic: Traffic,
         cache_bytes: int = CACHE_BYTES,
+        leader: Leader | None = None,
+        follows: bool = True,
     ) -> None:
         self.entries = entries
         self.subscriptions: dict[str, ServedSubscription] = {}
@@ -41,25 +50,38 @@ class SubscribedTopic:
         self._workers = workers
         self._new_token = new_token
         self._promises = promises
+        self._traffic = traffic
         self._cache_bytes = cache_bytes
+        self._leader = leader
+        self._follows = follows
         self._opening = asyncio.Lock()
 
-    async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, key: object) -> Member:
-        """Raises RefusedError, and what the store raises."""
-        async with self._opening:
-            found = self.subscriptions.get(asked.subscription)
-            if found is None:
-                found = await self._open(asked)
-                self.subscriptions[asked.subscription] = found
+    async def subscribe(
+        self, asked: Subscribing, consumer: ConsumerPort, key: object, is_ours: Callable[[], bool]
+    ) -> SubscribedConsumer:
+        """Raises RefusedError, and what the store raises. `is_ours`: whether no other gateway has taken the topic."""
+        found = await self._found(asked, is_ours)
+        if found is None:
+            assert self._leader is not None
+            return await self._leader.led(asked.subscription, consumer)
         if found.durable != asked.durable:
             other = "a durable one" if found.durable else "a reader's"
             raise RefusedError(ErrorCode.NOT_ALLOWED, f"subscription {asked.subscription} is {other}")
         joining = Joining(key, asked.type, asked.consumer_name, asked.priority, asked.key_policy, asked.epoch)
-        await found.join(joining, consumer)
+        await found.join(joining, consumer, is_placed=not asked.is_latest)
         return Member(found, self.entries, self._workers, joining, self._promises and found.durable)
+
+    async def lead_away(self) -> None:
+        """Consumers that have all that is archived go to the brokers, where that is wanted."""
+        if self._leader is not None:
+            await self._leader.look_round(list(self.subscriptions.values()))
 
     async def refresh(self) -> None:
         """Look for what was archived since."""
+        if self._follows:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
         if await self._workers.know(self.entries.refresh):
             for subscription in list(self.subscriptions.values()):
                 subscription.grown()
@@ -79,7 +101,13 @@ class SubscribedTopic:
     @property
     def is_idle(self) -> bool:
         """Whether nobody uses it."""
-        return not self.subscriptions and not self._opening.locked()
+        is_led = self._leader is not None and self._leader.is_busy
+        return not self.subscriptions and not self._opening.locked() and not is_led
+
+    def lose(self) -> None:
+        """Another gateway has it: durable consumers look up and go there. Readers need no owner, and stay."""
+        for subscription in [one for one in self.subscriptions.values() if one.durable]:
+            subscription.end()
 
     def close(self) -> None:
         """All consumers are closed."""
@@ -87,20 +115,46 @@ class SubscribedTopic:
             subscription.end()
         self.entries.close()
 
-    async def _open(self, asked: Subscribing) -> ServedSubscription:
+    async def _found(self, asked: Subscribing, is_ours: Callable[[], bool]) -> ServedSubscription | None:
+        """None: it is at the brokers."""
+        while True:
+            found: ServedSubscription | asyncio.Task[Outcome] | None = None
+            if self._leader is not None:
+                found = self._leader.move_of(asked.subscription)
+            if found is None:
+                async with self._opening:
+                    found = self.subscriptions.get(asked.subscription) or await self._new(asked, is_ours)
+            if isinstance(found, ServedSubscription):
+                return found
+            if await outcome_of(found) is Outcome.THERE:
+                return None
+
+    async def _new(self, asked: Subscribing, is_ours: Callable[[], bool]) -> ServedSubscription | asyncio.Task[Outcome]:
+        found = await self._open(asked)
+        if not isinstance(found, ServedSubscription):
+            return found
+        if not is_ours():
+            found.end()
+            raise RefusedError(ErrorCode.NOT_READY, "another gateway has the topic: look up again")
+        self.subscriptions[asked.subscription] = found
+        return found
+
+    async def _open(self, asked: Subscribing) -> ServedSubscription | asyncio.Task[Outcome]:
+        """Or its way to the brokers."""
+        if not self._follows:
+            await self._refresh()
         begin = await self._begin(asked)
-        if (missing := await self._workers.know(lambda: self.entries.missing_behind(begin))) is not None:
-            raise RefusedError(ErrorCode.NOT_ALLOWED, missing)
-        ledgers = await self._workers.know(self.entries.ledgers)
-        marker = CursorMarker(position_of(begin, ledgers))
+        await self._check_missing(asked, begin)
+        mark_delete = position_of(begin, await self._workers.know(self.entries.ledgers))
         cursor: SubscriptionCursor
         if asked.durable:
-            folder = subscription_folder(self.entries.name, asked.subscription)
-            cursor = await self._workers.flush(
-                lambda: DurableCursor.open(self._store, folder, marker, self._new_token, cache_bytes=self._cache_bytes)
-            )
+            cursor = durable = await self._owned(asked.subscription, mark_delete)
+            if (refused := not_here(asked.subscription, durable)) is not None:
+                if self._leader is None:
+                    raise refused
+                return self._leader.go_on(asked.subscription, durable)
         else:
-            cursor = VolatileCursor(marker, cache_bytes=1 << 62)
+            cursor = VolatileCursor(CursorMarker(mark_delete), cache_bytes=1 << 62)
         name = self.entries.name
         return ServedSubscription(
             asked.subscription,
@@ -109,8 +163,29 @@ class SubscribedTopic:
             Dispatcher(str(name), partition=name.partition),
             self._workers,
             durable=asked.durable,
+            traffic=Traffic(self._traffic),
             ended=self._ended,
         )
+
+    async def _owned(self, subscription: str, mark_delete: Position) -> DurableCursor:
+        folder = subscription_folder(self.entries.name, subscription)
+        return await self._workers.flush(
+            lambda: DurableCursor.open(
+                self._store, folder, FirstState(mark_delete), self._new_token, cache_bytes=self._cache_bytes
+            )
+        )
+
+    async def _check_missing(self, asked: Subscribing, begin: Place) -> None:
+        """Raises RefusedError where it would not get everything. What it has behind it is no matter."""
+        missing = await self._workers.know(lambda: self.entries.missing_behind(begin))
+        if missing is not None and asked.durable:
+            log = CursorLog(self._store, subscription_folder(self.entries.name, asked.subscription), self._new_token)
+            known = await self._workers.flush(log.newest)
+            if known is not None and known.record.marker.properties != FORGOTTEN:
+                stands = known.record.marker.mark_delete.place
+                missing = await self._workers.know(lambda: self.entries.missing_behind(stands))
+        if missing is not None:
+            raise RefusedError(ErrorCode.NOT_ALLOWED, missing)
 
     async def _begin(self, asked: Subscribing) -> Place:
         """The mark-delete position of a subscription that is new."""

@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
+KINDS = ("read", "know", "cursor", "flush", "live")
 
 
 class Workers:
-    """`read`: of entries; `know`: of catalogs and lists; `cursor`: of acknowledgements; `flush`: of what is written."""
+    """`read`: of entries; `know`: of catalogs and lists; `cursor`: of acknowledgements; `flush`: of what is written;
+    `live`: of brokers. `worked`: is told of everything that has ended: its kind, and seconds since it was asked for."""
 
-    def __init__(self, threads: int = 8) -> None:
-        self._pools = [ThreadPoolExecutor(threads, f"gateway-{name}") for name in ("read", "know", "cursor", "flush")]
+    def __init__(self, threads: int = 8, worked: Callable[[str, float], None] = lambda _kind, _seconds: None) -> None:
+        self.under_way = Counter(dict.fromkeys(KINDS, 0))
+        self._worked = worked
+        self._pools = {kind: ThreadPoolExecutor(threads, f"gateway-{kind}") for kind in KINDS}
 
     async def read(self, work: Callable[[], T]) -> T:
-        return await self._in(0, work)
+        return await self._in("read", work)
 
     async def know(self, work: Callable[[], T]) -> T:
-        return await self._in(1, work)
+        return await self._in("know", work)
 
     async def cursor(self, work: Callable[[], T]) -> T:
-        return await self._in(2, work)
+        return await self._in("cursor", work)
 
     async def flush(self, work: Callable[[], T]) -> T:
-        return await self._in(3, work)
+        return await self._in("flush", work)
+
+    async def live(self, work: Callable[[], T]) -> T:
+        return await self._in("live", work)
 
     def close(self) -> None:
         """Waits for what is under way."""
-        for pool in self._pools:
+        for pool in self._pools.values():
             pool.shutdown(cancel_futures=True)
 
-    async def _in(self, number: int, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pools[number], work)
+    async def _in(self, kind: str, work: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        self.under_way[kind] += 1
+        try:
+            return await loop.run_in_executor(self._pools[kind], work)
+        finally:
+            self.under_way[kind] -= 1
+            self._worked(kind, loop.time() - asked)

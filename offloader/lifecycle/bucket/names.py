@@ -15,6 +15,7 @@ from offloader.metadata.layout import (
     CATALOG,
     CLAIMS,
     DELETION,
+    GATEWAYS,
     JOURNAL,
     MIGRATION,
     PROOF,
@@ -26,6 +27,7 @@ from offloader.metadata.layout import (
     catalog_folder,
     deletion_cluster_folder,
     parse_claim_key,
+    parse_gateway_claim_key,
     parse_journal_key,
     parse_topic_key,
     topic_of,
@@ -225,6 +227,8 @@ def _of_root(key: str, size: int, names: NamesInForce) -> PlacedKey:
             if known
             else PlacedKey(KeyStanding.UNNAMED, ObjectKind.OWNERLESS_CLAIM, f"there is no journal of {application}")
         )
+    if folder == GATEWAYS and (claim := parse_gateway_claim_key(key)) is not None:  # its numbers are fences
+        return PlacedKey(KeyStanding.NAMED, by=f"the gateways that serve {claim[0]}")
     if folder == DELETION and key.startswith(deletion_cluster_folder(names.cluster)):
         return PlacedKey(KeyStanding.NAMED, by="the deletions' own records")
     if folder == MIGRATION:

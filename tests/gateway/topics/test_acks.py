@@ -71,6 +71,16 @@ def test_acknowledgements_of_nobody_change_nothing() -> None:
     assert found.advance(LEDGERS) == (1, -1)
 
 
+def test_acknowledgements_that_no_client_can_mean_change_nothing() -> None:
+    """Of entries behind the end, and of batches that no entry can hold: they must not be written, either."""
+    found = acks()
+    found.apply([EntryAck((7, 2**62)), EntryAck((7, 10)), EntryAck((3, 1), 1, 2**31 - 1)], LEDGERS)
+    found.apply_up_to((7, 10), 0, LEDGERS)
+    found.apply_up_to((99, 0), 0b1, LEDGERS)
+    assert found.advance(LEDGERS) == (1, -1)
+    assert found.left_of([entry((3, 1), 2)], LEDGERS) == [entry((3, 1), 2)]
+
+
 def test_up_to_a_batch_of_which_a_part_is_left() -> None:
     found = acks()
     found.apply_up_to((3, 1), 0b10, LEDGERS)

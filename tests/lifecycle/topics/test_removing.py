@@ -278,7 +278,7 @@ def test_an_undo_says_what_was_trimmed_meanwhile(world):
 def test_an_undo_that_the_broker_drops_silently_is_noticed(world):
     removed(world)
     real, world.brokers.acknowledge = world.brokers.acknowledge, lambda *_: None
-    with pytest.raises(OutcomeUnknownError, match="does not stand where it stood"):
+    with pytest.raises(OutcomeUnknownError, match="does not stand where it shall"):
         world.undo()
     assert world.record().state is RemovalState.UNDOING
     world.brokers.acknowledge = real
@@ -291,7 +291,7 @@ def test_what_is_dropped_in_the_open_ledger_is_noticed_too(world):
     world.brokers.flush()
     removed(world)
     real, world.brokers.acknowledge = world.brokers.acknowledge, lambda *_: None
-    with pytest.raises(OutcomeUnknownError, match="does not stand where it stood"):
+    with pytest.raises(OutcomeUnknownError, match="does not stand where it shall"):
         world.undo()
     world.brokers.acknowledge = real
     assert world.undo().state is RemovalState.UNDONE

@@ -31,9 +31,10 @@ from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState, SavedCursor
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals, StoredRemoval
 from offloader.lifecycle.topics.cursors.stored import StoredTopic
-from offloader.lifecycle.topics.cursors.undoing import Acknowledged, CursorUndo, is_same, undo_of
+from offloader.lifecycle.topics.cursors.undoing import CursorUndo, lengths_of, undo_of
 from offloader.model import TopicName
 from offloader.ports.subscriptions import SubscriptionLook, Subscriptions
+from offloader.pulsar.cursor_standing import bring
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,25 +134,8 @@ class CursorRemover:
             )
         plan = undo_of(saved.state, topic.ledgers, replicated=saved.look.replicated)
         begun = self._write(replace(record, state=RemovalState.UNDOING), stored)
-        self._bring_back(begun.record, plan, saved, topic)
+        bring(self.brokers, *record.name, plan, lengths_of(topic.ledgers))
         return self._write(undone(begun.record, " ".join(plan.says), self.clock_ms()), begun).record
-
-    def _bring_back(self, record: CursorRemoval, plan: CursorUndo, saved: SavedCursor, topic: StoredTopic) -> None:
-        """Each step may be repeated. Only the look at the end proves anything."""
-        names = record.name
-        self.brokers.create(*names, dict(plan.properties))
-        self.brokers.move(*names, plan.mark_delete)
-        if plan.whole or plan.parts:
-            self.brokers.acknowledge(*names, plan.whole, plan.parts)
-        look = self.brokers.look(*names)
-        if look is None:
-            raise OutcomeUnknownError(f"{names[0]}: {names[1]} is not there again; undo it once more")
-        wanted = Acknowledged(plan.mark_delete, saved.look.ranges)
-        if not is_same(Acknowledged(look.mark_delete, look.ranges), wanted, topic.ledgers):
-            raise OutcomeUnknownError(
-                f"{names[0]}: {names[1]} is there again, and does not stand where it stood; undo it once more, before "
-                "anybody uses it"
-            )
 
     def _still_there(self, stored: StoredRemoval, saved: SavedCursor, there: SubscriptionLook) -> CursorRemoval:
         """Either our deletion was never done, or somebody has made another one of that name."""

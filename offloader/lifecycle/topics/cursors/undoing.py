@@ -4,44 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from offloader.bookkeeper.cursor_state import CursorState
 from offloader.lifecycle.topics.cursors.held import HeldLedger
-from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, by_ledger
+from offloader.model import PartlyAcknowledged, by_ledger
+from offloader.ports.subscriptions import EARLIEST
+from offloader.pulsar.cursor_standing import CursorStanding, Lengths, nearest
 
-EARLIEST: Place = (-1, -1)
 REPLICATED = "pulsar.replicated.subscription"
 DELAYED = "#pulsar.internal.delayed"
 INTERNAL = "#pulsar.internal."
 
 
-class Acknowledged(NamedTuple):
-    """Up to a position, and beyond it."""
-
-    mark_delete: Place
-    ranges: tuple[AcknowledgedRange, ...]
-
-
 @dataclass(frozen=True, slots=True)
-class CursorUndo:
-    """`mark_delete`: where it begins. `whole`, `parts`: what is acknowledged beyond. `properties`: those of users.
+class CursorUndo(CursorStanding):
+    """Where it shall stand. `says`: what will not be as it was, a sentence each; none: nothing that anybody could
+    notice."""
 
-    `says`: what will not be as it was, a sentence each; none: nothing that anybody could notice.
-    """
-
-    mark_delete: Place
-    whole: tuple[EntryRange, ...]
-    parts: tuple[PartlyAcknowledged, ...]
-    properties: tuple[tuple[str, str], ...]
     says: tuple[str, ...] = ()
 
 
 def undo_of(state: CursorState, ledgers: Sequence[HeldLedger], *, replicated: bool) -> CursorUndo:
     """What brings a state back, where the topic has these ledgers now."""
-    mark = _mark(state.mark_delete or EARLIEST, ledgers)
+    mark = nearest(state.mark_delete or EARLIEST, lengths_of(ledgers))
     listed = {one.ledger for one in ledgers}
-    lengths = [(one.ledger, one.entries) for one in ledgers]
+    lengths = lengths_of(ledgers)
     whole = tuple(
         behind
         for one in by_ledger(state.ranges, lengths)
@@ -54,39 +41,9 @@ def undo_of(state: CursorState, ledgers: Sequence[HeldLedger], *, replicated: bo
     return CursorUndo(mark, whole, parts, properties, says)
 
 
-def is_same(one: Acknowledged, other: Acknowledged, ledgers: Sequence[HeldLedger]) -> bool:
-    """Whether two states have acknowledged the same entries of these ledgers; how they are written may differ."""
-    lengths = _lengths((one, other), ledgers)
-    return _left(one, lengths) == _left(other, lengths)
-
-
-def _lengths(states: Sequence[Acknowledged], ledgers: Sequence[HeldLedger]) -> list[tuple[int, int]]:
-    """Of an open ledger as much as is spoken of."""
-    spoken: dict[int, int] = {}
-    for state in states:
-        for ledger, entry in (state.mark_delete, *(one.last for one in state.ranges)):
-            spoken[ledger] = max(spoken.get(ledger, 0), entry + 1)
-    return [(one.ledger, spoken.get(one.ledger, 0) if one.entries is None else one.entries) for one in ledgers]
-
-
-def _left(state: Acknowledged, lengths: Sequence[tuple[int, int]]) -> list[EntryRange]:
-    done: dict[int, list[EntryRange]] = {}
-    for one in by_ledger((AcknowledgedRange(EARLIEST, state.mark_delete), *state.ranges), lengths):
-        done.setdefault(one.ledger, []).append(one)
-    return [
-        left
-        for ledger, entries in lengths
-        if entries
-        for left in EntryRange(ledger, 0, entries).without(done.get(ledger, ()))
-    ]
-
-
-def _mark(mark: Place, ledgers: Sequence[HeldLedger]) -> Place:
-    """A ledger that is not listed any more cannot be named: before it is the end of the one before, or nothing."""
-    if any(one.ledger == mark[0] for one in ledgers):
-        return mark
-    before = [one for one in ledgers if one.ledger < mark[0] and one.entries]
-    return (before[-1].ledger, (before[-1].entries or 0) - 1) if before else EARLIEST
+def lengths_of(ledgers: Sequence[HeldLedger]) -> Lengths:
+    """How many entries they have."""
+    return [(one.ledger, one.entries) for one in ledgers]
 
 
 def _trimmed(state: CursorState, ledgers: Sequence[HeldLedger]) -> Iterator[str]:

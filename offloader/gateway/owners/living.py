@@ -1,0 +1,63 @@
+"""Whether another gateway lives: it answers a CONNECT at the address that it tells its clients.
+
+Any answer counts, also that nobody may enter without a token. The answer decides only who may try to claim a topic:
+what is written is guarded by numbers in the bucket. So the other one's certificate is not looked at, and nothing is
+told to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from urllib.parse import urlsplit
+
+from offloader.gateway.protocol.answers import Address
+from offloader.pulsar import commands
+from offloader.pulsar.frames import encode
+
+log = logging.getLogger(__name__)
+
+ANSWER_WITHIN = 3.0  # seconds
+KEPT = 1.0  # seconds for which an answer holds: many clients ask at the same time
+_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
+
+
+class LivingGateways:
+    """On the loop. Of those who ask at the same time one is sent."""
+
+    def __init__(self, answer_within: float = ANSWER_WITHIN) -> None:
+        self._answer_within = answer_within
+        self._asked: dict[Address, tuple[float, asyncio.Task[bool]]] = {}
+
+    async def is_living(self, address: Address) -> bool:
+        """Whether somebody answers there."""
+        now = asyncio.get_running_loop().time()
+        self._asked = {a: (at, t) for a, (at, t) in self._asked.items() if not t.done() or now - at < KEPT}
+        if address not in self._asked:
+            self._asked[address] = now, asyncio.create_task(self._ask(address))
+        return await asyncio.shield(self._asked[address][1])
+
+    async def _ask(self, address: Address) -> bool:
+        try:
+            return await asyncio.wait_for(_answers(address.url or address.tls), self._answer_within)
+        except (OSError, TimeoutError, ValueError) as error:
+            log.info("gateway: nobody answers at %s: %s", address.url or address.tls, error)
+            return False
+
+
+async def _answers(url: str) -> bool:
+    to = urlsplit(url)
+    reader, writer = await asyncio.open_connection(
+        to.hostname, to.port or _PORTS.get(to.scheme, 0), ssl=_unchecked() if to.scheme == "pulsar+ssl" else None
+    )
+    try:
+        writer.write(encode(commands.connect("", b"")))
+        return bool(await reader.read(1))
+    finally:
+        writer.transport.abort()
+
+
+def _unchecked() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

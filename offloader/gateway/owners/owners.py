@@ -1,0 +1,156 @@
+"""Which topics this gateway has, and where the others are.
+
+The newest claim decides; whether its gateway lives says only who may make the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from offloader.errors import OffloadError
+from offloader.gateway.owners.claim import NOWHERE, TopicClaim
+from offloader.gateway.owners.claim_log import ClaimLog
+from offloader.gateway.protocol.answers import Address
+from offloader.gateway.topics.workers import Workers
+from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.model import TopicName
+
+log = logging.getLogger(__name__)
+
+TRIES = 5  # each is lost only to another gateway's claim
+LATE = 5.0  # seconds between two looks, beyond which nobody wonders that others took this gateway for dead
+FIRST_TRUCE, LONGEST_TRUCE = 10.0, 3600.0  # seconds
+
+
+class Rival(NamedTuple):
+    """A gateway that took a topic from this one while it lived. Until then it counts as living, whatever its port
+    says: two that cannot reach each other would else take the topic from each other all the time."""
+
+    gateway: str
+    until: float
+    truce: float
+
+
+class TopicOwners:
+    """On the loop. `gateway`: this process. `here`: where clients reach it. `lost`: is told of a topic that another
+    gateway has claimed; its durable consumers are to be closed."""
+
+    def __init__(
+        self,
+        claims: ClaimLog,
+        gateway: str,
+        here: Callable[[], Address],
+        is_living: Callable[[Address], Awaitable[bool]],
+        workers: Workers,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.owned: dict[TopicName, int] = {}
+        self.lost: Callable[[TopicName], None] = lambda _: None
+        self._claims = claims
+        self._gateway = gateway
+        self._here = here
+        self._is_living = is_living
+        self._workers = workers
+        self._now_ms = now_ms
+        self._rivals: dict[TopicName, Rival] = {}
+        self._looked_at = asyncio.get_running_loop().time()
+        self._stopping = False
+
+    async def address(self, topic: TopicName) -> Address:
+        """Where a client is to go: to the gateway that has the topic; else it may stay. Nothing is written: readers
+        need no owner, and who subscribes durably claims the topic then. Raises what the store raises."""
+        claim = await self._newest(topic)
+        if claim is None or not await self._is_of_another(claim):
+            return self._here()
+        return claim.address
+
+    async def own(self, topic: TopicName) -> Callable[[], bool]:
+        """Returns when the topic is this gateway's: whether it still is, as far as that is known. Raises RefusedError
+        where another one has it that lives: whoever asks must look up again; and what the store raises."""
+        for _ in range(TRIES):
+            claim = await self._newest(topic)
+            if claim is not None and claim.gateway == self._gateway:
+                number = claim.number
+                self._has(topic, number)
+                return lambda: self.owned.get(topic) == number
+            if self._stopping:
+                raise RefusedError(ErrorCode.NOT_READY, "this gateway stops: look up again")
+            if claim is not None and await self._is_of_another(claim):
+                raise RefusedError(ErrorCode.NOT_READY, f"{topic} is served at {claim.address.url}: look up again")
+            await self._append(topic, claim, self._gateway)
+        raise RefusedError(ErrorCode.NOT_READY, f"other gateways claim {topic}: look up again")
+
+    async def look(self) -> list[OffloadError]:
+        """Whether others have claimed what was this gateway's; returns what went wrong."""
+        now = asyncio.get_running_loop().time()
+        was_late, self._looked_at = now - self._looked_at > LATE, now
+        owned = dict(self.owned)
+        if not owned:
+            return []
+        try:
+            newest = await self._workers.know(self._claims.newest_of_all)
+            for topic, number in owned.items():
+                if newest.get(topic) != number and self.owned.get(topic) == number:
+                    await self._look_at(topic, surprised=not was_late)
+        except OffloadError as error:
+            return [error]
+        return []
+
+    async def release(self) -> list[OffloadError]:
+        """Nothing is claimed any more, and all topics are anybody's; returns what went wrong."""
+        self._stopping = True
+        owned, self.owned = self.owned, {}
+        work = (self._append(topic, TopicClaim(topic, number), "") for topic, number in owned.items())
+        answers = await asyncio.gather(*work, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, OffloadError):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, OffloadError)]
+
+    async def _append(self, topic: TopicName, behind: TopicClaim | None, gateway: str) -> bool:
+        number = 0 if behind is None else behind.number + 1
+        claim = TopicClaim(topic, number, gateway, self._here() if gateway else NOWHERE, self._now_ms())
+        return await self._workers.know(lambda: self._claims.append(claim))
+
+    async def _newest(self, topic: TopicName) -> TopicClaim | None:
+        """Where that is another gateway's, this one has lost the topic."""
+        claim = await self._workers.know(lambda: self._claims.newest(topic))
+        if topic in self.owned and (claim is None or claim.gateway != self._gateway):
+            self._has_lost(topic, claim, surprised=asyncio.get_running_loop().time() - self._looked_at <= LATE)
+        return claim
+
+    async def _look_at(self, topic: TopicName, *, surprised: bool) -> None:
+        claim = await self._workers.know(lambda: self._claims.newest(topic))
+        if claim is not None and claim.gateway == self._gateway:
+            self._has(topic, claim.number)
+        elif topic in self.owned:
+            self._has_lost(topic, claim, surprised=surprised)
+
+    def _has(self, topic: TopicName, number: int) -> None:
+        """By a claim whose outcome was not known it may have the topic again, and another one had it in between."""
+        if self.owned.get(topic, number) != number:
+            self.lost(topic)
+        self.owned[topic] = number
+
+    def _has_lost(self, topic: TopicName, claim: TopicClaim | None, *, surprised: bool) -> None:
+        del self.owned[topic]
+        if claim is not None and claim.gateway and surprised:
+            truce = min(2 * self._rivals[topic].truce, LONGEST_TRUCE) if topic in self._rivals else FIRST_TRUCE
+            until = asyncio.get_running_loop().time() + truce
+            self._rivals[topic] = Rival(claim.gateway, until, truce)
+            where = claim.address.url or claim.address.tls
+            log.warning("gateway: %s was taken over by %s", topic, where, extra={"see": "gateway-overtaken"})
+        self.lost(topic)
+
+    async def _is_of_another(self, claim: TopicClaim) -> bool:
+        """Whether a gateway has the topic that is not this one, and lives."""
+        if claim.gateway in ("", self._gateway):
+            return False
+        rival = self._rivals.get(claim.topic)
+        if rival is not None and rival.gateway == claim.gateway and asyncio.get_running_loop().time() < rival.until:
+            return True
+        if claim.address == self._here():  # whoever was here before
+            return False
+        return await self._is_living(claim.address)

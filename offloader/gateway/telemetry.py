@@ -1,0 +1,59 @@
+"""Metrics, health and status of a gateway, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable
+
+from offloader.config.gateway import address_of
+from offloader.errors import OffloadError
+from offloader.gateway.observer import GatewayObserver
+from offloader.gateway.topics.workers import Workers
+from offloader.metadata import layout
+from offloader.metrics.gateway import GatewayMetrics, Sample
+from offloader.metrics.server import MetricsServer
+from offloader.ports.object_store import ObjectStore
+
+STATUS = "/status"
+TICK = 1.0  # seconds
+LOOK = 10  # ticks
+
+
+class Telemetry:
+    """`begin` once there is something to see."""
+
+    def __init__(self) -> None:
+        self._samples: Callable[[], Iterable[Sample]] = list
+        self.metrics = GatewayMetrics(lambda: self._samples())
+        self._server: MetricsServer | None = None
+
+    def begin(self, listen: str, observer: GatewayObserver) -> None:
+        """Serve it, unless `listen` is empty. Raises ConfigError where that is impossible."""
+        self._samples = observer.samples
+        if listen:
+            self._server = MetricsServer(
+                self.metrics.registry,
+                self.metrics.health,
+                *address_of(listen),
+                pages={STATUS: observer.status},
+                setting="gateway.metricsListen",
+                instead="choose another, or nothing",
+            )
+
+    async def keep_looking(self, store: ObjectStore, workers: Workers) -> None:
+        """The loop turns, and the store answers or does not."""
+        for number in itertools.count():
+            self.metrics.health.tick()
+            if number % LOOK == 0:
+                try:
+                    await workers.know(lambda: store.stat(layout.ROOT))
+                    self.metrics.health.checked("store")
+                except OffloadError as error:
+                    self.metrics.health.checked("store", str(error))
+            await asyncio.sleep(TICK)
+
+    def close(self) -> None:
+        """Stop serving it."""
+        if self._server is not None:
+            self._server.close()

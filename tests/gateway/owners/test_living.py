@@ -1,0 +1,47 @@
+"""Whether a gateway lives: any answer to a CONNECT counts, silence and a closed port do not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from offloader.gateway.owners.living import LivingGateways
+from offloader.gateway.protocol.answers import Address
+from offloader.storage.memory import MemoryStore
+from tests.gateway.gateway import gateway
+
+
+def living(url: str, times: int = 1) -> list[bool]:
+    async def asked() -> list[bool]:
+        gateways = LivingGateways(answer_within=0.5)
+        return await asyncio.gather(*(gateways.is_living(Address(url)) for _ in range(times)))
+
+    return asyncio.run(asked())
+
+
+def test_a_gateway_lives_and_then_does_not():
+    with gateway(MemoryStore()) as url:
+        assert living(url) == [True]
+    assert living(url) == [False]
+
+
+def test_who_accepts_and_says_nothing_is_paused():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert living(f"pulsar://127.0.0.1:{server.getsockname()[1]}") == [False]
+
+
+def test_many_who_ask_at_the_same_time_ask_once():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert living(f"pulsar://127.0.0.1:{server.getsockname()[1]}", times=50) == [False] * 50
+        server.settimeout(0.1)
+        server.accept()[0].close()
+        try:
+            server.accept()
+        except TimeoutError:
+            return
+        raise AssertionError("it was asked twice")
+
+
+def test_an_address_that_is_none_is_nobodys():
+    assert living("pulsar://") == [False]
+    assert living("pulsar+ssl://127.0.0.1:1") == [False]

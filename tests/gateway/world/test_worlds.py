@@ -1,0 +1,108 @@
+"""Seeded worlds of gateways that are killed, paused and stopped. And that broken variants are caught."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from offloader.cursors import log as log_module
+from offloader.cursors.core import cursor as cursor_module
+from offloader.errors import OffloadError
+from offloader.gateway.owners.claim import TopicClaim
+from offloader.gateway.owners.owners import TopicOwners
+from offloader.gateway.topics import subscription as subscription_module
+from offloader.gateway.topics.member import Member
+from offloader.gateway.topics.subscription import ServedSubscription
+from tests.gateway.world.world import WHAT_HAPPENS, BrokenRuleError, World
+
+WORLDS = int(os.environ.get("OFFLOADER_GATEWAY_WORLDS", "24"))
+TRIES = 60  # worlds, of which one must show what is broken
+
+Living = Callable[..., World]
+
+
+@pytest.fixture
+def lived(monkeypatch: pytest.MonkeyPatch) -> Living:
+    """A world that came to its end. What is compacted after 64 records in the product is here after two."""
+    monkeypatch.setattr(cursor_module, "MOST_NAMED", 2)
+
+    def live(seed: int, what_happens: Sequence[str] = WHAT_HAPPENS) -> World:
+        world = World(seed, what_happens)
+        monkeypatch.setattr(subscription_module, "time", SimpleNamespace(time=lambda: world.events.now))
+        try:
+            world.live()
+        finally:
+            world.close()
+        return world
+
+    return live
+
+
+@pytest.mark.parametrize("seed", range(WORLDS))
+def test_whatever_is_killed_and_paused_nothing_is_lost_and_nothing_confirmed_is_forgotten(seed: int, lived: Living):
+    lived(seed)
+
+
+def test_the_worlds_kill_and_pause_and_former_owners_deliver(lived: Living):
+    worlds = [lived(seed) for seed in range(8)]
+    assert sum(world.happened["kill"] for world in worlds) > 4
+    assert sum(world.happened["pause"] + world.happened["pause while it writes"] for world in worlds) > 8
+    assert sum(len(confirmed) for world in worlds for confirmed in world.confirmed.values()) > 100
+
+
+def test_a_seed_gives_the_same_world_again(lived: Living):
+    one, same = lived(3), lived(3)
+    assert (one.events.happened, one.events.now, one.given) == (same.events.happened, same.events.now, same.given)
+
+
+def caught(lived: Living, what_happens: Sequence[str] = WHAT_HAPPENS) -> str:
+    for seed in range(TRIES):
+        try:
+            lived(seed, what_happens)
+        except BrokenRuleError as error:
+            return str(error)
+    return "nothing was noticed"
+
+
+def test_answers_before_anything_is_written_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch):
+    async def at_once(_: Member) -> None:
+        return
+
+    monkeypatch.setattr(Member, "durable", at_once)
+    assert "confirmed, and forgotten" in caught(lived)
+
+
+def test_answers_while_a_thread_still_applies_acknowledgements_are_caught(
+    lived: Living, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        ServedSubscription, "changed", property(lambda self: bool(self._pending) or self._acks.cursor.changed)
+    )
+    assert "confirmed, and forgotten" in caught(lived)
+
+
+def test_fences_that_go_with_a_compaction_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch):
+    def all_of_them(places: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+        return set(places)
+
+    monkeypatch.setattr(log_module, "_all_but_the_last_of_each_epoch", all_of_them)
+    assert caught(lived, ["pause while it writes"]) != "nothing was noticed"
+
+
+def test_a_gateway_that_never_looks_at_its_claims_is_caught(lived: Living, monkeypatch: pytest.MonkeyPatch):
+    async def nothing(_: TopicOwners) -> list[OffloadError]:
+        return []
+
+    monkeypatch.setattr(TopicOwners, "look", nothing)
+    assert "still serves" in caught(lived)
+
+
+def test_gateways_that_take_each_others_topics_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch):
+    async def never(_: TopicOwners, __: TopicClaim) -> bool:
+        return False
+
+    monkeypatch.setattr(TopicOwners, "_is_of_another", never)
+    assert "take topics from each other" in caught(lived)
