@@ -46,7 +46,7 @@ def readers_begin_at_ids(does: Script, topics: Topics) -> None:
                 does("available", of="r")
                 does.take("r", min(3, len(all_) - number - 1))
                 does.close("r")
-        ledger, entry, partition, _ = all_[-1]
+        ledger, _, partition, _ = all_[-1]
         for gone in ([0, 0, partition, -1], [all_[0][0], 5_000, partition, -1]):
             does.reader("r", topics[name], gone)
             does.take_what_comes("r", 2)
@@ -90,13 +90,8 @@ def tables_hold_the_last_value_of_each_key(does: Script, topics: Topics) -> None
 
 def acknowledged_ones_stay_away(does: Script, topics: Topics) -> None:
     """Holes, in the four types of subscriptions; the rest comes to the next consumer."""
-    of_all_kinds = [(kind, "batched") for kind in KINDS]
-    for kind, name in [
-        *of_all_kinds,
-        ("Shared", "single"),
-        ("Exclusive", "transactional"),
-        ("Key_Shared", "encrypted"),
-    ]:
+    others = (("Shared", "single"), ("Exclusive", "transactional"), ("Key_Shared", "encrypted"))
+    for kind, name in [*((kind, "batched") for kind in KINDS), *others]:
         made, named = topics[name], f"-{kind}-{name}"
         does.consumer("c", made, kind=kind, subscription=named)
         came = does.take("c", made.count)

@@ -87,4 +87,5 @@ def ids(messages: list[Message]) -> list[Id]:
 
 
 def _keys(*made: Made) -> dict[str, str]:
-    return {"keys": each.keys for each in made if each.keys is not None}
+    files = [each.keys for each in made if each.keys is not None]
+    return {"keys": files[0]} if files else {}
