@@ -164,7 +164,7 @@ def subscribing(asked: Subscribe) -> Subscribing:
         priority=asked.priority_level,
         key_policy=_key_policy(asked),
         epoch=asked.consumer_epoch if asked.HasField("consumer_epoch") else None,
-        properties={one.key: one.value for one in asked.subscription_properties},
+        properties={one.key: one.value for one in (*asked.metadata, *asked.subscription_properties)},
     )
 
 

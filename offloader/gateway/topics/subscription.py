@@ -101,10 +101,14 @@ class ServedSubscription:
 
     @property
     def may_be_led_away(self) -> bool:
-        """Whether its consumers were given all that is archived, and would go on elsewhere where they stand here. Of
-        those that nobody keeps only one alone knows where it stands, and that only once it has said so."""
+        """Whether its consumers were given all that is archived, and would go on elsewhere where they stand here."""
         given = bool(self._consumers) and self._dispatcher.is_at_end and not self._over
-        return given and (self.durable or (self._is_placed and not self._shared and len(self._consumers) == 1))
+        return given and self.goes_on_where_it_stands
+
+    @property
+    def goes_on_where_it_stands(self) -> bool:
+        """Of consumers of what nobody keeps only one alone knows where it stands, and that only once it has said so."""
+        return self.durable or (self._is_placed and not self._shared and len(self._consumers) == 1)
 
     @property
     def quiet_for(self) -> float:
@@ -258,6 +262,13 @@ class ServedSubscription:
 
     async def mark_delete(self) -> Place:
         return await self._in_turn(lambda: self._acks.advance(self._entries.ledgers()))
+
+    async def skip_deleted(self) -> None:
+        """What is deleted by now counts as acknowledged."""
+        await self._in_turn(self._skip_deleted)
+
+    def _skip_deleted(self) -> None:
+        self._acks.skip_deleted(self._entries.deleted_behind(self._acks.cursor.mark_delete))
 
     async def reset(self, mark_delete: Place, left: tuple[Place, int] | None = None) -> None:
         """All consumers must subscribe anew, behind this position. `left`: of its next entry. None of them joins before
