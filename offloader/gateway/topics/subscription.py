@@ -100,10 +100,14 @@ class ServedSubscription:
 
     @property
     def may_be_led_away(self) -> bool:
-        """Whether its consumers were given all that is archived, and would go on elsewhere where they stand here. Of
-        those that nobody keeps only one alone knows where it stands, and that only once it has said so."""
+        """Whether its consumers were given all that is archived, and would go on elsewhere where they stand here."""
         given = bool(self._consumers) and self._dispatcher.is_at_end and not self._over
-        return given and (self.durable or (self._is_placed and not self._shared and len(self._consumers) == 1))
+        return given and self.goes_on_where_it_stands
+
+    @property
+    def goes_on_where_it_stands(self) -> bool:
+        """Of consumers of what nobody keeps only one alone knows where it stands, and that only once it has said so."""
+        return self.durable or (self._is_placed and not self._shared and len(self._consumers) == 1)
 
     @property
     def quiet_for(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import CursorMarker, FirstState
@@ -21,7 +22,7 @@ from offloader.gateway.topics.moving import Outcome
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
-from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError
+from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError, ServedEnd
 from offloader.metadata.layout import subscription_folder
 from offloader.model import Place
 from offloader.ports.object_store import ObjectStore
@@ -71,7 +72,11 @@ class SubscribedTopic:
             raise RefusedError(ErrorCode.NOT_ALLOWED, f"subscription {asked.subscription} is {other}")
         joining = Joining(key, asked.type, asked.consumer_name, asked.priority, asked.key_policy, asked.epoch)
         await found.join(joining, consumer, is_placed=not asked.is_latest)
-        return Member(found, self.entries, self._workers, joining, self._promises and found.durable)
+        promises = self._promises and found.durable
+        return Member(found, self.entries, self._workers, joining, promises, partial(self._end_for, found))
+
+    async def _end_for(self, one: ServedSubscription) -> ServedEnd:
+        return await self._leader.end_for(one) if self._leader else await self._workers.know(self.entries.end)
 
     async def lead_away(self) -> None:
         """Consumers that have all that is archived go to the brokers, where that is wanted."""
