@@ -269,7 +269,9 @@ class Connection(asyncio.BufferedProtocol):
         self._takes_challenges = said.feature_flags.supports_auth_refresh
         self.takes_broker_metadata = said.feature_flags.supports_broker_entry_metadata
         self.send(answers.connected(said.protocol_version, self.limits.max_message))
-        self._look_after()
+        # Nothing more before the client speaks: what came in the same packet would be read in the midst of this answer
+        # by a Java client, which then forgets the protocol's version and all that goes with it.
+        self._look_after_later()
 
     def _admit(self, method: str, data: bytes) -> bool:
         try:
@@ -313,12 +315,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _look_after(self) -> None:
         """PING, and an end where nothing was heard since the PING before."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._loop.time() - self._heard_at > 2 * self.limits.ping:
             self.end("nothing was heard of it")
             return
         self.send(commands.PING)
+        self._look_after_later()
+
+    def _look_after_later(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self._loop.call_later(self.limits.ping, self._look_after)
 
     async def is_alive(self) -> bool:

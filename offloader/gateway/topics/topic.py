@@ -216,7 +216,7 @@ class SubscribedTopic:
             return (await self._workers.know(entries.end)).last or BEFORE_ALL
         if start <= BEFORE_ALL:
             return BEFORE_ALL
-        return await self._workers.know(lambda: entries.previous(start)) if asked.start_included else start
+        return await self._workers.know(lambda: entries.previous(start))  # clients drop what they do not want of it
 
     def _ended(self, subscription: ServedSubscription) -> None:
         if self.subscriptions.get(subscription.name) is subscription:
