@@ -53,7 +53,8 @@ class BrokerSubscriptions:
         return self._change("PUT", _path(topic, subscription), body) != httpx.codes.CONFLICT
 
     def describe(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> None:
-        self._change("PUT", f"{_path(topic, subscription)}/properties", dict(properties))
+        if self._change("PUT", f"{_path(topic, subscription)}/properties", dict(properties)) == httpx.codes.CONFLICT:
+            raise OutcomeUnknownError(f"{topic}: {subscription} was not given its properties: somebody else changes it")
 
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         body = {**_message(mark_delete), "excluded": mark_delete != EARLIEST}
