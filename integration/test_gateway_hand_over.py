@@ -25,6 +25,7 @@ from tests.storage.servers import free_port
 pytestmark = pytest.mark.pulsar
 
 ARCHIVED, LATER = 10_000, 2_000
+IN_BATCH = 5
 HELD = 1_500  # of the topic with a durable subscription
 EARLIEST, SHARED = stock.InitialPosition.Earliest, stock.ConsumerType.Shared
 
@@ -36,14 +37,14 @@ def test_readers_and_durable_subscriptions_go_from_the_gateway_to_the_broker(
     keep_everything(pulsar, namespace)
     read, held = (TopicName.parse(f"persistent://{namespace}/{name}") for name in ("read", "held"))
     at_broker = open_client(pulsar.service_url)
-    send(at_broker, read, 0, ARCHIVED)
+    send(at_broker, read, 0, ARCHIVED, in_batch=IN_BATCH)
     send(at_broker, held, 0, HELD)
     with World(pulsar, StoreSettings((tmp_path / "archive").as_uri()), tmp_path, [namespace], light=True) as world:
         application = world.catch_up()
         config = json.loads(application.config.read_text())
         trim(pulsar, namespace, read)
         assert first_ledger(pulsar, read) > world.catalog(read).segments[0].start.ledger
-        send(at_broker, read, ARCHIVED, LATER)
+        send(at_broker, read, ARCHIVED, LATER, in_batch=IN_BATCH)
         send(at_broker, held, HELD, 100)
         with gateway(config, tmp_path) as served:
             client = open_client(served.url)
@@ -54,10 +55,13 @@ def test_readers_and_durable_subscriptions_go_from_the_gateway_to_the_broker(
 
 
 def reads_on(client: stock.Client, at_broker: stock.Client, topic: TopicName) -> None:
-    """All of it once, in order; also what is sent when it is at the broker; and somebody else meanwhile, too."""
-    reader = client.create_reader(str(topic), stock.MessageId.earliest)
-    assert [reader.read_next(HANGS_MS).data() for _ in range(ARCHIVED + LATER)] == numbers(0, ARCHIVED + LATER)
-    send(at_broker, topic, ARCHIVED + LATER, 10)
+    """All of it once, in order, until no more is available; then what is sent when it is at the broker; and somebody
+    else meanwhile, too."""
+    reader, found = client.create_reader(str(topic), stock.MessageId.earliest), []
+    while reader.has_message_available():
+        found.append(reader.read_next(HANGS_MS).data())
+    assert found == numbers(0, ARCHIVED + LATER)
+    send(at_broker, topic, ARCHIVED + LATER, 10, in_batch=IN_BATCH)
     assert [reader.read_next(HANGS_MS).data() for _ in range(10)] == numbers(ARCHIVED + LATER, 10)
     other = client.create_reader(str(topic), stock.MessageId.earliest)
     assert [other.read_next(HANGS_MS).data() for _ in range(1_000)] == numbers(0, 1_000)
@@ -126,9 +130,14 @@ def gateway(config: dict[str, object], folder: Path) -> Iterator[Served]:
         served.kill()
 
 
-def send(client: stock.Client, topic: TopicName, first: int, count: int) -> None:
-    """One message an entry: each may be acknowledged by itself."""
-    producer = client.create_producer(str(topic), batching_enabled=False, block_if_queue_full=True)
+def send(client: stock.Client, topic: TopicName, first: int, count: int, *, in_batch: int = 1) -> None:
+    producer = client.create_producer(
+        str(topic),
+        batching_enabled=in_batch > 1,
+        batching_max_messages=max(in_batch, 2),
+        batching_max_publish_delay_ms=60_000,
+        block_if_queue_full=True,
+    )
     for data in numbers(first, count):
         producer.send_async(data, lambda *_: None)
     producer.flush()

@@ -16,7 +16,7 @@ import click
 from offloader import logs
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
-from offloader.cli.dependencies import ClosableAdmin, ClosableVisits, Dependencies
+from offloader.cli.dependencies import ClosableAdmin, ClosableTopicStates, ClosableVisits, Dependencies
 from offloader.cli.output import OUTPUTS, Output, say
 from offloader.cli.parsing import with_options
 from offloader.config import Config
@@ -90,6 +90,13 @@ class CommandSession:
     def subscriptions(self) -> Subscriptions:
         """Subscriptions as brokers have them."""
         found = self.dependencies.subscriptions(self.config)
+        self._stack.callback(found.close)
+        return found
+
+    @cached_property
+    def topic_states(self) -> ClosableTopicStates:
+        """What brokers say of topics' cursors."""
+        found = self.dependencies.topic_states(self.config)
         self._stack.callback(found.close)
         return found
 

@@ -158,10 +158,13 @@ def restore(
             cluster.check_new(to)
         jobs = list(_jobs(session, cluster, planned, options))
         wanted.check_found(topic, [job.copy for job in jobs])
-        if any(job.copy is not None and job.copy.cursors for job in jobs):
+        has_subscriptions = any(job.copy is not None and job.copy.cursors for job in jobs)
+        if has_subscriptions:
             cluster.check_subscriptions(to, new=planned.create is not None)
         if planned.create is not None and not dry_run:
             cluster.create(to, planned.create)
+            if has_subscriptions:  # what is in force may only be told now
+                cluster.check_subscriptions(to, new=False)
         for job in jobs:
             if dry_run:
                 _show_plan(session, job, new=planned.create is not None)

@@ -14,7 +14,7 @@ from offloader.bookkeeper.cursor_state import CursorState
 from offloader.bookkeeper.managed_ledgers import encoded, managed_ledger_name
 from offloader.errors import SubscriptionBusyError, TopicNotFoundError
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName, joined
-from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse
+from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse, ToAcknowledge
 from offloader.testing.faults import Faults
 from offloader.testing.memory_nodes import MemoryNodes
 
@@ -157,6 +157,14 @@ class MemorySubscriptions:
         found.ranges = joined((*found.ranges, *new))
         found.batches |= {(one.ledger, one.entry): one.words for one in parts}
         self._after(lost)
+
+    def acknowledge_as_seen(
+        self, topic: TopicName, subscription: str, decide: Callable[[], ToAcknowledge | None]
+    ) -> bool:
+        decided = decide()
+        if decided is not None:
+            self.acknowledge(topic, subscription, decided.whole, decided.parts)
+        return decided is not None
 
     def close(self) -> None:
         """Nothing to end."""

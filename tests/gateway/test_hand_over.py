@@ -179,6 +179,50 @@ def test_who_would_miss_something_waits_here(place, change) -> None:
     assert read(reader, 10) == names(11, 200, 209)
 
 
+def test_a_reader_of_batches_goes_too() -> None:
+    batched = [batch(Producer(), [Sent(b"b%d" % number)] * 10).data for number in range(2)]
+    with begun([Stored(11, 200 + number, data) for number, data in enumerate(batched)]) as place:
+        place.live.add(entries(11, 202, 209))
+        place.live.closed(11, 209)
+        place.live.add(entries(12, 0, 9))
+        place.brokers.ledgers = {11: 209, 12: None}
+        reader = place.client.create_reader(NAME, pulsar.MessageId.earliest)
+        found = read(reader, 338)
+        assert found[300:] == [b"b0"] * 10 + [b"b1"] * 10 + names(11, 202, 209) + names(12, 0, 9)
+
+
+def test_whether_a_message_is_available_counts_those_that_only_the_broker_has(place) -> None:
+    reader = place.client.create_reader(NAME, pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(PATIENCE).data())
+    assert found == names(10, 0, 99) + names(11, 0, 299)
+
+
+def test_where_brokers_have_not_what_follows_no_more_is_available_than_is_archived(place) -> None:
+    place.brokers.created = 2
+    reader = place.client.create_reader(NAME, pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(PATIENCE).data())
+    assert found == names(10, 0, 99) + names(11, 0, 199)
+
+
+def test_at_the_end_nothing_comes_until_somebody_subscribes() -> None:
+    archive = archived()
+    with gateway(archive.store, atEnd="end") as url:
+        client = connected(url)
+        reader = client.create_reader(NAME, pulsar.MessageId.earliest)
+        assert len(read(reader, 300)) == 300
+        archive.add(entries(11, 200, 209))
+        assert not reader.has_message_available()
+        with pytest.raises(pulsar.Timeout):
+            reader.read_next(500)
+        client.create_reader(NAME, pulsar.MessageId.latest)
+        assert read(reader, 10) == names(11, 200, 209)
+        client.close()
+
+
 # Clients that do not know what a broker's address in CLOSE_CONSUMER is
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import mark_delete_of
 from offloader.gateway.core.dispatcher import Dispatcher
-from offloader.gateway.core.events import Joining
+from offloader.gateway.core.events import DEFAULT_LIMITS, DispatchLimits, Joining
 from offloader.gateway.server.ports import LATEST, ConsumerPort, SubscribedConsumer, Subscribing
+from offloader.gateway.shares import Shares
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, VolatileCursor, position_of
 from offloader.gateway.topics.beginning import copied
@@ -21,7 +23,7 @@ from offloader.gateway.topics.moving import Outcome
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
-from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError
+from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError, ServedEnd
 from offloader.metadata.layout import subscription_folder
 from offloader.model import Place
 from offloader.ports.object_store import ObjectStore
@@ -41,6 +43,7 @@ class SubscribedTopic:
         *,
         promises: bool,
         traffic: Traffic,
+        read_ahead: Shares,
         cache_bytes: int = CACHE_BYTES,
         leader: Leader | None = None,
         follows: bool = True,
@@ -52,6 +55,8 @@ class SubscribedTopic:
         self._new_token = new_token
         self._promises = promises
         self._traffic = traffic
+        self._read_ahead = read_ahead
+        self._parts: dict[str, int] = {}  # of what may be read ahead, by subscription
         self._cache_bytes = cache_bytes
         self._leader = leader
         self._follows = follows
@@ -71,7 +76,11 @@ class SubscribedTopic:
             raise RefusedError(ErrorCode.NOT_ALLOWED, f"subscription {asked.subscription} is {other}")
         joining = Joining(key, asked.type, asked.consumer_name, asked.priority, asked.key_policy, asked.epoch)
         await found.join(joining, consumer, is_placed=not asked.is_latest)
-        return Member(found, self.entries, self._workers, joining, self._promises and found.durable)
+        promises = self._promises and found.durable
+        return Member(found, self.entries, self._workers, joining, promises, partial(self._end_for, found))
+
+    async def _end_for(self, one: ServedSubscription) -> ServedEnd:
+        return await self._leader.end_for(one) if self._leader else await self._workers.know(self.entries.end)
 
     async def lead_away(self) -> None:
         """Consumers that have all that is archived go to the brokers, where that is wanted."""
@@ -165,12 +174,16 @@ class SubscribedTopic:
             asked.subscription,
             self.entries,
             cursor,
-            Dispatcher(str(name), partition=name.partition),
+            Dispatcher(str(name), partition=name.partition, limits=self._limits(asked.subscription)),
             self._workers,
             durable=asked.durable,
             traffic=Traffic(self._traffic),
             ended=self._ended,
         )
+
+    def _limits(self, subscription: str) -> DispatchLimits:
+        part = self._parts[subscription] = self._read_ahead.take(DEFAULT_LIMITS.read_ahead_bytes)
+        return DEFAULT_LIMITS._replace(read_ahead_bytes=part)
 
     async def _owned(self, asked: Subscribing) -> DurableCursor:
         """Of one that is there only its own state counts."""
@@ -211,8 +224,9 @@ class SubscribedTopic:
             return (await self._workers.know(entries.end)).last or BEFORE_ALL
         if start <= BEFORE_ALL:
             return BEFORE_ALL
-        return await self._workers.know(lambda: entries.previous(start)) if asked.start_included else start
+        return await self._workers.know(lambda: entries.previous(start))  # clients drop what they do not want of it
 
     def _ended(self, subscription: ServedSubscription) -> None:
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
+            self._read_ahead.give_back(self._parts.pop(subscription.name))

@@ -67,10 +67,25 @@ def test_what_is_served_of_an_incarnation_before_is_nowhere_else() -> None:
 
 
 def test_a_reader_goes_at_the_end_or_in_the_ledger_that_nobody_can_trim() -> None:
-    assert not readers_objection(head(), END, live({11: 8, 12: None}))
-    assert not readers_objection(head(), (11, 2), live({11: None}))
-    assert readers_objection(head(), (11, 2), live({11: 8, 12: None}))
-    assert readers_objection(head(), (10, 9), live({10: 9, 11: None}))
+    assert not readers_objection(SERVED, END, END, live({11: 8, 12: None}))
+    assert not readers_objection(SERVED, END, (11, 2), live({11: None}))
+    assert readers_objection(SERVED, END, (11, 2), live({11: 8, 12: None}))
+    assert readers_objection(SERVED, END, (10, 9), live({10: 9, 11: None}))
+
+
+@pytest.mark.parametrize(
+    ("served", "last", "mark", "may"),
+    [
+        (SERVED, END, (11, 3), True),
+        (SERVED, (11, 3), (11, 2), True),  # a marker is behind it
+        (SERVED, END, (11, 2), False),
+        (((0, 10, 9), (0, 11, 0)), (11, 0), (10, 9), True),
+        (((0, 10, 9), (0, 11, 0)), (11, 0), (10, 8), False),
+        (SERVED, (10, 9), (10, 8), False),  # in a ledger that nothing keeps
+    ],
+)
+def test_a_reader_of_batches_never_acknowledges_the_last_one(served, last, mark, may) -> None:
+    assert (not readers_objection(served, last, mark, live({10: 9, 11: 8, 12: None}))) is may
 
 
 def test_coming_back_is_counted_for_a_while() -> None:

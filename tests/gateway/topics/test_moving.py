@@ -11,7 +11,7 @@ import pytest
 from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.errors import OutcomeUnknownError, OvertakenError
-from offloader.gateway.live import LiveTopic
+from offloader.gateway.live import Archived, LiveTopic
 from offloader.gateway.topics.moving import BEGUN, DONE, NUMBER, HandOverState, Outcome, SubscriptionMove
 from offloader.gateway.values import RefusedError
 from offloader.metadata.state import CatalogHead
@@ -25,7 +25,7 @@ from tests.archive.support import TOPIC, Archive
 from tests.format.support import Stored
 
 FOLDER = "s/"
-SERVED = ((0, 10, 99), (0, 11, 49))
+ARCHIVED = Archived(((0, 10, 99), (0, 11, 49)), (11, 49))
 ACKNOWLEDGED = Acknowledged((10, 4), (AcknowledgedRange((10, 6), (10, 8)), AcknowledgedRange((11, 19), (11, 29))))
 BATCHES = {(11, 40): (0b0110,)}
 STEPS = ("look", "create", "acknowledge", "put")
@@ -92,7 +92,7 @@ class World:
 
     def move(self, subscriptions: Any = None) -> SubscriptionMove:
         return SubscriptionMove(
-            "s", LiveTopic(TOPIC, Said(self, subscriptions or self.subscriptions), self._head), SERVED
+            "s", LiveTopic(TOPIC, Said(self, subscriptions or self.subscriptions), self._head), ARCHIVED
         )
 
     def _head(self) -> CatalogHead:
@@ -118,6 +118,9 @@ class Said:
         return TopicInfo(self._world.created, ledgers, {}, None, terminated=False, offloaded=frozenset())
 
     def owner(self, topic: TopicName) -> Any:
+        raise NotImplementedError
+
+    def last(self, topic: TopicName) -> Any:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -174,7 +177,7 @@ def test_a_gateway_that_wakes_late_takes_nothing_back() -> None:
     subscriptions.acknowledge_as_a_client(TOPIC, "s", (10, 50))
     with pytest.raises(OvertakenError):
         woken._back(late, "")
-    bring_again = SubscriptionMove("s", woken.live, SERVED)
+    bring_again = SubscriptionMove("s", woken.live, ARCHIVED)
     bring_again.go_on(world.opened(), 2_000)
     assert AcknowledgedRange((10, 49), (10, 50)) in world.at_brokers.cursors["s"].ranges
 
