@@ -35,9 +35,9 @@ WORLDS: dict[str, tuple[list[list[Thing]], int]] = {
     "one owner, three faults": ([[OPEN, A, B, C, D, E]], 3),
     "records of a ledger each, a fault": (LEDGERS, 1),
     "three owners": (SHORT, 0),
-    "three owners, a fault": (SHORT, 1),
 }
 LARGER: dict[str, tuple[list[list[Thing]], int]] = {
+    "three owners, a fault": (SHORT, 1),
     "three owners, one writes twice": (THREE, 0),
     "three owners, one writes three times": (LATE, 0),
     "records of a ledger each, two faults": (LEDGERS, 2),
