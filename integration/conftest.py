@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dev.embedded.settings import ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
+from dev.embedded.settings import BATCH_INDEX_ACKS, ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
 from integration import versitygw as server
 from integration.patient import PatientPulsar
 from integration.sharing import make_shared_classes
 from integration.starting import started
 from tests.storage.servers import S3Server
 
-PULSAR_SETTINGS = {**SMALL_LEDGERS, **TRANSACTIONS, **ENTRY_METADATA}
+PULSAR_SETTINGS = {**SMALL_LEDGERS, **TRANSACTIONS, **ENTRY_METADATA, **BATCH_INDEX_ACKS}
 
 # The files that take longest, in this order, begin first: two processes work on files side by side, and the one that
 # begins a long file last ends long after the other.

@@ -14,7 +14,8 @@ from integration.processes import HANGS, suspend
 
 
 class JavaServer(ABC):
-    """Started, paused, brought back. Its settings, and with them its ports, survive its restarts."""
+    """Started, paused, brought back. Its settings, and with them its ports, survive its restarts. `commands`: with the
+    jars that its next start takes."""
 
     def __init__(
         self,
@@ -25,7 +26,7 @@ class JavaServer(ABC):
     ) -> None:
         self.name = name
         self.log = commands.directory / f"{name}.log"
-        self._commands = commands
+        self.commands = commands
         self._settings = settings
         self._environment = environment
         self._process: JavaProcess | None = None
@@ -72,7 +73,7 @@ class JavaServer(ABC):
 
     def _begin(self, main_class: str, option: str, java_options: Sequence[str]) -> None:
         """Start its process. `option`: what its configuration file is passed with."""
-        file = self._commands.directory / f"{self.name}.conf"
+        file = self.commands.directory / f"{self.name}.conf"
         file.write_text(properties(self._settings))
-        command = self._commands.program(self.name, java_options, (main_class, option, str(file)))
-        self._process = JavaProcess(command, self._commands.directory, self.log, self._environment)
+        command = self.commands.program(self.name, java_options, (main_class, option, str(file)))
+        self._process = JavaProcess(command, self.commands.directory, self.log, self._environment)

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from dev.docs.lines import wrapped
 from offloader.config.aliases import ALIASES, REFUSED
+from offloader.config.bridging import QuietHours
 from offloader.config.config import Config
 from offloader.config.hints import named, section_of
 from offloader.config.levels import DEFAULTS, PolicyLevel
@@ -178,6 +179,7 @@ def _type(annotation: Any, kind: UnitKind | None) -> str:
         dict: "mapping",
         list: "list",
         SecretStr: "text (never shown)",
+        QuietHours: "time of day",
     }
     return words[origin or annotation]
 

@@ -3,8 +3,12 @@
     mvn dependency:list -DincludeScope=runtime -DoutputFile=list.txt -Dmaven.repo.local=REPOSITORY
     python -m dev.embedded.relock list.txt REPOSITORY > dev/embedded/pulsar-4.0.7.lock
 
-in a project whose only dependency is `org.apache.pulsar:pulsar-broker:4.0.7`. For the stock offloader, list.txt is the
-one line `org.apache.pulsar:tiered-storage-jcloud:jar:4.0.8:compile` and `mvn dependency:get` fetches the jar.
+in a project whose only dependency is `org.apache.pulsar:pulsar-broker:4.0.7`. That of 3.0.7 also imports the dependency
+management of `org.apache.pulsar:pulsar:3.0.7`, and is listed without what its brokers load for other metadata stores
+only (-DexcludeGroupIds=org.rocksdb,io.grpc,com.google.api.grpc,org.jetbrains.kotlin,com.squareup.okhttp3,
+com.squareup.okio). So is that of 4.2.4, also without io.kubernetes and other systems' native libraries. For the stock
+offloader, list.txt is the one line `org.apache.pulsar:tiered-storage-jcloud:jar:4.0.8:compile`, and
+`mvn dependency:get` fetches the jar.
 """
 
 from __future__ import annotations

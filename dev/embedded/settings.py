@@ -23,6 +23,9 @@ SMALL_LEDGERS: Mapping[str, str] = {"managedLedgerMaxEntriesPerLedger": "500"}
 
 TRANSACTIONS: Mapping[str, str] = {"transactionCoordinatorEnabled": "true"}
 
+BATCH_INDEX_ACKS: Mapping[str, str] = {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
+"""Brokers remember which messages of a batch were acknowledged."""
+
 ENTRY_METADATA: Mapping[str, str] = {
     "brokerEntryMetadataInterceptors": (
         "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor,"

@@ -30,8 +30,8 @@ class PulsarStandalone:
     """A Pulsar in `directory`: started on entering the context, stopped on leaving it, its data kept.
 
     `configuration` overrides lines of standalone.conf. `offloader` also loads Pulsar's own offloader. The ports are
-    free ones, chosen at the first start in a directory. `java_options`: of broker and bookie. `web` is a client for
-    calls below /admin/v2/.
+    free ones, chosen at the first start in a directory. `java_options`: of broker and bookie. `jars`: the lock list of
+    another version. `web` is a client for calls below /admin/v2/.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class PulsarStandalone:
         configuration: Mapping[str, str] | None = None,
         offloader: OffloaderSettings | None = None,
         java_options: Sequence[str] = SHORT_LIVED,
+        jars: str = PULSAR,
         startup_seconds: float = 240.0,
     ) -> None:
         self.directory = directory.resolve()
@@ -55,6 +56,7 @@ class PulsarStandalone:
         self._configuration = dict(configuration or {})
         self._offloader = offloader
         self._java_options = tuple(java_options)
+        self._jars = jars
         self._startup_seconds = startup_seconds
         self._processes: dict[str, JavaProcess] = {}
 
@@ -77,7 +79,7 @@ class PulsarStandalone:
 
     def start(self) -> None:
         """Start and wait until it serves. Raises FatalError that names the log, which is kept."""
-        commands = JavaCommands(find_java(), fetch_lock(PULSAR), self.directory)
+        commands = JavaCommands(find_java(), fetch_lock(self._jars), self.directory)
         settings = standalone_configuration(self.ports, self._configuration, self._offloader)
         if self._offloader is not None:
             install_offloader(self.directory)

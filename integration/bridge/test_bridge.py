@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from integration.bridge.clients import stock_clients
+from integration.bridge.clients import StockClient, stock_clients
 from integration.bridge.consumers import Halfway, halfway
 from integration.bridge.hazards import HAZARDS, Ground
+from integration.bridge.older_broker import older_broker
 from integration.bridge.pieces import Pieces, pieces
 from integration.bridge.place import Place, place
 from integration.bridge.soak import run
@@ -39,6 +40,7 @@ class Bridged:
     """Everything that was made, what was seen of it before, and where."""
 
     place: Place
+    clients: Sequence[StockClient]
     pieces: Pieces
     in_danger: Mapping[str, Seen]
     made: tuple[Made, ...]
@@ -67,7 +69,7 @@ def bridged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridged]:
         gone = sum(len(here.forget_bookkeepers_copies(one.topic)) for one in made)
         here.restart()
         connected = stack.enter_context(pieces(here, archive))
-        yield Bridged(here, connected, in_danger, tuple(made), tuple(seen), tuple(subscribed), gone, config)
+        yield Bridged(here, clients, connected, in_danger, tuple(made), tuple(seen), tuple(subscribed), gone, config)
 
 
 SUBSCRIBED = ("mixed", "partitioned")
@@ -81,7 +83,7 @@ def _bridge(here: Place, namespace: str, others: Sequence[Made]) -> tuple[StoreS
     with World(
         here,
         archive,
-        here.folder / "world",
+        here.folder / "worlds" / namespace,
         [namespace],
         connection=connection,
         topic_policies=topics,
@@ -122,6 +124,24 @@ def test_stock_clients_seek_to_any_message(bridged: Bridged) -> None:
 def test_durable_subscriptions_get_just_what_they_had_not_acknowledged(bridged: Bridged) -> None:
     assert bridged.halfway
     assert [problem for one in bridged.halfway for problem in one.rest()] == []
+
+
+def test_brokers_of_3_0_and_of_4_0_read_the_same_objects(bridged: Bridged) -> None:
+    """What was bridged through 4.0 is read through 3.0, as where an upgrade is taken back; and the other way round."""
+    here, some = bridged.place, bridged.seen[:: 1 if SOAK else 3]
+    with older_broker(here):
+        assert here.admin("GET", "brokers/version").text.startswith("3.0.")
+        assert [problem for seen in some for problem in seen.again()] == []
+        namespace = here.new_namespace()
+        made = list(KINDS["mixed"](here, namespace))
+        for one in made:
+            here.unload(one.topic)
+        later = see(made, bridged.clients)
+        _bridge(here, namespace, [])
+        assert sum(len(here.forget_bookkeepers_copies(one.topic)) for one in made) >= 2
+        assert [problem for seen in later for problem in seen.again()] == []
+    assert here.admin("GET", "brokers/version").text.startswith("4.0.")
+    assert [problem for seen in (*some, *later) for problem in seen.again()] == []
 
 
 @pytest.mark.parametrize("hazard", HAZARDS)

@@ -85,7 +85,7 @@ def compacted(place: Place, namespace: str) -> Iterator[Made]:
 
 def encrypted(place: Place, namespace: str) -> Iterator[Made]:
     """Batches and single messages under a key of ours."""
-    topic, (public, private) = place.new_topic(namespace, "encrypted"), _keys(place.folder)
+    topic, (public, private) = place.new_topic(namespace, "encrypted"), keys_in(place.folder)
     client = open_client(place.service_url)
     for batched in (False, True):
         producer = client.create_producer(
@@ -160,7 +160,7 @@ def _coordinator(place: Place) -> Coordinator | None:
         return None
 
 
-def _keys(folder: Path) -> tuple[Path, Path]:
+def keys_in(folder: Path) -> tuple[Path, Path]:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     private, public = folder / "private.pem", folder / "public.pem"
     pem = serialization.Encoding.PEM

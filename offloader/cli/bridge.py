@@ -17,12 +17,12 @@ from offloader.cli.topics import TIMEOUT, journals_of, matching, state_of, time_
 from offloader.errors import FatalError, OffloadError, RetryableError, TopicNotFoundError
 from offloader.metadata import listing
 from offloader.metadata.bridge_log import BridgeLog
-from offloader.metadata.bridge_reader import BridgeReader
 from offloader.metadata.deletions import range_of
+from offloader.metadata.history import History
 from offloader.metadata.journals import Journals
 from offloader.metadata.requests import RequestKind
 from offloader.metadata.state import CatalogHead
-from offloader.model import Position, TopicName
+from offloader.model import Position, Segment, TopicName
 
 GONE = "Pulsar has no such topic any more"
 COLUMNS = (
@@ -145,7 +145,7 @@ def _row(session: CommandSession, journals: Journals, topic: TopicName, *, in_fu
         text_or_none(state.up_to if state else None),
         len(behind),
         sum(info.sizes.get(ledger, (0, 0))[1] for ledger in behind),
-        len(_archive_only(session, catalog, view)) if in_full else None,
+        _archive_only(session, catalog, view) if in_full else None,
         state.rounds if state else 0,
         time_text(state.swapped_at) if state and state.swapped_at else None,
         size.stored if size else None,
@@ -189,14 +189,28 @@ def _why(view: BridgeView) -> str | None:
     return None
 
 
-def _archive_only(session: CommandSession, catalog: CatalogHead, view: BridgeView) -> set[int]:
-    """Ledgers with archived entries that Pulsar does not list any more, and that were never bridged."""
-    bridged = BridgeReader(session.store).of(catalog.topic).ledgers.keys()
+def _archive_only(session: CommandSession, catalog: CatalogHead, view: BridgeView) -> int:
+    """How many ledgers with archived entries Pulsar does not list any more, and were never bridged. Only their ids are
+    held of records, which are read one after the other."""
+    found = {ledger for ledger in _archived(session, catalog, view.incarnation) if ledger not in view.ledgers}
+    first = min(found, default=0)
+    log = BridgeLog(session.store, session.dependencies.new_token)
+    for past in log.finished_rounds(catalog.topic) if found else ():
+        bridged = [each.ledger for each in past.finished.ledgers] if past.finished is not None else []
+        found.difference_update(bridged)
+        if not found or (bridged and bridged[-1] < first):
+            break
+    return len(found)
+
+
+def _archived(session: CommandSession, catalog: CatalogHead, incarnation: int) -> Iterator[int]:
+    """The ledgers of which the archive has entries."""
     deleted = (*catalog.removed.withheld, *catalog.removed.handed_over)
-    archived = {
-        each.ledger
-        for segment in session.catalogs.load(catalog.topic).segments
-        if segment.start.incarnation == view.incarnation and range_of(deleted, segment.end) is None
-        for each in segment.ledgers
-    }
-    return {ledger for ledger in archived if ledger not in view.ledgers and ledger not in bridged}
+    history = History(session.store, catalog)
+    slots = history.slots(lambda row: row.end is not None and row.end.incarnation >= incarnation)
+    for read in history.read(slot.number for slot in slots):
+        segment = read.record
+        if not isinstance(segment, Segment) or segment.start.incarnation != incarnation:
+            continue
+        if range_of(deleted, segment.end) is None:
+            yield from (held.ledger for held in segment.ledgers)

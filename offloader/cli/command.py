@@ -16,7 +16,7 @@ import click
 from offloader import logs
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
-from offloader.cli.dependencies import ClosableAdmin, ClosableVisits, Dependencies
+from offloader.cli.dependencies import ClosableAdmin, ClosableTopicStates, ClosableVisits, Dependencies
 from offloader.cli.output import OUTPUTS, Output, say
 from offloader.cli.parsing import with_options
 from offloader.config import Config
@@ -94,20 +94,27 @@ class CommandSession:
         return found
 
     @cached_property
+    def topic_states(self) -> ClosableTopicStates:
+        """What brokers say of topics' cursors."""
+        found = self.dependencies.topic_states(self.config)
+        self._stack.callback(found.close)
+        return found
+
+    @cached_property
     def visits(self) -> ClosableVisits:
         """Brokers, as far as unloaded topics are visited."""
         visits = self.dependencies.visits(self.config)
         self._stack.callback(visits.close)
         return visits
 
-    def bookkeeper(self, timeout: float) -> tuple[MetadataTree, Bookies]:
-        """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; the first
-        call's counts.
+    def bookkeeper(self, timeout: float, config: Config | None = None) -> tuple[MetadataTree, Bookies]:
+        """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; `config`:
+        another cluster's. The first call's count.
 
         Raises ConfigError, MetadataUnavailableError.
         """
         if self._bookkeeper is None:
-            store, bookies = self._bookkeeper = self.dependencies.bookkeeper(self.config, timeout)
+            store, bookies = self._bookkeeper = self.dependencies.bookkeeper(config or self.config, timeout)
             self._stack.callback(store.close)
             self._stack.callback(bookies.close)
         return self._bookkeeper

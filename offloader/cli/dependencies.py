@@ -28,6 +28,7 @@ from offloader.operations.restore.ports import Cluster
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
 from offloader.ports.subscriptions import Subscriptions
+from offloader.ports.topic_states import TopicStates
 from offloader.ports.visits import TopicVisits
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
@@ -67,6 +68,18 @@ def _subscriptions(config: Config) -> Subscriptions:
     from offloader.pulsar.subscriptions import BrokerSubscriptions  # httpx takes 0.1 s to import
 
     return BrokerSubscriptions(settings.pulsar(config))
+
+
+class ClosableTopicStates(TopicStates, Protocol):
+    """`TopicStates` of the command's own."""
+
+    def close(self) -> None: ...
+
+
+def _topic_states(config: Config) -> ClosableTopicStates:
+    from offloader.pulsar.topic_states import BrokerTopicStates  # httpx takes 0.1 s to import
+
+    return BrokerTopicStates(settings.pulsar(config))
 
 
 def _bookkeeper(config: Config, timeout: float) -> tuple[MetadataTree, Bookies]:
@@ -114,5 +127,6 @@ class Dependencies:
     zookeeper: Callable[[tuple[str, ...]], Nodes] = _zookeeper
     scanner: Callable[[Config, MetadataTree, Bookies, Admin, Callable[[], int]], LedgerScanner] = _scanner
     subscriptions: Callable[[Config], Subscriptions] = _subscriptions
+    topic_states: Callable[[Config], ClosableTopicStates] = _topic_states
     bookie_http: Callable[[str, float], BookieHttp] = BookieHttp
     visits: Callable[[Config], ClosableVisits] = _visits

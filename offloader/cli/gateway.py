@@ -42,7 +42,9 @@ def run_gateway(session: CommandSession) -> int:
         chosen,
         session.dependencies.new_token,
         lambda url: say(f"serving {session.store.url} at {url}", err=True),
-        LiveBrokers(settings.pulsar(session.config)) if chosen.at_end is AtEnd.HAND_OVER else None,
+        LiveBrokers(settings.pulsar(session.config), session.dependencies.new_token)
+        if chosen.at_end is AtEnd.HAND_OVER
+        else None,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())

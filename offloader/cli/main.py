@@ -8,6 +8,7 @@ from offloader.cli import (  # noqa: F401 (they add their commands to groups)
     cat,
     export,
     gateway_status,
+    gateway_subscriptions,
     ledger_deletion,
     orphan_tail,
     peek,
@@ -28,6 +29,7 @@ from offloader.cli.ledgers import ledgers
 from offloader.cli.migrate import migrate_group
 from offloader.cli.orphans import decide, explain, orphans, pending, purge, quarantine, read, rescue, rescued, scan  # noqa: F401 (they add their commands)
 from offloader.cli.run import run_command
+from offloader.cli.subscriptions import subscriptions_group
 from offloader.cli.takeover import takeover_command
 from offloader.cli.topics import topics
 from offloader.cli.verify import verify_command
@@ -57,5 +59,6 @@ for _command in (
     bridge_group,
     migrate_group,
     gateway_group,
+    subscriptions_group,
 ):
     main.add_command(_command)

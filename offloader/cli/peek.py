@@ -17,7 +17,7 @@ from offloader.cli.formats import when
 from offloader.cli.parsing import POSITION, TOPIC, parsed
 from offloader.cli.reading import LedgersOption, archived, ledger_options
 from offloader.cli.topics import time_text, topics
-from offloader.metadata.deletions import DeletedRange
+from offloader.metadata.deletions import DeletedRange, Tombstone
 from offloader.model import Loss, Position, TopicName
 
 _TIMES = ("publish_time", "event_time", "deliver_at_time", "broker_timestamp")
@@ -50,7 +50,7 @@ def peek(
     \b
     JSON: {position, incarnation, segment|ledger|loss|deleted, gap, missing, object, entry}; an entry is {size,
     brokerEntryMetadata, checksum, messageMetadata, payload, messages, problem}, with Pulsar's names of fields and bytes
-    in hex.
+    in hex. A segment with {handedOver} is not there any more: brokers have its ledgers.
     """
     found = archived(session, topic, ledgers).peek(position)
     facts = _facts(found, max_message_size or MAX_MESSAGE)
@@ -84,6 +84,9 @@ def _owner(owner: Owner) -> dict[str, Any]:
         return {"deleted": place | {"segments": owner.segments, "policy": owner.policy, "at": time_text(owner.at)}}
     if isinstance(owner, OffloadedLedger):
         return {"ledger": place | {"uuid": owner.uuid, "size": owner.size, "store": owner.store}}
+    handed = {}
+    if isinstance(owner, Tombstone) and owner.is_handed_over:
+        handed = {"handedOver": {"policy": owner.policy, "at": time_text(owner.deleted_at)}}
     return {
         "segment": {
             "uuid": owner.uuid,
@@ -95,6 +98,7 @@ def _owner(owner: Owner) -> dict[str, Any]:
             "offloaded": time_text(owner.offloaded_at),
             "source": str(owner.source),
             "reason": str(owner.roll_reason),
+            **handed,
         }
     }
 

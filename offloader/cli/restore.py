@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,25 +11,38 @@ import click
 from rich.console import Console
 
 from offloader.archive.archive import Archive
-from offloader.cli.command import CommandSession, command
-from offloader.cli.parsing import TOPIC, positive_size
+from offloader.archive.spark.values import parse_publish_time
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.output import say
+from offloader.cli.parsing import TOPIC, parsed, positive_size
 from offloader.cli.progress_bar import download_progress
 from offloader.cli.reading import SEE_LIST, catalog_is_gone, opened
+from offloader.cli.restored_subscriptions import NONE_MADE, SubscriptionsWanted, SubscriptionTeller
 from offloader.cli.topics import topics
 from offloader.config import Config
 from offloader.config.units import format_size
+from offloader.cursors.copies import CursorCopy
 from offloader.errors import DataLostError
+from offloader.lifecycle.topics.cursors.nodes import StoredTopics
+from offloader.lifecycle.topics.cursors.stored import StoredCursor
 from offloader.metadata import listing
 from offloader.metadata.root import read_root
-from offloader.model import TopicName
+from offloader.model import Position, TopicName
 from offloader.operations.restore.archived import ArchiveSource, Outline
+from offloader.operations.restore.choice import Choice
+from offloader.operations.restore.mapped_cursors import MappedCursor, mapped
+from offloader.operations.restore.numbering import TargetPlaces
 from offloader.operations.restore.pairs import Pairing, pairing
 from offloader.operations.restore.ports import Cluster
 from offloader.operations.restore.progress import Counts, RestoreProgress
+from offloader.operations.restore.proven_numbering import proven_numbering
 from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.restore import Restore, Tools
+from offloader.operations.restore.subscriptions import RestoreStanding, SubscriptionRestorer
 from offloader.operations.restore.tail import Tail
+
+BOOKIE_SECONDS = 10.0  # for one answer of a bookie
 
 
 @dataclass(frozen=True)
@@ -39,11 +52,13 @@ class RestoreOptions:
     rate: int | None
     allow_missing: bool
     ignore_schemas: bool
+    subscriptions: SubscriptionsWanted
 
 
 @dataclass(frozen=True)
 class Job:
-    """One topic's restore, as it was looked at before anything is sent."""
+    """One topic's restore, as it was looked at before anything is sent. `copy`: of its subscriptions those that are to
+    be restored; None: none is copied, or wanted."""
 
     topic: TopicName
     to: TopicName
@@ -51,6 +66,7 @@ class Job:
     source: ArchiveSource
     tail: Tail
     outline: Outline
+    copy: CursorCopy | None
 
 
 @topics.command()
@@ -83,6 +99,20 @@ class Job:
     "--allow-missing", is_flag=True, help="Go on without what is lost or unreadable in the archive; it is counted."
 )
 @click.option("--ignore-schemas", is_flag=True, help="Go on where the target lacks schema versions that entries name.")
+@click.option(
+    "--subscriptions",
+    metavar="all|none|NAME",
+    multiple=True,
+    default=("all",),
+    show_default=True,
+    help="Which subscriptions to bring back from the copy in the archive; repeat it for several names.",
+)
+@click.option(
+    "--subscriptions-at",
+    metavar="TIME",
+    callback=parsed(parse_publish_time),
+    help="As they stood at this moment (ISO 8601, or ms since 1970); by default as in the newest copy.",
+)
 @click.option("--dry-run", is_flag=True, help="Look at everything and say what would be done.")
 @command()
 def restore(
@@ -95,8 +125,10 @@ def restore(
     partitions: int | None,
     allow_missing: bool,
     ignore_schemas: bool,
+    subscriptions: tuple[str, ...],
+    subscriptions_at: int | None,
     dry_run: bool,
-) -> None:
+) -> int:
     """Publish an archived topic again, each entry once, in order; a call that was interrupted is made again to go on.
 
     Keys, payloads, times, compression and batches stay as they are. Each entry gets properties `offloader.source.*`
@@ -107,11 +139,17 @@ def restore(
     A partitioned topic goes to one with as many partitions. The target is made where it does not exist. It must keep
     everything (a retention without end, no TTL, no compaction), and may hold nothing else.
 
+    Once its entries are there, its subscriptions are made where they stood, as the archive has them (policies.
+    archiveCursors), each read back and told; consumers should wait until then. One that is there already is not moved.
+
     \b
     JSON: one object a line, {message, topic, target, dryRun, sent, bytes, alreadyThere, skipped, gaps, losses}; with
-    --dry-run, `sent` and `bytes` are what is left to send, at most.
+    --dry-run, `sent` and `bytes` are what is left to send, at most. For each subscription {message, topic, target,
+    dryRun, subscription, standing, copied, pending, ranges, acknowledged, batches, leftOut, losses, notes}; losses:
+    {when, setting, entries, batches}, what the target will forget. Exit code 2: not all stand as wanted.
     """
-    options = RestoreOptions(rate, allow_missing, ignore_schemas)
+    wanted = SubscriptionsWanted.parse(subscriptions, subscriptions_at)
+    options = RestoreOptions(rate, allow_missing, ignore_schemas, wanted)
     config = session.config if to_config is None else Config.load(to_config)
     with closing(session.dependencies.target(config)) as cluster:
         archived = sorted(listing.topics(session.store))
@@ -119,13 +157,21 @@ def restore(
         if planned.create is not None:
             cluster.check_new(to)
         jobs = list(_jobs(session, cluster, planned, options))
+        wanted.check_found(topic, [job.copy for job in jobs])
+        has_subscriptions = any(job.copy is not None and job.copy.cursors for job in jobs)
+        if has_subscriptions:
+            cluster.check_subscriptions(to, new=planned.create is not None)
         if planned.create is not None and not dry_run:
             cluster.create(to, planned.create)
+            if has_subscriptions:  # what is in force may only be told now
+                cluster.check_subscriptions(to, new=False)
         for job in jobs:
             if dry_run:
                 _show_plan(session, job, new=planned.create is not None)
             else:
                 _show(session, job, _run(session, cluster, job, options))
+        told = [one for job in jobs for one in _subscriptions(session, cluster, config, job, options, dry_run=dry_run)]
+        return OK if all(one.is_as_wanted for one in told) else FINDINGS
 
 
 def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: RestoreOptions) -> Iterator[Job]:
@@ -144,7 +190,7 @@ def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: 
         if outline.lost and not options.allow_missing:
             more = f", and {len(outline.lost) - 1} more" if len(outline.lost) > 1 else ""
             raise DataLostError(f"{topic}: {outline.lost[0]}{more}; --allow-missing goes on without it")
-        yield Job(topic, to, origin, source, tail, outline)
+        yield Job(topic, to, origin, source, tail, outline, options.subscriptions.of(session.store, topic))
 
 
 def _run(session: CommandSession, cluster: Cluster, job: Job, options: RestoreOptions) -> Counts:
@@ -155,9 +201,45 @@ def _run(session: CommandSession, cluster: Cluster, job: Job, options: RestoreOp
         dependencies = session.dependencies
         tools = Tools(lambda: dependencies.clock_ms() / 1000, dependencies.sleep, advance)
         begin = lambda tail: RestoreProgress(  # noqa: E731
-            job.origin, tail, outcomes=job.source.outcomes(), allow_missing=options.allow_missing
+            job.origin, tail, Choice(job.source.outcomes(), options.allow_missing)
         )
         return Restore(target, job.source.items, begin, RateLimiter(options.rate), tools).run()
+
+
+def _subscriptions(
+    session: CommandSession, cluster: Cluster, config: Config, job: Job, options: RestoreOptions, *, dry_run: bool
+) -> Iterator[RestoreStanding]:
+    if job.copy is None:
+        if options.subscriptions.names is not None:
+            say(f"{job.topic}: no copy of its subscriptions is in the archive; {NONE_MADE}", err=True)
+        return
+    if not job.copy.cursors:
+        return
+    teller = SubscriptionTeller(session.output, job.topic, job.to, job.copy, cluster.storing())
+    if dry_run:
+        yield from teller.plan(session.catalogs.load(job.topic).segments)
+        return
+    stored = _stored(session, config)
+    restorer = SubscriptionRestorer(cluster.subscriptions, stored, session.dependencies.sleep)
+    found = _mapped(cluster, job, job.copy, allow_missing=options.allow_missing)
+    yield from teller.restored(found, lambda one: restorer.restore(job.to, one))
+
+
+def _mapped(cluster: Cluster, job: Job, copy: CursorCopy, *, allow_missing: bool) -> list[MappedCursor]:
+    """The subscriptions in the target's positions. Raises IntegrityError, and what reading the archive raises."""
+    target = cluster.target(job.to, job.origin)
+    tail = target.check()
+    places = TargetPlaces(cluster.lengths(job.to), tail.number)
+    lowest = min(Position(copy.incarnation, *one.mark_delete) for one in copy.cursors)
+    numbering = proven_numbering(job.source, target, places, tail, lowest, allow_missing=allow_missing)
+    return [mapped(one, copy.incarnation, numbering, places) for one in copy.cursors]
+
+
+def _stored(session: CommandSession, config: Config) -> Callable[[TopicName, str], StoredCursor | None] | None:
+    """What the target's metadata service and bookies say of a subscription; None: they are not configured."""
+    if config.pulsar.metadata_service_uri is None:
+        return None
+    return StoredTopics(*session.bookkeeper(BOOKIE_SECONDS, config), BOOKIE_SECONDS).cursor
 
 
 def _show_plan(session: CommandSession, job: Job, *, new: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import time
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -21,7 +22,8 @@ DAY_MS = 86_400_000
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)(?: +(\S+))?")
 
 
-class QuietHours(Section):
+@dataclass(frozen=True)
+class QuietHours:
     """A time of day, in a time zone; it may reach over midnight."""
 
     begin: time

@@ -20,6 +20,7 @@ from offloader.config.lifecycle import Lifecycle, too_short, unreachable
 from offloader.config.normalise import normalise
 from offloader.config.policies import Policies
 from offloader.config.problems import refuse
+from offloader.config.protection import ProtectionSettings
 from offloader.config.running import Limits, MetricsSettings, Spark
 from offloader.config.section import Section
 from offloader.config.units import Time
@@ -50,6 +51,7 @@ class Config(Section):
     lifecycle: Lifecycle = Lifecycle()
     bridge: Bridge = Bridge()
     gateway: Gateway = Gateway()
+    protection: ProtectionSettings = ProtectionSettings()
 
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] = os.environ) -> Self:

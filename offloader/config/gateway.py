@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from offloader.config.section import Section
 from offloader.config.units import Size, Wait
@@ -33,12 +33,44 @@ class AtEnd(StrEnum):
     HAND_OVER = "handOver"
 
 
+class GatewayTls(Section):
+    """TLS for clients, beside what is open without it or instead of that."""
+
+    listen: str = Field("127.0.0.1:6651", description="Address and port for clients, `pulsar+ssl://`.")
+    http_listen: str = Field("", description="Address and port for `https://` service URLs. By default nothing.")
+    advertised: str = Field(
+        "", description="What clients are told to connect to, `pulsar+ssl://host:port`. By default `listen`."
+    )
+    certificate: str = Field(
+        description="PEM file of the certificate and those that it needs. Read again when it changes."
+    )
+    key: str = Field(description="PEM file of its private key, without a password.")
+    client_ca: str | None = Field(
+        None, description="PEM file: clients must show a certificate that one of these has signed."
+    )
+
+    @field_validator("listen", "http_listen")
+    @classmethod
+    def _listen(cls, value: str) -> str:
+        return checked_address(value)
+
+    @field_validator("advertised")
+    @classmethod
+    def _advertised(cls, value: str) -> str:
+        return checked_advertised(value, "pulsar+ssl")
+
+
 class Gateway(Section):
     """A server that speaks Pulsar's protocol and reads the archive (`offloader gateway`)."""
 
     listen: str = Field(
-        "127.0.0.1:6650", description="Address and port for clients, `pulsar://`. Port 0: any free one."
+        "127.0.0.1:6650",
+        description="Address and port for clients, `pulsar://`. Port 0: any free one. Empty: they come by TLS alone.",
     )
+    http_listen: str = Field(
+        "", description="Address and port for clients with an `http://` service URL. By default nothing."
+    )
+    tls: GatewayTls | None = None
     advertised: str = Field(
         "",
         description="What clients are told to connect to, `pulsar://host:port`: how they reach this very gateway. By "
@@ -116,19 +148,15 @@ class Gateway(Section):
         description="Keep that bound (PIP-81). `false`: all of it stays in memory.",
     )
 
-    @field_validator("listen", "metrics_listen")
+    @field_validator("listen", "http_listen", "metrics_listen")
     @classmethod
-    def _listen(cls, value: str, info: ValidationInfo) -> str:
-        if value or info.field_name == "listen":
-            address_of(value)
-        return value
+    def _listen(cls, value: str) -> str:
+        return checked_address(value)
 
     @field_validator("advertised")
     @classmethod
     def _advertised(cls, value: str) -> str:
-        if value and (urlsplit(value).scheme != "pulsar" or not urlsplit(value).hostname):
-            raise ValueError(f"{value!r} is no address of a gateway; write for example pulsar://gateway.example:6650")
-        return value
+        return checked_advertised(value, "pulsar")
 
     @field_validator("roles", mode="before")
     @classmethod
@@ -160,12 +188,36 @@ class Gateway(Section):
             raise ValueError("a token's key is set and anyoneMayRead is true; remove one of them")
         if self.roles and not self.asks_for_tokens:
             raise ValueError("roles are those of tokens: set tokenPublicKey or tokenSecretKey")
-        if not self.asks_for_tokens and not self.anyone_may_read and not is_loopback(address_of(self.listen)[0]):
-            raise ValueError(
-                f"whoever reaches {self.listen} would read everything: set tokenPublicKey and roles, "
-                "or anyoneMayRead: true if that is what you want"
-            )
         return self
+
+    @model_validator(mode="after")
+    def _nobody_else_reaches_it(self) -> Self:
+        tls = (self.tls.listen, self.tls.http_listen) if self.tls is not None else ()
+        if not self.listen and not any(tls[:1]):
+            raise ValueError("nothing is listened on; set listen, or tls")
+        if self.asks_for_tokens or self.anyone_may_read:
+            return self
+        for address in (self.listen, self.http_listen, *tls):
+            if address and not is_loopback(address_of(address)[0]):
+                raise ValueError(
+                    f"whoever reaches {address} would read everything: set tokenPublicKey and roles, "
+                    "or anyoneMayRead: true if that is what you want"
+                )
+        return self
+
+
+def checked_address(listen: str) -> str:
+    """An address to listen on, or nothing. Raises ValueError."""
+    if listen:
+        address_of(listen)
+    return listen
+
+
+def checked_advertised(url: str, scheme: str) -> str:
+    """What clients are told, or nothing. Raises ValueError."""
+    if url and (urlsplit(url).scheme != scheme or not urlsplit(url).hostname):
+        raise ValueError(f"{url!r} is no address of a gateway; write for example {scheme}://gateway.example:6650")
+    return url
 
 
 def is_loopback(host: str) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -88,8 +89,8 @@ def section_of(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def named(field: FieldInfo) -> bool:
-    """Whether the field maps names (of namespaces, of topics) to sections."""
-    return bool(get_args(field.annotation))
+    """Whether the field maps names (of namespaces, of topics) to sections, or has several."""
+    return get_origin(field.annotation) not in (None, UnionType)
 
 
 def spellings(model: type[BaseModel], above: Path = ()) -> Iterator[Path]:

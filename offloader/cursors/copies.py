@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from offloader.cursors.core.ledger_acks import BatchLeft, LedgerAcks
 from offloader.cursors.core.piece_codec import decode_piece, encode_piece
-from offloader.model import AcknowledgedRange, PartlyAcknowledged, Place, TopicName, by_ledger
+from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName, by_ledger
 
 _WORD = 64
 _BITS = (1 << _WORD) - 1
@@ -79,6 +79,18 @@ def pieces_of(
     if mark_delete[0] in acks:
         acks[mark_delete[0]].drop_before(mark_delete[1] + 1)
     return {ledger: encode_piece(found) for ledger, found in sorted(acks.items()) if found and ledger >= mark_delete[0]}
+
+
+def whole_of(cursor: CopiedCursor) -> Iterator[EntryRange]:
+    """The entries that are acknowledged behind the mark-delete position, in order. Raises DamagedRecordError."""
+    for ledger, acks in sorted(cursor.acks().items()):
+        yield from (EntryRange.closed(ledger, first, last) for first, last in acks.runs())
+
+
+def parts_of(cursor: CopiedCursor) -> Iterator[PartlyAcknowledged]:
+    """The batches of which a part is acknowledged, in order. Raises DamagedRecordError."""
+    for ledger, acks in sorted(cursor.acks().items()):
+        yield from (PartlyAcknowledged(ledger, entry, words_of(one)) for entry, one in sorted(acks.batches.items()))
 
 
 def left_of(words: Iterable[int]) -> int:

@@ -105,6 +105,15 @@ class DurableCursor:
         with self._state:
             return self._cursor.acknowledged_of(ledgers)
 
+    def count_left(self, key: LedgerKey, first: int, last: int) -> int:
+        """How many of a ledger's entries `first`..`last` are not acknowledged as a whole."""
+        return self._asked(lambda: self._cursor.count_left(key, first, last))
+
+    def count_property(self, name: str, by: int) -> None:
+        """Add to one of the properties."""
+        with self._state:
+            self._cursor.count_property(name, by)
+
     def next_left(self, position: Position) -> Position:
         """The first position from there on, in its ledger, that is not acknowledged as a whole."""
         return self._asked(lambda: self._cursor.next_left(position))
@@ -114,8 +123,9 @@ class DurableCursor:
         known = list(ledgers)
         return self._asked(lambda: self._cursor.advance(known))
 
-    def begin_anew(self, position: Position, properties: tuple[tuple[str, int], ...] = ()) -> None:
-        """A reset: everything up to and including `position` is acknowledged, and nothing else."""
+    def begin_anew(self, position: Position, properties: tuple[tuple[str, int], ...] | None = None) -> None:
+        """A reset: everything up to and including `position` is acknowledged, and nothing else. `properties` None: they
+        stay."""
         with self._state:
             self._cursor.begin_anew(position, properties)
 

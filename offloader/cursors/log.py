@@ -13,7 +13,13 @@ from dataclasses import dataclass
 
 from offloader.cursors.core.records import FORGOTTEN, FirstState, LedgerKey, PieceAt, PieceRecord
 from offloader.cursors.records_codec import decode_record, encode_fence, encode_record
-from offloader.errors import DamagedRecordError, ObjectNotFoundError, OffloadError, OvertakenError
+from offloader.errors import (
+    DamagedRecordError,
+    ObjectNotFoundError,
+    OffloadError,
+    OvertakenError,
+    StoreUnavailableError,
+)
 from offloader.metadata.layout import slot_name, two_numbers
 from offloader.metadata.log import NumberedLog, read_record
 from offloader.ports.object_store import ObjectStore
@@ -58,19 +64,40 @@ class CursorLog:
         """Where the next record goes."""
         return self._next_slot
 
-    def newest(self) -> Found | None:
-        """The state as it is now, for whoever only looks; None: there is none. Raises DamagedRecordError."""
-        return self._newest(self._places())
+    def newest(self, places: Iterable[Place] | None = None) -> Found | None:
+        """The state as it is now, for whoever only looks; None: there is none. `places`: of its records, where they are
+        known. Raises DamagedRecordError."""
+        known = self._places() if places is None else list(places)
+        for _ in range(TRIES):
+            found = self._newest(known)
+            if found is not None:
+                return found
+            before, known = known, self._places()
+            if known == before:
+                return None
+        raise StoreUnavailableError(f"{self._folder}: its owner removes records before they are read: try again")
+
+    def written_at(self, place: Place) -> int:
+        """When a record was written, in ms by the store's clock; 0: it does not say."""
+        found = self._store.stat(self._key(place))
+        return 0 if found is None else found.modified_at
 
     def open(self, first: FirstState) -> Found:
         """Become the owner. `first`: the state of a subscription that has none yet, or was deleted. Raises
         OvertakenError where others open it at the same time, DamagedRecordError where no record can be used."""
+        return self._open(first, anew=False)
+
+    def begin_anew(self, first: FirstState) -> Found:
+        """The same with this state in any case, whatever there was, damage too."""
+        return self._open(first, anew=True)
+
+    def _open(self, first: FirstState, *, anew: bool) -> Found:
         for _ in range(TRIES):
             places = self._places()
             if places and not self._is_fence(max(places)):
                 self._fence_behind(max(places))
                 continue
-            found = self._newest(places)
+            found = None if anew else self._newest(places)
             self._epoch, self._next_slot = (max(places)[0] if places else 0) + 1, 0
             exists = found is not None and found.record.marker.properties != FORGOTTEN
             begun = PieceRecord(found.record.marker) if found is not None and exists else first.record(self._epoch)

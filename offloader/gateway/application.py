@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from offloader.archive.opened import OpenArchive
-from offloader.config.gateway import AtEnd, Gateway, address_of
+from offloader.config.gateway import AtEnd, Gateway
 from offloader.cursors.facts import read_facts
-from offloader.errors import ConfigError, OffloadError
-from offloader.gateway.access.access import Access, access_of
+from offloader.errors import OffloadError
+from offloader.gateway.access.access import access_of
+from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
@@ -99,7 +100,10 @@ class GatewayApplication:
 
     def run(self) -> None:
         """Until it is stopped. Raises ConfigError where it cannot listen."""
-        asyncio.run(self._run())
+        try:
+            asyncio.run(self._run())
+        finally:
+            self._loop = None
 
     def stop(self) -> None:
         """From any thread, or a signal's handler."""
@@ -114,21 +118,17 @@ class GatewayApplication:
         access, owners = access_of(settings), self._owners(workers)
         topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions, owners)
         listener = GatewayListener(topics, access.gatekeeper, ConnectionLimits(), settings.connections)
-        host, port = address_of(settings.listen)
-        try:
-            port = await listener.listen(host, port)
-        except OSError as error:
-            raise ConfigError(f"gateway.listen: cannot listen on {settings.listen} ({error.strerror})") from error
-        self._here = Address(settings.advertised or f"pulsar://{host}:{port}")
+        doors = Doors(settings, access, listener)
+        self._here = await doors.open()
         telemetry.begin(settings.metrics_listen, GatewayObserver(topics, listener, workers))
-        self._listening(self._here.url)
+        self._listening(self._here.url or self._here.tls)
         rounds = [
             asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
             asyncio.create_task(self._each(LEAD_MS, topics.lead_away)),
             asyncio.create_task(self._each(settings.claim_interval_ms, owners.look)),
             asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
-            asyncio.create_task(self._each(LOOK_AT_FILES_MS, partial(_look_at_files, access, listener))),
+            asyncio.create_task(_look_at_files(doors)),
         ]
         await self._stopping.wait()
         for task in rounds:
@@ -179,11 +179,10 @@ class GatewayApplication:
             _tell(await work())
 
 
-async def _look_at_files(access: Access, listener: GatewayListener) -> Sequence[OffloadError]:
-    """Whoever was let in with another key must show a new token."""
-    if await asyncio.to_thread(access.reread):
-        listener.ask_again()
-    return ()
+async def _look_at_files(doors: Doors) -> None:
+    while True:
+        await asyncio.sleep(LOOK_AT_FILES_MS / 1000)
+        await doors.look_at_files()
 
 
 def _tell(errors: Sequence[OffloadError]) -> None:

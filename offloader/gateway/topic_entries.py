@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from offloader.gateway.values import ServedEnd, ServedEntries, ServedEntry
-from offloader.model import Place, TopicName
+from offloader.metadata.deletions import DeletedRange
+from offloader.model import Place, Position, Segment, TopicName
+
+
+class DeletedSegment(NamedTuple):
+    """A segment that is deleted for good, and when that was decided, in ms."""
+
+    at: int
+    segment: Segment
 
 
 class TopicEntries(Protocol):
@@ -55,6 +63,14 @@ class TopicEntries(Protocol):
     def missing_behind(self, after: Place) -> str | None:
         """In words what a reader behind this place cannot get, as far as it is known before anything is read; None:
         nothing. What retention has deleted at the topic's begin is no loss for who starts there."""
+        ...
+
+    def deletions(self) -> Sequence[DeletedRange]:
+        """What is deleted for good, as of the last `refresh`."""
+        ...
+
+    def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
+        """Of that what lies behind a position, in order."""
         ...
 
     @property

@@ -16,7 +16,7 @@ from offloader.model import Place
 BEFORE_ALL: Place = (-1, -1)
 """The mark-delete position of whoever has acknowledged nothing."""
 STICKY_HASHES = 1 << 16
-"""Sticky keys hash to 0..65535, as brokers do it."""
+"""Key_Shared consumers share out 0..65535; no key is at 0."""
 
 
 class SubscriptionType(IntEnum):

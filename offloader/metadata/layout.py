@@ -39,6 +39,7 @@ BRIDGE = "_bridge"
 CURSORS = "_cursors"
 FACTS = "_facts"
 SUBSCRIPTIONS = "_subscriptions"
+PROTECTED = "_protected"
 JOURNAL = "_journal"
 REQUESTS = "_requests"
 CLAIMS = "_claims"
@@ -70,12 +71,13 @@ class KeyKind(Enum):
     BRIDGE = "bridge"
     CURSORS = "cursors"  # a copy of the topic's subscriptions
     FACTS = "facts"  # a copy of its schemas and partitions
+    PROTECTED = "protected"  # what of its subscriptions is acknowledged again where brokers forget it
     SUBSCRIPTION = "subscription"  # a record of a subscription that the archive itself keeps
 
 
 KINDS = {"": KeyKind.DATA, INDEX: KeyKind.INDEX, RECORD: KeyKind.RECORD}
 """By the ending of a segment's objects."""
-TIMED = {CURSORS: KeyKind.CURSORS, FACTS: KeyKind.FACTS}
+TIMED = {CURSORS: KeyKind.CURSORS, FACTS: KeyKind.FACTS, PROTECTED: KeyKind.PROTECTED}
 """By the folder of copies that are named by their time."""
 
 
@@ -164,9 +166,19 @@ def facts_folder(topic: TopicName) -> str:
     return f"{topic_folder(topic)}{FACTS}/"
 
 
+def subscriptions_folder(topic: TopicName) -> str:
+    """All subscriptions of a topic that the archive itself keeps, with the closing slash."""
+    return f"{topic_folder(topic)}{SUBSCRIPTIONS}/"
+
+
+def protected_folder(topic: TopicName) -> str:
+    """What of a topic's subscriptions is protected, with the closing slash."""
+    return f"{topic_folder(topic)}{PROTECTED}/"
+
+
 def subscription_folder(topic: TopicName, subscription: str) -> str:
-    """The log of a subscription that the archive itself keeps, with the closing slash."""
-    return f"{topic_folder(topic)}{SUBSCRIPTIONS}/{encoded(subscription)}/"
+    """The log of one of them, with the closing slash."""
+    return f"{subscriptions_folder(topic)}{encoded(subscription)}/"
 
 
 def journal_folder(application: str) -> str:

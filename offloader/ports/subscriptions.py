@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -16,6 +16,13 @@ class SubscriptionUse(NamedTuple):
 
     consumers: int
     backlog: int
+
+
+class ToAcknowledge(NamedTuple):
+    """Entries one by one, and messages of batches."""
+
+    whole: Iterable[EntryRange] = ()
+    parts: Iterable[PartlyAcknowledged] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,10 @@ class Subscriptions(Protocol):
         """Make it, so that it begins with this entry. False: there is one. Raises OutcomeUnknownError."""
         ...
 
+    def describe(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> None:
+        """Give it these properties in the place of those that it has. Raises OutcomeUnknownError."""
+        ...
+
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         """Everything up to and including this position is acknowledged, and nothing behind it. Raises
         SubscriptionBusyError, OutcomeUnknownError."""
@@ -81,6 +92,15 @@ class Subscriptions(Protocol):
         """Acknowledge entries one by one, and messages of batches. An answer proves nothing: look.
 
         Raises SubscriptionBusyError, OutcomeUnknownError."""
+        ...
+
+    def acknowledge_as_seen(
+        self, topic: TopicName, subscription: str, decide: Callable[[], ToAcknowledge | None]
+    ) -> bool:
+        """The same with what `decide` says once we are a consumer; None: nothing, and False is returned.
+
+        A reset sends all consumers away before it begins: what `decide` has seen is not reset before it is
+        acknowledged. Raises what `decide` raises, too."""
         ...
 
     def close(self) -> None:

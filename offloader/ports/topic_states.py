@@ -12,11 +12,14 @@ from offloader.model import AcknowledgedRange, Place, TopicName
 
 class CursorLook(NamedTuple):
     """A cursor in its broker's memory. `ranges`: acknowledged behind the mark-delete position, in order. `properties`:
-    the long ones."""
+    the long ones. `is_loaded_only`: nothing of it was stored since the topic was loaded. `load`: tells that load from
+    others."""
 
     mark_delete: Place
     ranges: tuple[AcknowledgedRange, ...]
     properties: tuple[tuple[str, int], ...] = ()
+    is_loaded_only: bool = False
+    load: str = ""
 
 
 class CursorLooks(NamedTuple):
@@ -28,10 +31,13 @@ class CursorLooks(NamedTuple):
 
 
 class SubscriptionTraits(NamedTuple):
-    """What a broker says of a durable subscription besides its position."""
+    """What a broker says of a durable subscription besides its position. `type`: that of its last consumer, as Pulsar
+    names it (`Shared`, …); empty: not said."""
 
     replicated: bool
     properties: tuple[tuple[str, str], ...]
+    consumers: int = 0
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)

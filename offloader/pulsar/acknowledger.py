@@ -9,6 +9,7 @@ from itertools import chain, islice
 from offloader._proto.pulsar_wire_pb2 import MessageIdData
 from offloader.errors import OffloadError, OutcomeUnknownError
 from offloader.model import EntryRange, PartlyAcknowledged, TopicName
+from offloader.ports.subscriptions import ToAcknowledge
 from offloader.pulsar import commands
 from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.lookup import TopicLookup
@@ -29,12 +30,21 @@ class Acknowledger:
         self, topic: TopicName, subscription: str, whole: Iterable[EntryRange], parts: Iterable[PartlyAcknowledged]
     ) -> None:
         """See `Subscriptions.acknowledge`. A broker says nothing of an acknowledgement that it drops: look."""
-        ids = chain(
-            (commands.message_id(one.ledger, entry) for one in whole for entry in one.ids),
-            (commands.batch_id(part) for part in parts),
-        )
+        self.acknowledge_as_seen(topic, subscription, lambda: ToAcknowledge(whole, parts))
+
+    def acknowledge_as_seen(
+        self, topic: TopicName, subscription: str, decide: Callable[[], ToAcknowledge | None]
+    ) -> bool:
+        """See `Subscriptions.acknowledge_as_seen`."""
         attached = self._lookup.attach(topic, lambda connection: self._subscribe(connection, topic, subscription))
         try:
+            decided = decide()
+            if decided is None:
+                return False
+            ids = chain(
+                (commands.message_id(one.ledger, entry) for one in decided.whole for entry in one.ids),
+                (commands.batch_id(part) for part in decided.parts),
+            )
             last: list[MessageIdData] = []
             for some in _some(ids):
                 self._send(attached, topic, some)
@@ -42,6 +52,7 @@ class Acknowledger:
             if last:
                 self._sleep(STORED_AFTER)
                 self._send(attached, topic, last)
+            return True
         finally:
             self._let_go(attached)
 

@@ -11,6 +11,8 @@ from offloader.errors import ProtocolError
 from offloader.ports.topic_states import CursorLook, CursorLooks, SubscriptionTraits, TopicSchema
 from offloader.pulsar.subscription_stats import acknowledged_ranges, integer, ledger_lengths, place_of, properties_of
 
+LOADED_ONLY = "NoLedger"  # a cursor's state, until something of it is stored
+
 
 def cursor_looks(internal: Any) -> CursorLooks:
     """From `internalStats`. Raises ProtocolError."""
@@ -28,6 +30,8 @@ def subscription_traits(stats: Any) -> dict[str, SubscriptionTraits]:
             name: SubscriptionTraits(
                 _truth(said.get("isReplicated", said.get("replicated", False))),
                 properties_of(said.get("subscriptionProperties") or {}),
+                len(said.get("consumers") or ()),
+                _text(said.get("type") or ""),
             )
             for name, said in stats["subscriptions"].items()
             if _truth(said.get("isDurable", said.get("durable", True)))
@@ -59,6 +63,8 @@ def _look(cursor: Mapping[str, Any]) -> CursorLook:
         place_of(cursor["markDeletePosition"]),
         acknowledged_ranges(cursor["individuallyDeletedMessages"]),
         tuple(sorted((_text(name), integer(value)) for name, value in properties.items())),
+        cursor.get("state") == LOADED_ONLY,
+        _text(cursor.get("lastLedgerSwitchTimestamp") or ""),  # the first one is the load
     )
 
 

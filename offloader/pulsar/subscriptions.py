@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ from offloader.errors import (
     SubscriptionBusyError,
 )
 from offloader.model import EntryRange, PartlyAcknowledged, Place, TopicName
-from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse
+from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse, ToAcknowledge
 from offloader.pulsar.acknowledger import Acknowledger
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.loaded import LARGEST_STATISTICS
@@ -52,6 +52,10 @@ class BrokerSubscriptions:
         body = {**_message(first), "properties": dict(properties)}
         return self._change("PUT", _path(topic, subscription), body) != httpx.codes.CONFLICT
 
+    def describe(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> None:
+        if self._change("PUT", f"{_path(topic, subscription)}/properties", dict(properties)) == httpx.codes.CONFLICT:
+            raise OutcomeUnknownError(f"{topic}: {subscription} was not given its properties: somebody else changes it")
+
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         body = {**_message(mark_delete), "excluded": mark_delete != EARLIEST}
         self._change("POST", f"{_path(topic, subscription)}/resetcursor", body)
@@ -60,6 +64,11 @@ class BrokerSubscriptions:
         self, topic: TopicName, subscription: str, whole: Iterable[EntryRange], parts: Iterable[PartlyAcknowledged]
     ) -> None:
         self._acknowledger.acknowledge(topic, subscription, whole, parts)
+
+    def acknowledge_as_seen(
+        self, topic: TopicName, subscription: str, decide: Callable[[], ToAcknowledge | None]
+    ) -> bool:
+        return self._acknowledger.acknowledge_as_seen(topic, subscription, decide)
 
     def close(self) -> None:
         self._pool.close()

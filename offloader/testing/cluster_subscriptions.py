@@ -14,7 +14,7 @@ from offloader.bookkeeper.cursor_state import CursorState
 from offloader.bookkeeper.managed_ledgers import encoded, managed_ledger_name
 from offloader.errors import SubscriptionBusyError, TopicNotFoundError
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName, joined
-from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse
+from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse, ToAcknowledge
 from offloader.testing.faults import Faults
 from offloader.testing.memory_nodes import MemoryNodes
 
@@ -43,7 +43,7 @@ class HeldTopic:
 
 class MemorySubscriptions:
     """`Subscriptions`. A test changes `topics`; `flush` stores them, as a broker does within a minute. `faults`: of the
-    calls `look`, `delete`, `create`, `move`, `acknowledge`."""
+    calls `look`, `delete`, `create`, `describe`, `move`, `acknowledge`."""
 
     def __init__(self, nodes: MemoryNodes, root: str, clock_ms: Callable[[], int]) -> None:
         self.topics: dict[TopicName, HeldTopic] = {}
@@ -136,6 +136,11 @@ class MemorySubscriptions:
         self._after(lost)
         return is_new
 
+    def describe(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> None:
+        lost = self.faults.before("describe", topic)
+        self._cursor(topic, subscription).properties = dict(properties)
+        self._after(lost)
+
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         lost = self.faults.before("move", topic)
         found, held = self._cursor(topic, subscription), self._topic(topic)
@@ -152,6 +157,14 @@ class MemorySubscriptions:
         found.ranges = joined((*found.ranges, *new))
         found.batches |= {(one.ledger, one.entry): one.words for one in parts}
         self._after(lost)
+
+    def acknowledge_as_seen(
+        self, topic: TopicName, subscription: str, decide: Callable[[], ToAcknowledge | None]
+    ) -> bool:
+        decided = decide()
+        if decided is not None:
+            self.acknowledge(topic, subscription, decided.whole, decided.parts)
+        return decided is not None
 
     def close(self) -> None:
         """Nothing to end."""

@@ -119,6 +119,20 @@ def test_what_only_the_archive_has_is_counted_for_a_topic_that_is_named(bridged)
     assert (found["archive_only"], found["behind"]) == (1, 1)
 
 
+def test_of_a_long_log_only_the_rounds_are_read_that_can_be_of_what_is_off_the_list(bridged) -> None:
+    bridged.cluster.lose(TOPIC, bridged.ledgers[1])  # let go of without having been bridged
+    bridged.head = record(bridged, bridged.head, bridged.ledgers[2])
+    (first,) = [key for key, _ in bridged.archive.store.list() if key.endswith(f"_bridge/{2:020d}")]
+    bridged.archive.store.put(first, b"damaged")  # the round of the first ledger, which is listed
+    for ledger in range(bridged.ledgers[2] + 1, bridged.ledgers[2] + 4):
+        bridged.head = record(bridged, bridged.head, ledger)
+    result = bridged.run("bridge", "status", "orders")
+    assert result.exit_code == 1, "it has to know whether that one was bridged"
+    bridged.cluster.lose(TOPIC, bridged.ledgers[2])
+    bridged.head = record(bridged, bridged.head, bridged.ledgers[1])
+    assert bridged.json("bridge", "status", "orders")[0]["archive_only"] == 0, "both are found before"
+
+
 def test_topics_that_brokers_are_not_to_read_are_left_out_unless_named(bridged) -> None:
     bridged.config = CONFIG.replace("brokerReadable: true", "brokerReadable: false")
     assert bridged.json("bridge", "status")[0]["state"] == "off"

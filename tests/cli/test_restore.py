@@ -8,12 +8,18 @@ from random import Random
 
 import pytest
 
+from offloader.cursors.broker_losses import BrokerSettings, defaults_of
+from offloader.cursors.copies import CopiedCursor, CursorCopy, pieces_of
+from offloader.cursors.copy_store import write_copy
 from offloader.errors import FatalError
 from offloader.metadata.layout import catalog_folder
-from offloader.model import GapKind, Position, TopicName
+from offloader.model import AcknowledgedRange, GapKind, PartlyAcknowledged, Position, TopicName
 from offloader.operations.restore.pairs import Existing
+from offloader.operations.restore.ports import BrokerStoring
 from offloader.operations.restore.provenance import Origin, read_provenance
 from offloader.operations.restore.tail import Tail, TargetContents, tail_of
+from offloader.testing.cluster_subscriptions import HeldCursor, MemorySubscriptions
+from offloader.testing.ledger_metadata import MemoryMetadata
 from tests.archive.support import TOPIC, Archive, gap, stream
 from tests.cli.support import Line
 from tests.operations.restore.support import MemoryTarget, envelopes
@@ -42,6 +48,25 @@ class FakeCluster:
     refuse: str = ""
     refuse_new: str = ""
     ignored: bool = False
+    storing_: BrokerStoring = field(default_factory=lambda: BrokerStoring(BrokerSettings(batch_index=True)))
+    refuse_subscriptions: str = ""
+
+    def __post_init__(self) -> None:
+        metadata = MemoryMetadata()
+        self.subscriptions = MemorySubscriptions(metadata.nodes, metadata.uri.managed_ledgers, lambda: 0)
+
+    def check_subscriptions(self, topic: TopicName, *, new: bool) -> None:
+        if self.refuse_subscriptions:
+            raise FatalError(f"{self.refuse_subscriptions} new={new}")
+
+    def lengths(self, topic: TopicName) -> list[tuple[int, int | None]]:
+        """As entries were stored; subscriptions are made in the same ledger."""
+        if topic not in self.subscriptions.topics:
+            self.subscriptions.make(topic, {1: len(self.topics[topic].stored)})
+        return [(1, None)]
+
+    def storing(self) -> BrokerStoring:
+        return self.storing_
 
     def existing(self, namespace: str) -> Existing:
         return Existing([t for t in self.topics if t.namespace == namespace], dict(self.partitioned))
@@ -205,3 +230,113 @@ def test_json_is_an_object_a_line(line: Line, cluster: FakeCluster) -> None:
     text = line.ok("topics", "restore", "orders", "--to", "again", "--output", "json")
     fields = {"message", "topic", "target", "dryRun", "sent", "bytes", "alreadyThere", "skipped", "gaps", "losses"}
     assert set(json.loads(text)) == fields
+
+
+LENGTHS = [(1, 7), (2, None)]
+RANGES = [AcknowledgedRange((1, 3), (1, 5)), AcknowledgedRange((2, 0), (2, 1)), AcknowledgedRange((2, 5), (2, 8))]
+
+
+def copied(line: Line, at: int, mark: tuple[int, int] = (1, 1), topic: TopicName = TOPIC, name: str = "job") -> None:
+    """Two subscriptions: one with holes, a gap among them, a part of a batch, and acknowledged ahead of the archive."""
+    job = CopiedCursor(name, mark, pieces_of(mark, RANGES, [PartlyAcknowledged(2, 3, (0b101,))], LENGTHS))
+    copy = CursorCopy(topic, 0, at, (job, CopiedCursor("other", (2, 9), replicated=True)))
+    write_copy(line.archive.store, copy, line.archive.token, None)
+
+
+def test_subscriptions_stand_where_they_stood(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    copied(line, 1_000)
+    _, job, other = line.json_lines("topics", "restore", "orders", "--to", "again")
+    held = cluster.subscriptions.topics[AGAIN].cursors
+    # of 1:0..4 and 2:0..3 these are 1:4 and 2:1, and 2:3
+    assert held["job"].mark == (1, 1)
+    assert held["job"].ranges == (AcknowledgedRange((1, 3), (1, 4)), AcknowledgedRange((1, 5), (1, 6)))
+    assert held["job"].batches == {(1, 8): (0b101,)}
+    assert held["other"].mark == (1, 8)
+    assert (job["subscription"], job["standing"], job["copied"]) == ("job", "restored", 1_000)
+    assert (job["pending"], job["ranges"], job["acknowledged"], job["batches"]) == (5, 2, 2, 1)
+    assert job["leftOut"] == 1 + 3  # a gap, and three that are not archived
+    assert [(one["when"], one["entries"], one["batches"]) for one in job["losses"]] == [
+        ("unload", 0, 1),
+        ("idle unload", 0, 1),
+    ]
+    assert (other["pending"], other["losses"]) == (0, [])
+    assert any("replicated" in note for note in other["notes"])
+    again = line.json_lines("topics", "restore", "orders", "--to", "again")
+    assert [one["standing"] for one in again[1:]] == ["there already"] * 2
+
+
+def test_what_the_target_will_forget_is_told_with_the_setting(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    copied(line, 1_000)
+    cluster.storing_ = BrokerStoring(defaults_of("4.0.7"), "the defaults of Pulsar 4.0.7")
+    text = line.ok("topics", "restore", "orders", "--to", "again", "--subscriptions", "job")
+    assert f"{AGAIN}: subscription job is restored, as of 1970-01-01T00:00:01.000Z: 5 entries pending" in text
+    assert "At its next clean unload the target forgets which messages of 1 batches are acknowledged" in text
+    assert "(acknowledgmentAtBatchIndexLevelEnabled)" in text
+    assert "These are the defaults of Pulsar 4.0.7." in text
+    assert set(cluster.subscriptions.topics[AGAIN].cursors) == {"job"}
+
+
+def test_none_are_restored_where_none_are_wanted_or_copied(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    result = line.run("topics", "restore", "orders", "--to", "again")
+    assert "no copy of its subscriptions is in the archive; policies.archiveCursors: true" in result.stderr
+    copied(line, 1_000)
+    cluster.refuse_subscriptions = "its quota"
+    (done,) = line.json_lines("topics", "restore", "orders", "--to", "again", "--subscriptions", "none")
+    assert done["sent"] == 0
+    assert cluster.subscriptions.topics == {}
+
+
+def test_those_of_a_moment_are_restored(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    copied(line, 1_000)
+    copied(line, 2_000, (1, 3))
+    _, job, _ = line.json_lines("topics", "restore", "orders", "--to", "again", "--subscriptions-at", "1500")
+    assert (job["copied"], cluster.subscriptions.topics[AGAIN].cursors["job"].mark) == (1_000, (1, 1))
+    error = line.error("topics", "restore", "orders", "--to", "again", "--subscriptions-at", "999")
+    assert "the first copy of its subscriptions is of 1970-01-01T00:00:01.000Z" in error
+
+
+def test_what_is_refused_is_refused_before_anything_is_sent(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    copied(line, 1_000)
+    arguments = ("topics", "restore", "orders", "--to", "again")
+    assert "no copy has a subscription nobody" in line.error(*arguments, "--subscriptions", "nobody")
+    assert "stand alone" in line.error(*arguments, "--subscriptions", "none", "--subscriptions", "job")
+    assert "says none" in line.error(*arguments, "--subscriptions", "none", "--subscriptions-at", "1500")
+    cluster.refuse_subscriptions = "its quota"
+    assert line.error(*arguments) == "its quota new=True"
+    assert cluster.topics == {}
+
+
+def test_a_dry_run_says_what_would_be_restored(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    copied(line, 1_000)
+    _, job, other = line.json_lines("topics", "restore", "orders", "--to", "again", "--dry-run")
+    assert (job["standing"], job["pending"], job["dryRun"]) == ("to be restored", 5, True)
+    assert (other["standing"], other["pending"]) == ("to be restored", 0)
+    assert cluster.subscriptions.topics == {}
+
+
+def test_one_that_is_somebody_s_is_a_finding(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    copied(line, 1_000)
+    line.ok("topics", "restore", "orders", "--to", "again", "--subscriptions", "none")
+    cluster.lengths(AGAIN)
+    cluster.subscriptions.topics[AGAIN].cursors["job"] = HeldCursor((1, 7))
+    result = line.run("topics", "restore", "orders", "--to", "again", "--output", "json")
+    assert result.exit_code == 2
+    _, job, other = map(json.loads, result.stdout.splitlines())
+    assert (job["standing"], other["standing"]) == ("not touched", "restored")
+    assert "delete it first" in job["notes"][0]
+
+
+def test_each_partition_has_its_own(line: Line, cluster: FakeCluster) -> None:
+    parts = partitioned(line, 0, 1)
+    copied(line, 1_000, topic=parts[1].topic, name="late")
+    result = line.run("topics", "restore", "orders", "--to", "again", "--subscriptions", "late", "--output", "json")
+    assert result.exit_code == 0, result.output
+    told = [one for one in map(json.loads, result.stdout.splitlines()) if "subscription" in one]
+    assert [(one["target"][-1], one["subscription"]) for one in told] == [("1", "late")]

@@ -150,5 +150,6 @@ def test_topics_say_what_is_handed_over_and_where_its_entries_are(bridged: tuple
     hand_over(line.archive, 2)
     shown = [row["status"] for row in line.json("topics", "segments", "orders")]
     assert (shown[0], "Deleted" in shown) == ("HandedOver", False)
-    found = line.json("topics", "peek", "orders", "0:0")["object"]
-    assert (found["store"], found["key"]) == (bridging.bucket, data_key(drawn(1), 0))
+    shown = line.json("topics", "peek", "orders", "0:0")
+    assert shown["segment"]["handedOver"]["policy"] == "bridge.keepSegments: false", "this segment's object is gone"
+    assert (shown["object"]["store"], shown["object"]["key"]) == (bridging.bucket, data_key(drawn(1), 0))

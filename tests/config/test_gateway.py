@@ -22,6 +22,7 @@ def problem(**section: object) -> str:
         {"listen": "localhost:0"},
         {"listen": "0.0.0.0:6650", "anyoneMayRead": True},
         {"listen": "0.0.0.0:6650", "tokenPublicKey": "k", "roles": {"*": "*"}},
+        {"listen": "", "tls": {"certificate": "c", "key": "k"}},
         {"listen": "gateway:6650", "tokenSecretKey": "k", "roles": {"a": ["t/n", "t/*"], "b": "t/n"}},
     ],
 )
@@ -32,6 +33,10 @@ def test_what_is_complete(section: dict[str, object]) -> None:
 def test_nobody_opens_an_archive_by_mistake() -> None:
     for listen in ("0.0.0.0:6650", "[::]:6650", "gateway.example:6650", "10.0.0.1:6650"):
         assert "anyoneMayRead" in problem(listen=listen)
+        assert "anyoneMayRead" in problem(httpListen=listen)
+        assert "anyoneMayRead" in problem(tls={"listen": listen, "certificate": "c", "key": "k"})
+        assert "anyoneMayRead" in problem(tls={"httpListen": listen, "certificate": "c", "key": "k"})
+    assert "nothing is listened on" in problem(listen="")
     assert "nobody may read" in problem(tokenPublicKey="k")
     assert "anyoneMayRead" in problem(tokenPublicKey="k", roles={"a": "*"}, anyoneMayRead=True)
     assert "tokenPublicKey" in problem(roles={"a": "*"})
@@ -52,3 +57,12 @@ def test_a_secret_key_is_not_shown() -> None:
 def test_addresses_of_this_machine_alone() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "host")))
+
+
+def test_addresses_that_are_none() -> None:
+    tls = {"certificate": "c", "key": "k"}
+    for wrong in ("x", "x:y", "host:70000", "http://host:1"):
+        for section in ({"listen": wrong}, {"httpListen": wrong}, {"tls": {**tls, "listen": wrong}}):
+            assert "no address to listen on" in problem(**section)
+    for section in ({"advertised": "pulsar+ssl://a:1"}, {"tls": {**tls, "advertised": "pulsar://a:1"}}):
+        assert "no address of a gateway" in problem(**section)

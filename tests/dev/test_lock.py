@@ -58,6 +58,20 @@ def test_the_lists_of_this_package() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "artifact"),
+    [
+        ("pulsar-3.0.7", "pulsar-broker"),
+        ("pulsar-4.2.4", "pulsar-broker"),
+        ("offloader-3.3.5", "tiered-storage-jcloud"),
+        ("offloader-4.0.6", "tiered-storage-jcloud"),
+    ],
+)
+def test_the_lists_of_other_versions(name: str, artifact: str) -> None:
+    version = name.rpartition("-")[2]
+    assert f"org.apache.pulsar:{artifact}:{version}" in {jar.coordinate for jar in load_lock(f"{name}.lock")}
+
+
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("   net.jcip:jcip-annotations:jar:1.0:compile", ("net.jcip", "jcip-annotations", "1.0", "")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
@@ -23,6 +24,10 @@ from offloader.model import (
 from offloader.ports.admin import TopicInfo
 from offloader.ports.object_store import ObjectStore
 from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse
+from offloader.pulsar.last_message import LastMessage, last_message
+from offloader.pulsar.lookup import TopicLookup
+from offloader.pulsar.pool import ConnectionPool
+from offloader.pulsar.settings import PulsarSettings
 
 TOKENS = itertools.count()
 NOWHERE = Position(0, 0, -1)
@@ -49,6 +54,12 @@ class LiveTopics:
 
     def owner(self, topic: TopicName) -> Address:
         return Address(self.url)
+
+    def last(self, topic: TopicName) -> LastMessage | None:
+        """Asked of the other gateway, as of a broker."""
+        pool = ConnectionPool(PulsarSettings(service_url=self.url, admin_url="http://127.0.0.1:1"))
+        with closing(pool):
+            return last_message(TopicLookup(pool), topic, f"look-{next(TOKENS)}")
 
     def close(self) -> None:
         """Nothing to end."""

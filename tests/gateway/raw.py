@@ -51,8 +51,9 @@ class RawClient:
 
     def answer(self) -> BaseCommand:
         """The next one that was asked for."""
-        while any((found := self.command()).HasField(field) for field in UNASKED):
-            pass
+        found = self.command()
+        while any(map(found.HasField, UNASKED)):
+            found = self.command()
         return found
 
     def is_closed(self) -> bool:
@@ -62,3 +63,12 @@ class RawClient:
         except (EOFError, ConnectionResetError):
             return True
         return False
+
+    def ends(self) -> bool:
+        """Whether the connection ends, whatever comes before."""
+        try:
+            while self.socket.recv(65536):
+                pass
+        except ConnectionResetError:
+            pass
+        return True

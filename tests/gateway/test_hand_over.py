@@ -10,12 +10,22 @@ from dataclasses import dataclass
 import pulsar
 import pytest
 
+from offloader._proto.pulsar_wire_pb2 import (
+    CloseConsumer,
+    Connect,
+    Lookup,
+    MessageIdData,
+    PartitionedMetadata,
+    Subscribe,
+)
+from offloader.pulsar.commands import command
 from offloader.storage.memory import MemoryStore
 from tests.archive.messages.encoder import Producer, Sent, batch
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
 from tests.gateway.brokers import LiveTopics
 from tests.gateway.gateway import gateway
+from tests.gateway.raw import RawClient
 
 NAME = str(TOPIC)
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -51,12 +61,13 @@ def live() -> Archive:
 
 @dataclass
 class Place:
-    """`client` knows the gateway alone."""
+    """`client` knows the gateway alone, whose address is `url`."""
 
     archive: Archive
     live: Archive
     brokers: LiveTopics
     client: pulsar.Client
+    url: str
 
 
 @contextmanager
@@ -69,7 +80,7 @@ def begun(later: Sequence[Stored] = ()) -> Iterator[Place]:
     brokers = LiveTopics(TOPIC, at_brokers.store, {11: None})
     with gateway(at_brokers.store) as brokers.url, gateway(archive.store, brokers, atEnd="handOver") as url:
         client = connected(url)
-        yield Place(archive, at_brokers, brokers, client)
+        yield Place(archive, at_brokers, brokers, client, url)
         client.close()
 
 
@@ -166,6 +177,99 @@ def test_who_would_miss_something_waits_here(place, change) -> None:
     wait_until(lambda: place.brokers.looks > 0)
     place.archive.add(entries(11, 200, 209))
     assert read(reader, 10) == names(11, 200, 209)
+
+
+def test_a_reader_of_batches_goes_too() -> None:
+    batched = [batch(Producer(), [Sent(b"b%d" % number)] * 10).data for number in range(2)]
+    with begun([Stored(11, 200 + number, data) for number, data in enumerate(batched)]) as place:
+        place.live.add(entries(11, 202, 209))
+        place.live.closed(11, 209)
+        place.live.add(entries(12, 0, 9))
+        place.brokers.ledgers = {11: 209, 12: None}
+        reader = place.client.create_reader(NAME, pulsar.MessageId.earliest)
+        found = read(reader, 338)
+        assert found[300:] == [b"b0"] * 10 + [b"b1"] * 10 + names(11, 202, 209) + names(12, 0, 9)
+
+
+def test_whether_a_message_is_available_counts_those_that_only_the_broker_has(place) -> None:
+    reader = place.client.create_reader(NAME, pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(PATIENCE).data())
+    assert found == names(10, 0, 99) + names(11, 0, 299)
+
+
+def test_where_brokers_have_not_what_follows_no_more_is_available_than_is_archived(place) -> None:
+    place.brokers.created = 2
+    reader = place.client.create_reader(NAME, pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(PATIENCE).data())
+    assert found == names(10, 0, 99) + names(11, 0, 199)
+
+
+def test_at_the_end_nothing_comes_until_somebody_subscribes() -> None:
+    archive = archived()
+    with gateway(archive.store, atEnd="end") as url:
+        client = connected(url)
+        reader = client.create_reader(NAME, pulsar.MessageId.earliest)
+        assert len(read(reader, 300)) == 300
+        archive.add(entries(11, 200, 209))
+        assert not reader.has_message_available()
+        with pytest.raises(pulsar.Timeout):
+            reader.read_next(500)
+        client.create_reader(NAME, pulsar.MessageId.latest)
+        assert read(reader, 10) == names(11, 200, 209)
+        client.close()
+
+
+# Clients that do not know what a broker's address in CLOSE_CONSUMER is
+
+
+class OldReader:
+    """It stands at the end of the archive, and looks up whenever it is closed."""
+
+    def __init__(self, raw: RawClient) -> None:
+        self.raw = raw
+        self.raw.send(command(connect=Connect(client_version="x", protocol_version=19)))
+
+    def is_led(self) -> CloseConsumer:
+        """How it is closed, once it has subscribed."""
+        at_end = Subscribe(
+            topic=NAME,
+            subscription="reader-1",
+            type=Subscribe.EXCLUSIVE,
+            consumer_id=0,
+            request_id=1,
+            durable=False,
+            start_message_id=MessageIdData(ledger_id=11, entry_id=199),
+        )
+        self.raw.send(command(subscribe=at_end))
+        return self.raw.until("close_consumer").close_consumer
+
+    def looks_up(self) -> str:
+        self.raw.send(command(lookup=Lookup(topic=NAME, request_id=2)))
+        return self.raw.until("lookup_response").lookup_response.broker_service_url
+
+
+def test_an_older_client_is_led_by_its_second_lookup_and_stays_here_after_that(place, caplog) -> None:
+    with RawClient(place.url) as raw:
+        reader = OldReader(raw)
+        assert reader.is_led().assigned_broker_service_url == place.brokers.url
+        assert reader.looks_up() == place.url
+        assert not reader.is_led().HasField("assigned_broker_service_url")
+        assert reader.looks_up() == place.brokers.url
+        assert reader.looks_up() == place.url  # once
+        assert "came back from the brokers" in caplog.text
+
+
+def test_a_lookup_that_may_be_of_somebody_new_leads_to_the_archive(place) -> None:
+    with RawClient(place.url) as raw:
+        reader = OldReader(raw)
+        reader.is_led()
+        reader.is_led()
+        raw.send(command(partitioned_metadata=PartitionedMetadata(topic=NAME, request_id=3)))
+        assert reader.looks_up() == place.url
 
 
 # Durable subscriptions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pytest
 
@@ -12,30 +13,40 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.metadata import layout, stock_keys
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog
+from offloader.metadata.deletions import Deleted, range_of
+from offloader.metadata.history import History
 from offloader.metadata.requests import RequestKind
 from offloader.model import V1, BrokersObject, FailureKind, Source, TopicName
 from offloader.operations.verify.verify import Report, verify
 from offloader.ports.object_store import ObjectStore
 from offloader.testing.truth import truth_of_cluster
 from tests.archive.bridges import fresh_bucket, opened
-from tests.offload.simulation import Simulation
+from tests.offload.simulation import RETENTION_MS, Simulation
 from tests.offload.stock_offloader import closed_ledgers, offload
 from tests.offload.test_taking_over import answer, ask
 
 T = TopicName.parse("public/default/t")
+MINUTE = 60_000
 
 
-def referring(seed: int = 1, count: int = 110, offloaded: int = 3) -> tuple[Simulation, ObjectStore, list[int], str]:
+def referring(
+    seed: int = 1,
+    count: int = 110,
+    offloaded: int = 3,
+    *,
+    kind: RequestKind = RequestKind.MIGRATE_REFERENCE,
+    retention: str = "",
+) -> tuple[Simulation, ObjectStore, list[int], str]:
     """A topic of whose ledgers brokers have offloaded the first ones, and which were asked for as they are."""
     bucket = opened(fresh_bucket())
-    sim = Simulation(seed, roll="5s", stock=bucket)
+    sim = Simulation(seed, roll="5s", stock=bucket, retention=retention)
     sim.cluster.create(T)
     sim.cluster.add_subscription(T, "mine")
     sim.produce(T, count)
     closed = closed_ledgers(sim.cluster, T)[:offloaded]
     for ledger in closed:
         offload(sim.cluster, bucket, T, ledger)
-    return sim, bucket, closed, ask(sim, RequestKind.MIGRATE_REFERENCE)
+    return sim, bucket, closed, ask(sim, kind)
 
 
 def keys_of(bucket: ObjectStore, ledger: int) -> list[str]:
@@ -95,14 +106,15 @@ def test_what_brokers_have_deleted_is_told_as_that_and_is_no_damage(what: str) -
 
 
 def test_that_pulsar_has_let_go_of_a_ledger_is_recorded_and_then_nothing_is_asked_for() -> None:
+    """Whatever the topic's policies say: none says anything here."""
     sim, bucket, closed, _ = referring()
     sim.settle()
-    sim.retaining._there = {T}
     spans = sim.cluster.ledgers(T).spans
     assert spans[0].ledger == closed[0]
     sim.cluster.add_subscription(T, "late")
     _forget(sim, closed[0])
-    sim.retaining._follow(T)
+    sim.rounds(3, step_ms=RETENTION_MS)
+    sim.settle()
     trimmed = sim.context.catalogs.head(T).removed.trimmed
     assert trimmed is not None
     assert trimmed.first == closed[1]
@@ -153,6 +165,45 @@ def test_damage_of_an_object_that_is_there_is_damage() -> None:
     data[300] ^= 1
     bucket.put(key, bytes(data))
     assert {one.key for one in verified(sim).findings} == {key}
+
+
+@pytest.mark.parametrize("kind", [RequestKind.MIGRATE_REFERENCE, RequestKind.MIGRATE_COPY])
+def test_retention_deletes_what_is_ours_and_never_an_object_of_brokers(kind: RequestKind) -> None:
+    """A copy of ours goes; what is referenced leaves the catalog. Either is told as deleted by the policy."""
+    sim, bucket, closed, _ = referring(kind=kind, retention="archiveRetentionTimeInMinutes: 30")
+    theirs = {key: bucket.read(key) for key, _ in bucket.list()}
+    sim.settle()
+    taken = [segment for segment in sim.context.catalogs.load(T).segments if segment.start.ledger in closed]
+    of_brokers = {segment.uuid: segment.end for segment in taken}
+    ours = 0 if kind is RequestKind.MIGRATE_REFERENCE else len(closed)
+    assert stored(sim, of_brokers) == ours
+    sim.clock.now += 40 * MINUTE
+    sim.produce(T, 5)
+    sim.settle()
+    sim.rounds(8, step_ms=RETENTION_MS)  # recorded, its grace, looked at again
+    removed = sim.context.catalogs.head(T).removed
+    assert removed.pending is None
+    assert {range_of(removed.ranges, end) is not None for end in of_brokers.values()} == {True}
+    assert stored(sim, of_brokers) == 0
+    assert {key: bucket.read(key) for key, _ in bucket.list()} == theirs
+    assert {done.absent for done in recorded(sim)} == {0}, "nothing that should be there was missed"
+    items = read(sim)
+    assert isinstance(items[0], Missing)
+    assert "archiveRetentionTimeInMinutes 30" in items[0].why
+    assert all(not item.damaged for item in items if isinstance(item, Missing))
+    assert verified(sim).findings == ()
+
+
+def stored(sim: Simulation, uuids: Iterable[str]) -> int:
+    """How many of these segments have data of ours."""
+    return sum(sim.store.stat(layout.data_key(T, uuid)) is not None for uuid in uuids)
+
+
+def recorded(sim: Simulation) -> list[Deleted]:
+    head = sim.context.catalogs.head(T)
+    rows = History(sim.store, head).slots(lambda _: True)
+    records = (each.record for row in rows for each in History(sim.store, head).read([row.number]))
+    return [record for record in records if isinstance(record, Deleted)]
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -192,6 +192,14 @@ def test_it_is_made_before_the_first_entry_and_moved_to_where_it_stood():
     assert not client(Broker(changed=(409, REASON))).create(TOPIC, "s", {})
 
 
+def test_its_properties_are_replaced():
+    broker = Broker()
+    client(broker).describe(TOPIC, "a/b", {"owner": "joe"})
+    assert broker.asked == [("PUT", f"{PATH}/subscription/a%2Fb/properties", b'{"owner":"joe"}')]
+    with pytest.raises(OutcomeUnknownError, match="somebody else"):
+        client(Broker(changed=(409, REASON))).describe(TOPIC, "s", {})
+
+
 def test_uses_are_of_loaded_topics():
     said = {"public/default": {"0x0_0x8": {"persistent": {str(TOPIC): {"subscriptions": {"s": {"consumers": [{}]}}}}}}}
     assert dict(subscription_uses(said)) == {TOPIC: {"s": SubscriptionUse(1, 0)}}

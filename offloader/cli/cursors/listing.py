@@ -98,7 +98,9 @@ def list_cursors(session: CommandSession, target: Target | None, *, offline: boo
     names = names_of(session, offline=offline)
     found: list[ListedSubscription] = []
     with unawaited_pool(READERS, "cursor-reader") as pool:
-        topics = map_ahead(pool, lambda topic: _lines(stored, topic, names, uses), _chosen(stored, target), 2 * READERS)
+        topics = map_ahead(
+            pool, lambda topic: _lines(stored, topic, names, uses), chosen_topics(stored, target), 2 * READERS
+        )
         for number, lines in enumerate(topics, 1):
             found += lines
             if number % TOLD == 0:
@@ -107,7 +109,8 @@ def list_cursors(session: CommandSession, target: Target | None, *, offline: boo
     session.output.table(COLUMNS, [_row(one, shown) for one in by_bytes_held(found)], "there are no subscriptions")
 
 
-def _chosen(stored: StoredTopics, target: Target | None) -> Iterator[TopicName]:
+def chosen_topics(stored: StoredTopics, target: Target | None) -> Iterator[TopicName]:
+    """A target's topics; None: all. Raises TopicNotFoundError for a topic that is not there."""
     if target is not None and target.topic is not None:
         yield from partitions_of(stored, target.topic)
         return

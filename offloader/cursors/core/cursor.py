@@ -141,6 +141,17 @@ class Cursor:
                 return None
         return count
 
+    def count_left(self, key: LedgerKey, first: int, last: int) -> int:
+        """How many of a ledger's entries `first`..`last` are not acknowledged as a whole."""
+        first = max(first, self._first_behind(key))
+        return last - first + 1 - self._acks(key).count_in(first, last) if first <= last else 0
+
+    def count_property(self, name: str, by: int) -> None:
+        """Add to one of the properties."""
+        found = dict(self._properties)
+        found[name] = found.get(name, 0) + by
+        self._properties = tuple(found.items())
+
     def next_left(self, position: Position) -> Position:
         """The first position from there on, in its ledger, that is not acknowledged as a whole."""
         first = max(position.entry, self._first_behind(key_of(position)))
@@ -161,14 +172,16 @@ class Cursor:
                 break
         return self.acknowledge_up_to(mark)
 
-    def begin_anew(self, position: Position, properties: tuple[tuple[str, int], ...] = ()) -> None:
-        """A reset: everything up to and including `position` is acknowledged, and nothing else."""
+    def begin_anew(self, position: Position, properties: tuple[tuple[str, int], ...] | None = None) -> None:
+        """A reset: everything up to and including `position` is acknowledged, and nothing else. `properties` None: they
+        stay."""
         for key in list(self._loaded):
             self._forget(key)
         self._pieces.clear()
         self._dirty.clear()
         self._writing.clear()
-        self._mark_delete, self._properties = position, properties
+        self._mark_delete = position
+        self._properties = self._properties if properties is None else properties
         self._head_written = None
 
     def describe(self, properties: tuple[tuple[str, int], ...]) -> None:

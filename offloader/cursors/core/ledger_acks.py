@@ -103,6 +103,14 @@ class LedgerAcks:
         self._batches[entry] = BatchLeft(max(before.size, size), both)
         return True
 
+    def count_in(self, first: int, last: int) -> int:
+        """How many of the entries `first`..`last` are acknowledged as a whole."""
+        low, high = max(first - self._base, 0), min(last + 1 - self._base, 8 * len(self._bits))
+        if low >= high:
+            return 0
+        bits = int.from_bytes(self._bits[low >> 3 : (high + 7) >> 3], "little") >> (low & 7)
+        return (bits & (1 << (high - low)) - 1).bit_count()
+
     def first_hole(self, entry: int) -> int:
         """The first entry from there on that is not acknowledged as a whole."""
         at = entry - self._base

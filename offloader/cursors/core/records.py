@@ -12,6 +12,8 @@ LedgerKey = tuple[int, int]
 """Incarnation and ledger; their order is that of positions."""
 FORGOTTEN = (("offloader.forgotten", 1),)
 """The properties of a subscription that was deleted."""
+DELETED_ON = "offloader.deleted."
+"""Behind it a day (YYYY-MM-DD): the property that counts the entries which were deleted then, and not acknowledged."""
 
 
 class PieceAt(NamedTuple):

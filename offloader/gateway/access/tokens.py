@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import jwt
@@ -24,12 +25,12 @@ class TokenClaims(NamedTuple):
 
 
 class TokenGatekeeper:
-    """`Gatekeeper` by tokens. `key` may be changed: the next token is looked at with another one."""
+    """`Gatekeeper` by tokens. `key`: the one that they are signed with now."""
 
     method = "token"
 
-    def __init__(self, key: TokenKey, claims: TokenClaims) -> None:
-        self.key = key
+    def __init__(self, key: Callable[[], TokenKey], claims: TokenClaims) -> None:
+        self._key = key
         self._claims = claims
         self._signed = jwt.PyJWS(options={"enforce_minimum_key_length": True})
 
@@ -51,7 +52,7 @@ class TokenGatekeeper:
         """What somebody with our key has signed."""
         if len(data) > MOST_BYTES:
             _refuse(f"a token has {MOST_BYTES} bytes at most")
-        key, algorithms = self.key
+        key, algorithms = self._key()
         try:
             said = parse_json(self._signed.decode(data.strip(), key, list(algorithms)))
         except (jwt.PyJWTError, ValueError) as error:

@@ -33,14 +33,23 @@ def objection(head: CatalogHead, served: Sequence[tuple[int, int, int]], mark: P
     return ""
 
 
-def readers_objection(head: CatalogHead, mark: Place, live: TopicInfo) -> str:
+def readers_objection(served: Sequence[tuple[int, int, int]], last: Place | None, mark: Place, live: TopicInfo) -> str:
     """Why a reader may not yet, where nothing but this stands against it. It keeps nothing at the broker, which may
-    trim what it has not read in the very moment: but for what our pin keeps, and the ledger that is written."""
-    end = head.end
-    if end is None or mark >= end.place:
-        return ""
+    trim what it has not read in the very moment: but for the ledger that is written, and that of the archive's end,
+    which our pin keeps. `last`: the last entry that is delivered; readers of batches never acknowledge all of it."""
+    end = served[-1][1:] if served else mark
     newest = live.ledgers.spans[-1].ledger if live.ledgers.spans else -1
-    return "" if mark[0] == end.ledger == newest else "it has not read on to the end"
+    if mark >= end or mark[0] == end[0] == newest:
+        return ""
+    if last is not None and last[0] == end[0] and mark >= _before(last, served):
+        return ""
+    return "it has not read on to the end"
+
+
+def _before(place: Place, served: Sequence[tuple[int, int, int]]) -> Place:
+    if place[1] > 0:
+        return place[0], place[1] - 1
+    return max((each[1:] for each in served if each[1] < place[0]), default=(-1, -1))
 
 
 class ComingBack:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 from offloader.gateway.core.events import Decision, DispatchLimits, KeyPolicy
 from offloader.gateway.core.keys import AutoSplit, Keys, Sticky
@@ -42,7 +43,7 @@ class KeyShared(Sharing):
         for consumer in self._consumers:
             consumer.queues.clear()
         for queue in self._queues.values():
-            queue.target, queue.queued = self._keys.owner(queue.sticky), False
+            queue.target, queue.queued_at = self._keys.owner(queue.sticky), None
         for queue in list(self._queues.values()):
             self._wake(queue)
 
@@ -54,13 +55,14 @@ class KeyShared(Sharing):
         return queue
 
     def _wake(self, queue: EntryQueue) -> None:
-        if queue.queued:
+        first = queue.first(self._items)
+        if queue.queued_at is not None and (first is None or first.place >= queue.queued_at):
             return
-        if queue.first(self._items) is None:
+        if first is None:
             self._drop_where_idle(queue)
         elif queue.target is not None and not self._is_held_elsewhere(queue):
-            queue.queued = True
-            queue.target.queues.append(queue)
+            queue.queued_at = first.place
+            heappush(queue.target.queues, (first.place, queue))
             self.flow(queue.target)
 
     def _is_held_elsewhere(self, queue: EntryQueue) -> bool:
@@ -75,19 +77,22 @@ class KeyShared(Sharing):
             self._serve(self._to_serve.popitem()[0])
 
     def _serve(self, consumer: Subscriber) -> None:
-        """Keys take turns."""
+        """In the order of places, as brokers do it, as far as the order of each key allows."""
         while consumer.queues and consumer.can_take and not self._blocked:
-            queue = consumer.queues.popleft()
+            place, queue = heappop(consumer.queues)
+            if place != queue.queued_at:  # it was queued again, at an earlier place
+                continue
+            queue.queued_at = None
             item = queue.first(self._items)
             if item is None or self._is_held_elsewhere(queue):
-                queue.queued = False
                 self._drop_where_idle(queue)
+            elif item.place > place:
+                self._wake(queue)
             elif item.entry is None:
-                queue.queued = False
                 self._without_bytes[queue] = None
             else:
                 self._deliver(consumer, queue, item, item.entry)
-                consumer.queues.append(queue)
+                self._wake(queue)
 
     def _drop_where_idle(self, queue: EntryQueue) -> None:
         if not queue.held and queue.first(self._items) is None:
@@ -103,7 +108,7 @@ class KeyShared(Sharing):
         permits = {each: each.permits if each.can_take else 0 for each in self._consumers}
         queues, self._without_bytes = self._without_bytes, {}
         for queue in queues:
-            if queue.queued or queue.target is None:
+            if queue.queued_at is not None or queue.target is None:
                 continue
             room = self._reading.most_entries - len(found)
             items = queue.next_items(self._items, permits[queue.target], room, size)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from typing import Protocol
 
-from offloader.gateway.core.hashing import POINTS, name_hash
+from offloader.gateway.core.hashing import POINTS, name_hash, range_slot, ring_slot
 from offloader.gateway.core.waiting import Subscriber
-from offloader.gateway.values import STICKY_HASHES, ErrorCode, RefusedError
+from offloader.gateway.values import ErrorCode, RefusedError
 
 
 class Keys(Protocol):
@@ -51,12 +51,12 @@ class AutoSplit:
     def owner(self, sticky: int) -> Subscriber | None:
         if not self._points:
             return None
-        at = bisect_left(self._points, sticky)
+        at = bisect_left(self._points, ring_slot(sticky))
         return self._at[self._points[at % len(self._points)]][0]
 
     def _points_of(self, consumer: Subscriber) -> list[int]:
         name = f"{consumer.name}\0{self._numbers[consumer]}\0"
-        return [max(name_hash(f"{name}{point}") % STICKY_HASHES, 1) for point in range(POINTS)]
+        return [ring_slot(name_hash(f"{name}{point}")) for point in range(POINTS)]
 
 
 class Sticky:
@@ -87,8 +87,9 @@ class Sticky:
         self._ranges = [each for each in self._ranges if each[2] is not consumer]
 
     def owner(self, sticky: int) -> Subscriber | None:
-        at = bisect_right(self._ranges, sticky, key=lambda each: each[0]) - 1
-        if at < 0 or self._ranges[at][1] < sticky:
+        slot = range_slot(sticky)
+        at = bisect_right(self._ranges, slot, key=lambda each: each[0]) - 1
+        if at < 0 or self._ranges[at][1] < slot:
             return None
         return self._ranges[at][2]
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 from offloader.gateway.core.events import ActiveChanged, Decision, Deliver, DispatchLimits, EntryAck
-from offloader.gateway.core.hashing import distance
+from offloader.gateway.core.hashing import distance, range_slot
 from offloader.gateway.core.reading import ReadAhead
 from offloader.gateway.core.waiting import Subscriber
 from offloader.gateway.values import ServedEntry, SubscriptionType
@@ -84,7 +84,7 @@ class SingleActive:
     def came(self, entries: Sequence[ServedEntry]) -> None:
         ranges = self._active.joining.key_policy.ranges if self._active and not self._is_failover else None
         for entry in entries:
-            if not ranges or any(first <= entry.sticky <= last for first, last in ranges):
+            if not ranges or any(first <= range_slot(entry.sticky) <= last for first, last in ranges):
                 self._ahead[entry.place] = entry
                 self._ahead_bytes += len(entry.data)
 

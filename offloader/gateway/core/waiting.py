@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Mapping
 from heapq import heappop, heappush
 
@@ -45,7 +45,7 @@ class EntryQueue:
     """The entries of a key, or of a whole subscription, that wait for a consumer: by place. Of the same key one
     consumer at a time holds entries (`held`: how many)."""
 
-    __slots__ = ("fresh", "held", "holder", "queued", "returned", "sticky", "target")
+    __slots__ = ("fresh", "held", "holder", "queued_at", "returned", "sticky", "target")
 
     def __init__(self, sticky: int = 0) -> None:
         self.sticky = sticky
@@ -54,7 +54,7 @@ class EntryQueue:
         self.held = 0
         self.holder: Subscriber | None = None
         self.target: Subscriber | None = None
-        self.queued = False  # its target, or a read, will come to it
+        self.queued_at: Place | None = None  # where its target will come to it, or a read
 
     def first(self, items: Mapping[Place, Item]) -> Item | None:
         """The one that is to be delivered next."""
@@ -123,7 +123,7 @@ class Subscriber:
         self.gone = False
         self.queued = False  # its turn comes
         self.sent: dict[Place, Item] = {}
-        self.queues: deque[EntryQueue] = deque()  # keys with entries for it
+        self.queues: list[tuple[Place, EntryQueue]] = []  # a heap: keys with entries for it, by their first ones
 
     @property
     def can_take(self) -> bool:

@@ -21,8 +21,10 @@ from offloader.gateway.entries.missing import OnMissing, Passing
 from offloader.gateway.entries.reader import ReadRun, TopicReader
 from offloader.gateway.entries.times import last_before
 from offloader.gateway.entries.topic import ServedTopic
+from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
-from offloader.model import Place, TopicName
+from offloader.metadata.deletions import DeletedRange
+from offloader.model import Place, Position, TopicName
 
 NOTHING = ServedEntries((), None)
 T = TypeVar("T")
@@ -116,6 +118,12 @@ class ArchivedTopicEntries:
         nothing that it is missing. What retention has deleted at the begin is no loss for who starts at the begin."""
         found = self._topic.missing_behind(after)
         return None if found is None else self._passing.sentence(found.missing)
+
+    def deletions(self) -> Sequence[DeletedRange]:
+        return self._topic.deletions()
+
+    def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
+        return self._topic.deleted_behind(position)
 
     def close(self) -> None:
         """Give up what was read ahead. Calls that are under way end as ever."""

@@ -12,7 +12,6 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.messages.envelope import raw, signed
 from offloader.format.scan import Int64s
 from offloader.gateway.murmur import murmur3_32
-from offloader.gateway.values import STICKY_HASHES
 
 NO_KEY = b"NONE_KEY"
 """What brokers hash where an entry's key cannot be found out."""
@@ -47,14 +46,13 @@ def fallback_key(producer: bytes, sequence_id: int) -> bytes:
 
 
 def sticky_hash(key: bytes) -> int:
-    """1..65535: brokers since 4.0 use 1 where the hash is 0."""
-    return max((murmur3_32(key) & 0x7FFF_FFFF) % STICKY_HASHES, 1)
+    """31 bits, as in brokers. What becomes of it depends on how a subscription's consumers share the keys."""
+    return murmur3_32(key) & 0x7FFF_FFFF
 
 
 def sticky_hashes(keys: Sequence[bytes]) -> Int64s:
     """`sticky_hash` of each key; faster where they are many."""
-    hashes = (_hashes(keys) & np.uint32(0x7FFF_FFFF)).astype(np.int64) % STICKY_HASHES
-    return np.maximum(hashes, 1)
+    return (_hashes(keys) & np.uint32(0x7FFF_FFFF)).astype(np.int64)
 
 
 def _hashes(keys: Sequence[bytes]) -> UInt32s:

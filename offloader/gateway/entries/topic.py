@@ -10,9 +10,10 @@ from offloader.archive.selection import EVERYTHING
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.gateway.entries.missing import Absence, absences, covered_by
 from offloader.gateway.entries.served import Served
+from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL
-from offloader.metadata.deletions import range_of
-from offloader.model import Place, Transaction
+from offloader.metadata.deletions import DeletedRange, range_of
+from offloader.model import Place, Position, Transaction
 
 Ledger = tuple[int, int]
 """Incarnation and ledger."""
@@ -66,6 +67,19 @@ class ServedTopic:
         at_begin = self.served.is_at_begin(after)
         behind = (each for each in self._absences if covered_by(each.missing) > after)
         return next((each for each in behind if not (at_begin and each.at_begin)), None)
+
+    def deletions(self) -> list[DeletedRange]:
+        """See the port. What brokers have instead is not deleted."""
+        return [each for each in self.records.head.removed.ranges if not each.is_bridged]
+
+    def deleted_behind(self, position: Position) -> list[DeletedSegment]:
+        """See the port."""
+        ranges = tuple(each for each in self.deletions() if each.end > position)
+        if not ranges:
+            return []
+        behind = (each for each in self.records.behind(position).catalog.segments if each.end > position)
+        found = ((range_of(ranges, each.end), each) for each in behind)
+        return [DeletedSegment(deleted.at, each) for deleted, each in found if deleted is not None]
 
     def ledgers(self) -> list[tuple[int, int, int]]:
         """See the port. A ledger of which all is deleted or lost is none."""

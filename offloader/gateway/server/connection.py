@@ -52,7 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self._gatekeeper = gatekeeper
         self._handle = handle
         self._closed = closed
-        self._frames = FrameBuffer(limits.max_message, peer="a client")
+        self._frames = FrameBuffer(0, peer="a client")  # no CONNECT is large
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._output: list[bytes | memoryview] = []
@@ -65,8 +65,12 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._expires: asyncio.TimerHandle | None = None
-        self._refused = False
         self._ended = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has said who it is."""
+        return self._connected
 
     # What asyncio tells
 
@@ -77,12 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = str(transport.get_extra_info("peername"))
         transport.set_write_buffer_limits(high=self.limits.buffered_bytes)
         self._timer = self._loop.call_later(self.limits.handshake, self._handshake_is_late)
-        if self._refused:
-            self.end("there are too many")
-
-    def refuse(self) -> None:
-        """End it as soon as it is there."""
-        self._refused = True
+        if self._ended:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Its consumers leave."""
@@ -265,10 +265,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True
+        self._frames.allow(self.limits.max_message)
         self._takes_challenges = said.feature_flags.supports_auth_refresh
         self.takes_broker_metadata = said.feature_flags.supports_broker_entry_metadata
         self.send(answers.connected(said.protocol_version, self.limits.max_message))
-        self._look_after()
+        # Nothing more before the client speaks: what came in the same packet would be read in the midst of this answer
+        # by a Java client, which then forgets the protocol's version and all that goes with it.
+        self._look_after_later()
 
     def _admit(self, method: str, data: bytes) -> bool:
         try:
@@ -312,12 +315,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _look_after(self) -> None:
         """PING, and an end where nothing was heard since the PING before."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._loop.time() - self._heard_at > 2 * self.limits.ping:
             self.end("nothing was heard of it")
             return
         self.send(commands.PING)
+        self._look_after_later()
+
+    def _look_after_later(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self._loop.call_later(self.limits.ping, self._look_after)
 
     async def is_alive(self) -> bool:

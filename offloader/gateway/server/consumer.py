@@ -79,11 +79,12 @@ class ClientConsumer:
         self.is_closed = True
         self._outgoing.forget(self)
         self._outgoing.lead(to)
-        self._outgoing.send(answers.closed(self.number, None if to is None else to.address))
+        at = None if to is None or to.by_lookup else to.address
+        self._outgoing.send(answers.closed(self.number, at))
 
     @property
     def origin(self) -> Hashable:
-        return id(self._outgoing), self.number
+        return self._outgoing, self.number
 
     @property
     def is_settled(self) -> bool:

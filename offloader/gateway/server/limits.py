@@ -10,7 +10,7 @@ from offloader.pulsar.frames import DEFAULT_MAX_MESSAGE
 
 class ConnectionLimits(NamedTuple):
     """Bounds of a connection. `buffered_bytes`: entries that the socket has not taken. `requests`: under way at a time;
-    more are not read. Times in seconds."""
+    more are not read. Times in seconds; `idle`: between two requests of HTTP."""
 
     max_message: int = DEFAULT_MAX_MESSAGE
     buffered_bytes: int = 4 * MIB
@@ -19,6 +19,7 @@ class ConnectionLimits(NamedTuple):
     handshake: float = 10.0
     ping: float = 30.0
     alive: float = 5.0
+    idle: float = 60.0
 
 
 DEFAULT_LIMITS = ConnectionLimits()

@@ -18,8 +18,9 @@ LATEST: Place = (2**63 - 1, 2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class Subscribing:
-    """What a client asks for. `start`: where a reader begins, and whether behind or at it; None: where nothing is known
-    of the subscription, at its `earliest` or behind the latest entry."""
+    """What a client asks for. `start`: the entry with which a reader begins; None: where nothing is known of the
+    subscription, at its `earliest` or behind the latest entry. `properties`: of the consumer and the subscription: not
+    all clients have both."""
 
     topic: TopicName
     subscription: str
@@ -27,7 +28,6 @@ class Subscribing:
     durable: bool = True
     earliest: bool = False
     start: Place | None = None
-    start_included: bool = False
     rollback_seconds: int = 0
     consumer_name: str = ""
     priority: int = 0
@@ -45,7 +45,8 @@ class Subscribing:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """Where a consumer goes on: at the broker that has its topic. `by_lookup`: the address was not enough before."""
+    """Where a consumer goes on: at the broker that has its topic. `by_lookup`: it is not told the address, which it
+    did not understand before; its next lookup leads there."""
 
     topic: TopicName
     address: Address

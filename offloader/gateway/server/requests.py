@@ -159,13 +159,12 @@ def subscribing(asked: Subscribe) -> Subscribing:
         durable=asked.durable,
         earliest=asked.initial_position == Subscribe.EARLIEST,
         start=None if start is None else place_of(start),
-        start_included=start is not None and (start.batch_index >= 0),
         rollback_seconds=asked.start_message_rollback_seconds,
         consumer_name=asked.consumer_name,
         priority=asked.priority_level,
         key_policy=_key_policy(asked),
         epoch=asked.consumer_epoch if asked.HasField("consumer_epoch") else None,
-        properties={one.key: one.value for one in asked.subscription_properties},
+        properties={one.key: one.value for one in (*asked.metadata, *asked.subscription_properties)},
     )
 
 

@@ -8,9 +8,11 @@ from typing import Protocol
 
 from offloader.cursors.core.cursor import Cursor, LedgerLength
 from offloader.cursors.core.ledger_acks import MOST_MESSAGES, BatchLeft
-from offloader.cursors.core.records import LedgerKey, key_of
+from offloader.cursors.core.records import DELETED_ON, LedgerKey, key_of
 from offloader.gateway.core.events import EntryAck
+from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
+from offloader.metadata.deletions import day
 from offloader.model import Place, Position
 
 Ledgers = Sequence[tuple[int, int, int]]
@@ -40,7 +42,11 @@ class SubscriptionCursor(Protocol):
 
     def advance(self, ledgers: Iterable[LedgerLength]) -> bool: ...
 
-    def begin_anew(self, position: Position, properties: tuple[tuple[str, int], ...] = ()) -> None: ...
+    def count_left(self, key: LedgerKey, first: int, last: int) -> int: ...
+
+    def count_property(self, name: str, by: int) -> None: ...
+
+    def begin_anew(self, position: Position, properties: tuple[tuple[str, int], ...] | None = None) -> None: ...
 
     def forget(self) -> None: ...
 
@@ -102,6 +108,21 @@ class SubscriptionAcks:
                 for incarnation, ledger, first, last in _between(before, next_one, ledgers):
                     self.cursor.acknowledge((incarnation, ledger), first, last)
         return ServedEntries(self.left_of(read.entries, ledgers), read.covered)
+
+    def skip_deleted(self, deleted: Iterable[DeletedSegment]) -> None:
+        """What is deleted for good counts as acknowledged; of what was not, the cursor says how much, and of when."""
+        for at, segment in deleted:
+            incarnation, left = segment.start.incarnation, 0
+            for gap in segment.gaps:  # nobody could get these
+                self.cursor.acknowledge((incarnation, gap.ledger), gap.first, gap.last)
+            for held in segment.ledgers:
+                key = incarnation, held.ledger
+                left += self.cursor.count_left(key, held.first, held.last)
+                self.cursor.acknowledge(key, held.first, held.last)
+            if self.cursor.mark_delete.incarnation == incarnation:  # what went is a beginning: all before it went, too
+                self.cursor.acknowledge_up_to(segment.end)
+            if left:
+                self.cursor.count_property(f"{DELETED_ON}{day(at)[:10]}", left)
 
     def left_of(self, entries: Iterable[ServedEntry], ledgers: Ledgers) -> list[ServedEntry]:
         """What of these is not acknowledged."""

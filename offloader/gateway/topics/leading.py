@@ -17,7 +17,7 @@ from typing import Any
 from offloader.cursors.durable import DurableCursor
 from offloader.errors import OffloadError
 from offloader.gateway.core.hand_over import MOST_TIMES, ComingBack
-from offloader.gateway.live import LiveLook, LiveTopic
+from offloader.gateway.live import Archived, LiveLook, LiveTopic
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.ports import ConsumerPort, Leading
 from offloader.gateway.topic_entries import TopicEntries
@@ -25,7 +25,7 @@ from offloader.gateway.topics.led import LedConsumer
 from offloader.gateway.topics.moving import HandOverState, Outcome, SubscriptionMove
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
-from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.gateway.values import ErrorCode, RefusedError, ServedEnd
 from offloader.model import Place
 
 log = logging.getLogger(__name__)
@@ -69,10 +69,16 @@ class Leader:
             for one in subscriptions:
                 one.grown()
             return
-        served = tuple(self.entries.ledgers())
-        look = await self.workers.live(lambda: self.live.look(served))
+        archived = await self._archived()
+        look = await self.workers.live(lambda: self.live.look(archived))
+        failed: list[OffloadError] = []
         for one in sorted(idle, key=lambda one: one.durable):  # what takes longer comes last
-            await self._consider(one, look)
+            try:
+                await self._consider(one, look)
+            except OffloadError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     async def _consider(self, one: ServedSubscription, look: LiveLook) -> None:
         mark = await one.mark_delete()
@@ -91,12 +97,14 @@ class Leader:
         if times >= MOST_TIMES or (times and not consumer.is_settled):
             return
         address = await self.workers.live(self.live.address)
+        # What it says meanwhile may move it back: a seek, say.
         if one.may_be_led_away and await one.mark_delete() >= mark and one.may_be_led_away:
             self._told(one.name, times)
             one.end(self._leading(consumer, address, times))
+            del self._not_before[one.name]
 
     async def _move(self, one: ServedSubscription) -> None:
-        move = SubscriptionMove(one.name, self.live, tuple(self.entries.ledgers()))
+        move = SubscriptionMove(one.name, self.live, await self._archived())
         why = await self.workers.live(move.refusal)
         if why:
             self._not_before[one.name] = _now() + REFUSED_FOR
@@ -120,13 +128,31 @@ class Leader:
 
     def _start(self, name: str, work: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
         task = self._moves[name] = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(lambda _: self._moves.pop(name, None))
+        task.add_done_callback(lambda _: self._ended(name, task))
         return task
+
+    def _ended(self, name: str, task: asyncio.Task[Outcome]) -> None:
+        """Also where nobody waits for it any more: whoever subscribes next goes on with it."""
+        self._moves.pop(name, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.info("gateway: %s: the hand-over of %s waits: %s", self.entries.name, name, error)
 
     def go_on(self, subscription: str, cursor: DurableCursor) -> asyncio.Task[Outcome]:
         """With a hand-over that its log tells of."""
-        move = SubscriptionMove(subscription, self.live, tuple(self.entries.ledgers()))
-        return self._start(subscription, self._gone_on(move, cursor))
+        return self._start(subscription, self._resumed(subscription, cursor))
+
+    async def _resumed(self, subscription: str, cursor: DurableCursor) -> Outcome:
+        return await self._gone_on(SubscriptionMove(subscription, self.live, await self._archived()), cursor)
+
+    async def end_for(self, one: ServedSubscription) -> ServedEnd:
+        """The last message that its consumer gets, here or where it goes on. Raises what brokers raise."""
+        archived, end = await self._archived(), await self.workers.know(self.entries.end)
+        if not one.goes_on_where_it_stands:
+            return end
+        return await self.workers.live(lambda: self.live.end(archived, end))
+
+    async def _archived(self) -> Archived:
+        return await self.workers.know(lambda: Archived.of(self.entries))
 
     async def led(self, subscription: str, consumer: ConsumerPort) -> LedConsumer:
         """A consumer of a subscription that is at the brokers: it subscribes here, and is led there at once. Raises

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from offloader._proto.pulsar_wire_pb2 import ConsumerStatsResponse
@@ -16,13 +16,14 @@ from offloader.model import Place
 
 @dataclass(frozen=True)
 class Member:
-    """`promises`: an acknowledgement is answered once it is durable."""
+    """`promises`: an acknowledgement is answered once it is durable. `end`: asks for the last message that it gets."""
 
     subscription: ServedSubscription
     entries: TopicEntries
     workers: Workers
     joining: Joining
     promises: bool
+    end: Callable[[], Awaitable[ServedEnd]]
 
     @property
     def partition(self) -> int:
@@ -69,8 +70,7 @@ class Member:
         await self.subscription.reset(before)
 
     async def last_message(self) -> tuple[ServedEnd, Place]:
-        end = await self.workers.know(self.entries.end)
-        return end, await self.subscription.mark_delete()
+        return await self.end(), await self.subscription.mark_delete()
 
     async def unsubscribe(self) -> None:
         """Raises RefusedError."""

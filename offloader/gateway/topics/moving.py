@@ -18,7 +18,7 @@ from typing import NamedTuple
 from offloader.cursors.copies import words_of
 from offloader.cursors.durable import DurableCursor
 from offloader.errors import TopicNotFoundError
-from offloader.gateway.live import LiveLook, LiveTopic
+from offloader.gateway.live import Archived, LiveLook, LiveTopic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.model import EntryRange, PartlyAcknowledged
 from offloader.ports.subscriptions import SubscriptionLook
@@ -32,7 +32,6 @@ NUMBER = "offloader-hand-over"
 """The property of the subscription at the brokers: the same number."""
 
 Properties = tuple[tuple[str, int], ...]
-Ledgers = tuple[tuple[int, int, int], ...]
 
 
 class HandOverState(NamedTuple):
@@ -64,11 +63,11 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class SubscriptionMove:
-    """`served`: what the archive has of the topic. Raises what brokers and the store raise: to be called again."""
+    """`archived`: what there is of the topic. Raises what brokers and the store raise: to be called again."""
 
     name: str
     live: LiveTopic
-    served: Ledgers
+    archived: Archived
 
     def refusal(self) -> str:
         """Why it is not begun, beside what the topic says; empty: nothing stands against it."""
@@ -88,7 +87,7 @@ class SubscriptionMove:
         if state is None:
             return Outcome.HERE, ""
         try:
-            look, there = self.live.look(self.served), self._there()
+            look, there = self.live.look(self.archived), self._there()
         except TopicNotFoundError as error:
             return self._gone(cursor, state, str(error))
         if not look.created:
@@ -133,7 +132,7 @@ class SubscriptionMove:
         listed, mark = {ledger for ledger, _ in look.lengths}, cursor.mark_delete.place
         whole: list[EntryRange] = []
         parts: list[PartlyAcknowledged] = []
-        for incarnation, ledger, last in self.served:
+        for incarnation, ledger, last in self.archived.served:
             if ledger not in listed or (ledger, last) <= mark:
                 continue
             runs, batches = cursor.acknowledged((incarnation, ledger))

@@ -74,6 +74,7 @@ class ServedSubscription:
         self._in_hand = 0  # how many of them a thread applies now
         self._applying: asyncio.Task[None] | None = None
         self._flushing: asyncio.Future[None] | None = None
+        self._resetting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._going = False
@@ -100,10 +101,14 @@ class ServedSubscription:
 
     @property
     def may_be_led_away(self) -> bool:
-        """Whether its consumers were given all that is archived, and would go on elsewhere where they stand here. Of
-        those that nobody keeps only one alone knows where it stands, and that only once it has said so."""
+        """Whether its consumers were given all that is archived, and would go on elsewhere where they stand here."""
         given = bool(self._consumers) and self._dispatcher.is_at_end and not self._over
-        return given and (self.durable or (self._is_placed and not self._shared and len(self._consumers) == 1))
+        return given and self.goes_on_where_it_stands
+
+    @property
+    def goes_on_where_it_stands(self) -> bool:
+        """Of consumers of what nobody keeps only one alone knows where it stands, and that only once it has said so."""
+        return self.durable or (self._is_placed and not self._shared and len(self._consumers) == 1)
 
     @property
     def quiet_for(self) -> float:
@@ -152,6 +157,8 @@ class ServedSubscription:
     async def join(self, joining: Joining, consumer: ConsumerPort, *, is_placed: bool = True) -> None:
         """Raises RefusedError. One that seems to be in the way, and whose client is gone, makes room. Not `is_placed`:
         it begins at the latest entry, wherever that is."""
+        async with self._resetting:
+            pass
         if self._loop.time() < self._trouble_until:
             raise RefusedError(ErrorCode.NOT_ALLOWED, self._trouble)
         self._check_open()
@@ -256,8 +263,22 @@ class ServedSubscription:
     async def mark_delete(self) -> Place:
         return await self._in_turn(lambda: self._acks.advance(self._entries.ledgers()))
 
+    async def skip_deleted(self) -> None:
+        """What is deleted by now counts as acknowledged."""
+        await self._in_turn(self._skip_deleted)
+
+    def _skip_deleted(self) -> None:
+        self._acks.skip_deleted(self._entries.deleted_behind(self._acks.cursor.mark_delete))
+
     async def reset(self, mark_delete: Place, left: tuple[Place, int] | None = None) -> None:
-        """All consumers must subscribe anew, behind this position. `left`: of its next entry."""
+        """All consumers must subscribe anew, behind this position. `left`: of its next entry. None of them joins before
+        this returns: whoever seeks drops what it receives until it hears that it was done."""
+        async with self._resetting:
+            await self._reset(mark_delete, left)
+
+    async def _reset(self, mark_delete: Place, left: tuple[Place, int] | None) -> None:
+        self._dispatcher.reset()  # first: what is acknowledged from now on is of before
+        self._go()
         ledgers = self._entries.ledgers()
 
         def work() -> None:
@@ -267,8 +288,6 @@ class ServedSubscription:
 
         await self._in_turn(work)
         self._is_placed = False
-        self._dispatcher.reset()
-        self._go()
         await self.flush()
 
     async def forget(self) -> None:

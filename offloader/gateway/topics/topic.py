@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from offloader.cursors.core.cursor import CACHE_BYTES
-from offloader.cursors.core.records import FORGOTTEN, CursorMarker, FirstState
+from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
-from offloader.cursors.log import CursorLog
+from offloader.cursors.stored import mark_delete_of
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import Joining
 from offloader.gateway.server.ports import LATEST, ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
-from offloader.gateway.topics.acks import SubscriptionCursor, VolatileCursor, position_of
+from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, VolatileCursor, position_of
+from offloader.gateway.topics.beginning import copied
 from offloader.gateway.topics.leading import Leader, not_here, outcome_of
 from offloader.gateway.topics.member import Member
 from offloader.gateway.topics.moving import Outcome
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
-from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError
+from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError, ServedEnd
 from offloader.metadata.layout import subscription_folder
-from offloader.model import Place, Position
+from offloader.model import Place
 from offloader.ports.object_store import ObjectStore
 
 
@@ -55,6 +57,7 @@ class SubscribedTopic:
         self._leader = leader
         self._follows = follows
         self._opening = asyncio.Lock()
+        self._deletions = entries.deletions()
 
     async def subscribe(
         self, asked: Subscribing, consumer: ConsumerPort, key: object, is_ours: Callable[[], bool]
@@ -69,7 +72,11 @@ class SubscribedTopic:
             raise RefusedError(ErrorCode.NOT_ALLOWED, f"subscription {asked.subscription} is {other}")
         joining = Joining(key, asked.type, asked.consumer_name, asked.priority, asked.key_policy, asked.epoch)
         await found.join(joining, consumer, is_placed=not asked.is_latest)
-        return Member(found, self.entries, self._workers, joining, self._promises and found.durable)
+        promises = self._promises and found.durable
+        return Member(found, self.entries, self._workers, joining, promises, partial(self._end_for, found))
+
+    async def _end_for(self, one: ServedSubscription) -> ServedEnd:
+        return await self._leader.end_for(one) if self._leader else await self._workers.know(self.entries.end)
 
     async def lead_away(self) -> None:
         """Consumers that have all that is archived go to the brokers, where that is wanted."""
@@ -82,9 +89,14 @@ class SubscribedTopic:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        if await self._workers.know(self.entries.refresh):
-            for subscription in list(self.subscriptions.values()):
+        grown = await self._workers.know(self.entries.refresh)
+        deletions = self.entries.deletions()
+        for subscription in list(self.subscriptions.values()):
+            if deletions != self._deletions and subscription.durable:
+                await subscription.skip_deleted()
+            if grown:
                 subscription.grown()
+        self._deletions = deletions
 
     async def flush(self) -> None:
         """Write what has changed, and let go of what nobody has used for a while. Raises the first thing that went
@@ -143,18 +155,16 @@ class SubscribedTopic:
         """Or its way to the brokers."""
         if not self._follows:
             await self._refresh()
-        begin = await self._begin(asked)
-        await self._check_missing(asked, begin)
-        mark_delete = position_of(begin, await self._workers.know(self.entries.ledgers))
         cursor: SubscriptionCursor
         if asked.durable:
-            cursor = durable = await self._owned(asked.subscription, mark_delete)
+            cursor = durable = await self._owned(asked)
             if (refused := not_here(asked.subscription, durable)) is not None:
                 if self._leader is None:
                     raise refused
                 return self._leader.go_on(asked.subscription, durable)
+            await self._skip_deleted(durable)
         else:
-            cursor = VolatileCursor(CursorMarker(mark_delete), cache_bytes=1 << 62)
+            cursor = VolatileCursor(CursorMarker((await self._first(asked)).mark_delete), cache_bytes=1 << 62)
         name = self.entries.name
         return ServedSubscription(
             asked.subscription,
@@ -167,24 +177,34 @@ class SubscribedTopic:
             ended=self._ended,
         )
 
-    async def _owned(self, subscription: str, mark_delete: Position) -> DurableCursor:
-        folder = subscription_folder(self.entries.name, subscription)
-        return await self._workers.flush(
-            lambda: DurableCursor.open(
-                self._store, folder, FirstState(mark_delete), self._new_token, cache_bytes=self._cache_bytes
-            )
+    async def _owned(self, asked: Subscribing) -> DurableCursor:
+        """Of one that is there only its own state counts."""
+        name, workers = self.entries.name, self._workers
+        stands = await workers.know(lambda: mark_delete_of(self._store, name, asked.subscription))
+        first = await self._first(asked) if stands is None else FirstState(stands)
+        folder = subscription_folder(name, asked.subscription)
+        return await workers.flush(
+            lambda: DurableCursor.open(self._store, folder, first, self._new_token, cache_bytes=self._cache_bytes)
         )
 
-    async def _check_missing(self, asked: Subscribing, begin: Place) -> None:
-        """Raises RefusedError where it would not get everything. What it has behind it is no matter."""
-        missing = await self._workers.know(lambda: self.entries.missing_behind(begin))
-        if missing is not None and asked.durable:
-            log = CursorLog(self._store, subscription_folder(self.entries.name, asked.subscription), self._new_token)
-            known = await self._workers.flush(log.newest)
-            if known is not None and known.record.marker.properties != FORGOTTEN:
-                stands = known.record.marker.mark_delete.place
-                missing = await self._workers.know(lambda: self.entries.missing_behind(stands))
-        if missing is not None:
+    async def _skip_deleted(self, cursor: DurableCursor) -> None:
+        """Raises RefusedError where it would not get everything else."""
+        await self._workers.cursor(
+            lambda: SubscriptionAcks(cursor).skip_deleted(self.entries.deleted_behind(cursor.mark_delete))
+        )
+        await self._check_missing(cursor.mark_delete.place)
+
+    async def _first(self, asked: Subscribing) -> FirstState:
+        """Of a subscription that is new. Raises RefusedError where it would not get everything."""
+        copy = await self._workers.know(lambda: copied(self._store, asked)) if asked.durable else None
+        if copy is not None:
+            return copy
+        begin = await self._begin(asked)
+        await self._check_missing(begin)
+        return FirstState(position_of(begin, await self._workers.know(self.entries.ledgers)))
+
+    async def _check_missing(self, after: Place) -> None:
+        if (missing := await self._workers.know(lambda: self.entries.missing_behind(after))) is not None:
             raise RefusedError(ErrorCode.NOT_ALLOWED, missing)
 
     async def _begin(self, asked: Subscribing) -> Place:
@@ -196,7 +216,7 @@ class SubscribedTopic:
             return (await self._workers.know(entries.end)).last or BEFORE_ALL
         if start <= BEFORE_ALL:
             return BEFORE_ALL
-        return await self._workers.know(lambda: entries.previous(start)) if asked.start_included else start
+        return await self._workers.know(lambda: entries.previous(start))  # clients drop what they do not want of it
 
     def _ended(self, subscription: ServedSubscription) -> None:
         if self.subscriptions.get(subscription.name) is subscription:

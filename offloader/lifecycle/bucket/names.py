@@ -131,6 +131,7 @@ _BESIDE_CATALOG = {
     KeyKind.BRIDGE: "the bridge",  # its numbers are fences
     KeyKind.CURSORS: "the copies of the subscriptions",
     KeyKind.FACTS: "the copies of the schemas",
+    KeyKind.PROTECTED: "what is protected of the subscriptions",
     KeyKind.SUBSCRIPTION: "a subscription",  # its numbers are fences
 }
 """What stands by itself, and who names it."""

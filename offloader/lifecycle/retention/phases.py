@@ -155,7 +155,7 @@ class ArchiveDeletion:
         stones = [_stone(topic, pending, each, copies if handed_over else None) for each in segments]
         if handed_over:
             self._bury(topic, stones)
-        stored = [segment.uuid for segment in segments if segment.size]
+        stored = [segment.uuid for segment in segments if segment.size and segment.brokers is None]
         data, index = ([key(topic, uuid) for uuid in stored] for key in (data_key, index_key))
         absent = sum(self.store.stat(key) is None for key in (*data, *index))
         self.store.delete(data)

@@ -41,8 +41,9 @@ AT_A_TIME = 100  # topics
 class Retaining:
     """`interval_ms`: how often everything is looked at. `handing_over`: segments go once brokers have them.
 
-    Where no policy says that anything goes, and nothing is under way, there is one look, a listing, at the start. The
-    catalogs are its own: an outcome that is not known here holds up nobody else."""
+    Where no policy says that anything goes, nothing is under way, and brokers have the only copy of nothing, there is
+    one look, a listing, at the start. The catalogs are its own: an outcome that is not known here holds up nobody else.
+    """
 
     def __init__(
         self, context: Context, grace_ms: int, interval_ms: int, handing_over: HandingOver | None = None
@@ -50,7 +51,9 @@ class Retaining:
         self._context = context
         self._interval_ms = interval_ms
         self._look_at = 0
+        self._brokers_at = 0
         self._there: frozenset[TopicName] = frozenset()  # topics that we offload, and nothing speaks against it
+        self._of_brokers: frozenset[TopicName] = frozenset()  # of these, of which they may delete the only copy
         self._witnesses: tuple[CatalogHead, ...] = ()
         self._followed: set[TopicName] = set()  # whose retention in Pulsar was seen, and is not 0
         self._not_followed: set[TopicName] = set()  # it was seen, and is 0
@@ -83,7 +86,13 @@ class Retaining:
     def look(self, topics: Iterable[Topic]) -> None:
         """Have everything looked at that is due, in the driver's thread: it only posts."""
         now = self._context.clock_ms()
-        if now >= self._look_at and (self._by_policy or self._at_rest != self._served):
+        if now < self._look_at:
+            return
+        due = self._by_policy or self._at_rest != self._served
+        if not due and now >= self._brokers_at:
+            self._brokers_at = now + self._interval_ms
+            due = any(_is_of_brokers(topic.catalog) for topic in topics)
+        if due:
             self._look_at = now + self._interval_ms
             self.see(topics)
             self._context.work.post(WorkKind.RETENTION, "", self.visit_all, self._taken)
@@ -92,6 +101,7 @@ class Retaining:
         """Which topics are there. In the driver's thread, before anything is decided of them."""
         there = [topic for topic in topics if not topic.in_question and not topic.gone]
         self._there = frozenset(topic.name for topic in there)
+        self._of_brokers = frozenset(topic.name for topic in there if _is_of_brokers(topic.catalog))
         self._witnesses = tuple(topic.catalog for topic in there)
 
     def serve(self, request: Request) -> str:
@@ -128,7 +138,7 @@ class Retaining:
         self._at_rest = None if self._noted else served
         policed = self._catalogs.topics() if self._by_policy else ()
         says = (topic for topic in policed if self._said_of(topic).says_anything)
-        return sorted({*self._noted, *says})
+        return sorted({*self._noted, *says, *self._of_brokers})
 
     def policy_of(self, topic: TopicName) -> RetentionPolicy:
         """What the file says of a topic's archive."""
@@ -159,12 +169,7 @@ class Retaining:
 
     def _brokers_may_delete(self, topic: TopicName) -> bool:
         """Whether readers read what brokers own: handed over to them, or referenced where they have it."""
-        refers = self._context.stock is not None
-        if not refers and not self._hands_over:
-            return False
-        head = self._catalogs.head(topic)
-        taking = None if head.claim is None else head.claim.taking
-        return bool(self._hands_over and head.removed.handed_over) or (refers and taking is Taking.REFERENCE)
+        return topic in self._of_brokers or (self._hands_over and _is_of_brokers(self._catalogs.head(topic)))
 
     def _mark_trimmed(self, topic: TopicName, *, follows: bool) -> None:
         head = self._catalogs.head(topic)
@@ -217,3 +222,9 @@ class Retaining:
             log.warning("retention waits: %s", answer, extra={"see": "retention-waits"})
         elif answer:
             self._context.work.post(WorkKind.RETENTION, "", partial(self.visit_all, answer), self._taken)
+
+
+def _is_of_brokers(head: CatalogHead) -> bool:
+    """Whether readers read what brokers own: handed over to them, or referenced where they have it."""
+    referenced = head.claim is not None and head.claim.taking is Taking.REFERENCE
+    return referenced or bool(head.removed.handed_over)

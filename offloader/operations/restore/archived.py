@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from offloader.archive.items import Item, Missing
+from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan
 from offloader.archive.selection import Selection
@@ -13,6 +13,9 @@ from offloader.archive.topic import ArchivedTopic
 from offloader.metadata import stock_keys
 from offloader.metadata.layout import data_key
 from offloader.model import Position
+from offloader.operations.restore.choice import Choice
+from offloader.operations.restore.numbering import RestoredRun
+from offloader.operations.restore.outgoing import Skipped
 from offloader.operations.restore.transactions import Outcomes, outcomes
 
 
@@ -57,6 +60,24 @@ class ArchiveSource:
         raw = [r for r in ranges if r.object.ledger is not None or r.object.data_key in self._copied]
         return outcomes(tuple((each.start, each.end) for each in raw), self._read(raw))
 
+    def recorded(self, lowest: Position, end: Position) -> list[RestoredRun]:
+        """The entries behind a position up to another one, by the records: those that were restored, and those that
+        were left out."""
+        ranges = (item for item in self._plan(_after(lowest)) if isinstance(item, ObjectRange))
+        starts = ((each.start_of(run), run.span) for each in ranges for run in each.runs if run.gap is None)
+        return [RestoredRun(start, _length(start, span, end)) for start, span in starts]
+
+    def restored(self, lowest: Position, end: Position, *, allow_missing: bool) -> Iterator[RestoredRun]:
+        """The same without what was left out; reads all of it. Raises as `items`."""
+        choice = Choice(self.outcomes(), allow_missing)
+        for item in self.items(_after(lowest)):
+            if not isinstance(item, ArchivedEntry):
+                continue
+            if item.position > end:
+                return
+            if not isinstance(choice.of(item), Skipped):
+                yield RestoredRun(item.position, 1)
+
     def _plan(self, after: Position | None) -> list[PlanItem]:
         items = plan(self._snapshot, Selection(start=None if after is None else after.next_entry))
         # What the plan knows to be damaged is refused, or passed over, like what is lost.
@@ -68,3 +89,14 @@ class ArchiveSource:
                 yield item
             else:
                 yield from item.entries()
+
+
+def _after(lowest: Position) -> Position | None:
+    return lowest if lowest.ledger >= 0 else None
+
+
+def _length(start: Position, span: int, end: Position) -> int:
+    """How many of so many entries of one ledger are not behind the end."""
+    if start[:2] == end[:2]:
+        return min(span, max(end.entry - start.entry + 1, 0))
+    return span if start < end else 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
+from offloader.cursors.broker_losses import BrokerSettings
 from offloader.model import TopicName
 from offloader.operations.restore.outgoing import Outgoing
 from offloader.operations.restore.pairs import Existing
-from offloader.operations.restore.provenance import Origin
+from offloader.operations.restore.provenance import Origin, Provenance
 from offloader.operations.restore.tail import Tail
+from offloader.ports.subscriptions import Subscriptions
 
 
 class RestoreTarget(Protocol):
@@ -30,8 +33,18 @@ class RestoreTarget(Protocol):
     def tail(self) -> Tail:
         """Read the tail again, nothing being on its way."""
 
+    def provenance(self, ledger: int, entry: int) -> Provenance:
+        """Of one of its entries. Raises IntegrityError where it was not restored."""
+
     def close(self) -> None:
         """Give up the topic."""
+
+
+class BrokerStoring(NamedTuple):
+    """`assumed`: why the settings are those of a version; empty: they are the brokers' own."""
+
+    settings: BrokerSettings
+    assumed: str = ""
 
 
 class Cluster(Protocol):
@@ -48,6 +61,19 @@ class Cluster(Protocol):
 
     def target(self, topic: TopicName, origin: Origin, *, ignore_schemas: bool = False) -> RestoreTarget:
         """A topic that exists, as what is restored to."""
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """Those of its topics."""
+
+    def check_subscriptions(self, topic: TopicName, *, new: bool) -> None:
+        """Raises FatalError where policies would move what is restored. `new`: the topic is to be made."""
+
+    def lengths(self, topic: TopicName) -> Sequence[tuple[int, int | None]]:
+        """A topic's ledgers in order with their entries; None: it is open."""
+
+    def storing(self) -> BrokerStoring:
+        """What its brokers store of subscriptions."""
 
     def close(self) -> None:
         """End the connections."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from offloader.archive.items import ArchivedEntry, Item, Missing
-from offloader.archive.messages.envelope import Envelope, parse_envelope
-from offloader.errors import DamagedObjectError, DataLostError, FatalError, IntegrityError, ProtocolError
-from offloader.format.entry import transaction_of
-from offloader.model import MIB, Position
+from offloader.archive.items import Item, Missing
+from offloader.errors import DataLostError, IntegrityError, ProtocolError
+from offloader.model import MIB
+from offloader.operations.restore.choice import Choice
 from offloader.operations.restore.outgoing import Outgoing, Skipped, outgoing
 from offloader.operations.restore.provenance import Origin, Provenance
 from offloader.operations.restore.tail import Tail
-from offloader.operations.restore.transactions import Outcomes
 
 # As many as a broker takes from one connection before it stops reading (maxPendingPublishRequestsPerConnection).
 MAX_PENDING = 1000
 MAX_PENDING_BYTES = 16 * MIB
+EVERYTHING = Choice()
 
 
 @dataclass
@@ -37,14 +36,11 @@ class RestoreProgress:
     stored. After a disconnect nobody knows that: `resume` with the target's tail, and `next` goes on after it.
     """
 
-    def __init__(
-        self, origin: Origin, tail: Tail, *, outcomes: Outcomes | None = None, allow_missing: bool = False
-    ) -> None:
+    def __init__(self, origin: Origin, tail: Tail, choice: Choice = EVERYTHING) -> None:
         self.tail = tail
         self.counts = Counts(already_there=tail.number)
         self._origin = origin
-        self._outcomes = outcomes or Outcomes()
-        self._allow_missing = allow_missing
+        self._choice = choice
         self._number = tail.number
         self._sent: deque[Outgoing] = deque()
         self._waiting: deque[Outgoing] = deque()
@@ -70,14 +66,12 @@ class RestoreProgress:
         if isinstance(item, Missing):
             self._pass_over(item)
             return
-        envelope = self._opened(item)
-        if envelope is None:
-            self.counts.skipped[Skipped.UNREADABLE] += 1
-        elif skipped := self._skipped(item.position, envelope):
-            self.counts.skipped[skipped] += 1
+        chosen = self._choice.of(item)
+        if isinstance(chosen, Skipped):
+            self.counts.skipped[chosen] += 1
         else:
             self._number += 1
-            self._waiting.append(outgoing(envelope, Provenance(self._origin, item.position, self._number)))
+            self._waiting.append(outgoing(chosen, Provenance(self._origin, item.position, self._number)))
 
     def next(self) -> Outgoing:
         """The next entry to send."""
@@ -124,22 +118,5 @@ class RestoreProgress:
             self.counts.gaps += item.entries.span
             return
         self.counts.losses += 1
-        if not self._allow_missing:
+        if not self._choice.allow_missing:
             raise DataLostError(f"{item.start}..{item.end} is missing ({item.why}); --allow-missing goes on without it")
-
-    def _opened(self, item: ArchivedEntry) -> Envelope | None:
-        try:
-            return parse_envelope(item.data)
-        except DamagedObjectError as error:
-            if self._allow_missing:
-                return None
-            why = f"{item.position} is not what a broker would deliver ({error}); --allow-missing goes on without it"
-            raise FatalError(why) from error
-
-    def _skipped(self, position: Position, envelope: Envelope) -> Skipped | None:
-        if envelope.is_marker:
-            return Skipped.MARKER
-        transaction = transaction_of(envelope.metadata)
-        if transaction is not None and not self._outcomes.committed(position, transaction):
-            return Skipped.ABORTED
-        return None

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, cast
 
-from offloader.errors import BrokerUnavailableError, FatalError
+from offloader.archive.messages.envelope import parse_envelope
+from offloader.errors import BrokerUnavailableError, FatalError, IntegrityError
 from offloader.model import MIB, EntryRange, TopicName
 from offloader.operations.restore.outgoing import Outgoing
-from offloader.operations.restore.provenance import Origin
+from offloader.operations.restore.provenance import Origin, Provenance, read_provenance
 from offloader.operations.restore.tail import PRODUCER, Tail, TargetContents, tail_of
 from offloader.operations.restore.target_policies import APPLIED, check_policies
 from offloader.pulsar.admin import AdminClient
@@ -106,6 +107,13 @@ class PulsarTarget:
 
     def tail(self) -> Tail:
         return self._look(settled=True)
+
+    def provenance(self, ledger: int, entry: int) -> Provenance:
+        data = self._read(ledger, entry)
+        found = None if data is None else read_provenance(parse_envelope(data).metadata)
+        if found is None or found.origin != self._origin:
+            raise IntegrityError(f"{self.topic}: its entry {ledger}:{entry} was not restored from {self._origin}")
+        return found
 
     def close(self) -> None:
         """What was confirmed is stored: there is nothing to wait for."""

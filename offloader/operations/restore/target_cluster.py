@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Sequence
+from functools import cached_property
 
+from offloader.cursors.broker_losses import defaults_of, settings_of
 from offloader.errors import AbsentError, AuthorizationFailedError, NamespaceNotFoundError
 from offloader.model import TopicName
 from offloader.operations.restore.pairs import Existing
+from offloader.operations.restore.ports import BrokerStoring
 from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.target import PulsarTarget, Schemas
-from offloader.operations.restore.target_policies import KEEPS_EVERYTHING, check_policies, inherited, left_to_broker
+from offloader.operations.restore.target_policies import (
+    KEEPS_EVERYTHING,
+    check_policies,
+    check_quotas,
+    inherited,
+    left_to_broker,
+    quotas_of,
+)
+from offloader.ports.subscriptions import Subscriptions
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.settings import PulsarSettings
+from offloader.pulsar.state_answers import cursor_looks
+from offloader.pulsar.subscriptions import BrokerSubscriptions
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +38,7 @@ class TargetCluster:
     """A `ports.Cluster`. Close it."""
 
     def __init__(self, settings: PulsarSettings) -> None:
+        self._settings = settings
         self._admin = AdminClient(settings)
         self._source = BrokerSource(settings)
         self._pool = ConnectionPool(settings)
@@ -67,7 +82,36 @@ class TargetCluster:
         schemas = Schemas(self._admin.rest, topic, ignore=ignore_schemas)
         return PulsarTarget(topic, origin, self._admin, self._source, self._lookup, lambda: str(uuid.uuid4()), schemas)
 
+    @cached_property
+    def subscriptions(self) -> Subscriptions:
+        return BrokerSubscriptions(self._settings)
+
+    def check_subscriptions(self, topic: TopicName, *, new: bool) -> None:
+        """What a topic inherits from the brokers' configuration counts where it can be seen."""
+        if not new:
+            path = TopicName.parse(topic.partitioned_name).rest_path
+            check_quotas(topic, self._admin.rest.get(f"{path}/backlogQuotaMap", applied="true"))
+            return
+        try:
+            defaults = self._admin.runtime_configuration()
+        except AuthorizationFailedError:
+            defaults = {}
+        check_quotas(topic, quotas_of(self._admin.namespace_policies(topic.namespace), defaults), new=True)
+
+    def lengths(self, topic: TopicName) -> Sequence[tuple[int, int | None]]:
+        return cursor_looks(self._admin.rest.get(f"{topic.rest_path}/internalStats")).lengths
+
+    def storing(self) -> BrokerStoring:
+        version = self._admin.rest.text("brokers/version")
+        try:
+            return BrokerStoring(settings_of(self._admin.runtime_configuration(), version))
+        except AuthorizationFailedError:
+            why = f"the defaults of Pulsar {version}, since only super users may see the brokers' settings"
+            return BrokerStoring(defaults_of(version), why)
+
     def close(self) -> None:
+        if "subscriptions" in self.__dict__:
+            self.subscriptions.close()
         self._pool.close()
         self._source.close()
         self._admin.close()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from offloader.errors import FatalError
-from offloader.model import TopicName
+from offloader.model import GIB, TopicName
 
 # Policies in force for a topic: our names, and the paths below the topic's, asked with `applied=true`.
 APPLIED = {
@@ -79,6 +79,33 @@ def check_policies(
             "its namespace requires encryption, and a restore publishes entries as they are",
             f"pulsar-admin namespaces set-encryption-required {target.namespace} --disable",
         )
+
+
+def check_quotas(target: TopicName, quotas: Mapping[str, Mapping[str, Any]] | None, *, new: bool = False) -> None:
+    """Before subscriptions are restored. `quotas`: the backlog quotas in force, by their type. Raises FatalError."""
+    for kind, quota in sorted((quotas or {}).items()):
+        size, seconds = quota.get("limitSize", quota.get("limit", -1)), quota.get("limitTime", -1)
+        limit = f"--limit {size}" if size > 0 else f"--limitTime {seconds}"
+        if quota.get("policy") == "consumer_backlog_eviction" and (size > 0 or seconds > 0):
+            _refuse(
+                target,
+                f"its backlog quota ({kind}, consumer_backlog_eviction) would move restored subscriptions past what "
+                "they have not acknowledged",
+                _remedy("set-backlog-quota", f"--type {kind} {limit} --policy producer_request_hold", target, new=new)
+                + ", or restore with --subscriptions none",
+            )
+
+
+def quotas_of(namespace: Mapping[str, Any], broker: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The backlog quotas that a new topic will have."""
+    policy = broker.get("backlogQuotaDefaultRetentionPolicy", "")
+    size = int(broker.get("backlogQuotaDefaultLimitBytes", -1))
+    gigabytes = int(float(broker.get("backlogQuotaDefaultLimitGB", -1)) * GIB)
+    defaults: dict[str, dict[str, Any]] = {
+        "destination_storage": {"limitSize": size if size > 0 else gigabytes, "policy": policy},
+        "message_age": {"limitTime": int(broker.get("backlogQuotaDefaultLimitSecond", -1)), "policy": policy},
+    }
+    return defaults | (namespace.get("backlog_quota_map") or {})
 
 
 def _remedy(call: str, arguments: str, target: TopicName, *, new: bool) -> str:

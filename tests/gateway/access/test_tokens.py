@@ -20,7 +20,7 @@ from tests.gateway.access.tokens import CURVE, NOW, OTHER_CURVE, RSA, SECRET, de
 
 
 def keeper(key: TokenKey | None = None, **claims: str) -> TokenGatekeeper:
-    return TokenGatekeeper(key or secret_key(SECRET), TokenClaims(**claims))
+    return TokenGatekeeper(lambda: key or secret_key(SECRET), TokenClaims(**claims))
 
 
 def refused(gatekeeper: TokenGatekeeper, data: bytes, why: str, method: str = "token") -> None:

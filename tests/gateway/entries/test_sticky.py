@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.gateway.core.hashing import range_slot, ring_slot
 from offloader.gateway.entries.sticky import NO_KEY, sticky_hash, sticky_hashes, sticky_key
 from offloader.gateway.murmur import murmur3_32
 
@@ -30,9 +31,15 @@ def test_the_hash_is_murmur3() -> None:
     ]
 
 
-def test_a_hash_is_never_zero_which_brokers_keep_for_themselves() -> None:
-    assert sticky_hash(b"") == 1
-    assert sticky_hashes([b"", b"key1"]).tolist() == [1, 462881061 % 65536]
+def test_no_key_is_at_zero_which_brokers_keep_for_themselves() -> None:
+    assert sticky_hashes([b"", b"key1"]).tolist() == [0, 462881061] == [sticky_hash(b""), sticky_hash(b"key1")]
+    assert (ring_slot(0), range_slot(0)) == (1, 1)
+
+
+def test_a_ring_has_one_slot_less_than_ranges_as_in_brokers() -> None:
+    """PIP-379 took 0 from the ring alone: a key's slots differ, and so would its consumer."""
+    assert (ring_slot(65_535), range_slot(65_535)) == (1, 65_535)
+    assert (ring_slot(462881061), range_slot(462881061)) == (462881061 % 65535 + 1, 462881061 % 65536)
 
 
 @given(st.lists(st.binary(max_size=80) | st.binary(min_size=60, max_size=200), max_size=20))

@@ -11,9 +11,10 @@ from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.errors import BrokerUnavailableError
 from offloader.model import GapKind, Position, TopicName
+from offloader.operations.restore.choice import Choice
 from offloader.operations.restore.outgoing import Outgoing
 from offloader.operations.restore.progress import Counts, RestoreProgress
-from offloader.operations.restore.provenance import Origin
+from offloader.operations.restore.provenance import Origin, Provenance, read_provenance
 from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.restore import Restore, Tools
 from offloader.operations.restore.tail import Tail, TargetContents, tail_of
@@ -131,6 +132,12 @@ class MemoryTarget:
         )
         return tail_of(TARGET, ORIGIN, found, settled=True)
 
+    def provenance(self, ledger: int, entry: int) -> Provenance:
+        """Of one ledger's entries."""
+        found = read_provenance(parse_envelope(self.stored[entry]).metadata)
+        assert found is not None
+        return found
+
     def close(self) -> None:
         self.attached = False
 
@@ -171,7 +178,7 @@ def run(
     clock = clock or Clock()
     tools = Tools(clock, clock.sleep, retry_for=1e9)
     return Restore(
-        target, after(items), lambda tail: RestoreProgress(ORIGIN, tail, **options), RateLimiter(rate), tools
+        target, after(items), lambda tail: RestoreProgress(ORIGIN, tail, Choice(**options)), RateLimiter(rate), tools
     ).run()
 
 

@@ -15,6 +15,7 @@ from offloader.archive.reading.stores import Stores
 from offloader.errors import DataLostError
 from offloader.metadata.deletions import Deleted, DeletionBegun
 from offloader.operations.restore.archived import ArchiveSource
+from offloader.operations.restore.choice import Choice
 from offloader.operations.restore.progress import RestoreProgress
 from offloader.operations.restore.provenance import read_provenance
 from offloader.operations.restore.rate_limiter import RateLimiter
@@ -64,7 +65,7 @@ def restore(store: ObjectStore, target: MemoryTarget, *, allow_missing: bool) ->
     begun: list[RestoreProgress] = []
 
     def begin(tail) -> RestoreProgress:
-        begun.append(RestoreProgress(ORIGIN, tail, outcomes=source.outcomes(), allow_missing=allow_missing))
+        begun.append(RestoreProgress(ORIGIN, tail, Choice(source.outcomes(), allow_missing)))
         return begun[0]
 
     Restore(target, source.items, begin, RateLimiter(None), Tools(clock, clock.sleep, retry_for=1e9)).run()

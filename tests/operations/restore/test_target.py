@@ -229,3 +229,13 @@ def test_schemas_that_entries_name_must_be_there(place: Place) -> None:
     place.target.send(dataclasses.replace(named, schema_version=b"\x01"))  # not one of Pulsar's
     Schemas(place.rest, PART, ignore=True).check((9).to_bytes(8))
     assert [path for path in place.rest.asked if "schema" in path] == ["schemas/public/default/again/schema/3"] * 2
+
+
+def test_an_entry_says_where_it_was(place: Place) -> None:
+    place.rest.entries = [restored(1).data, restored(2).data, FOREIGN]
+    assert place.target.provenance(8, 1).number == 2
+    with pytest.raises(IntegrityError, match="8:2 was not restored from"):
+        place.target.provenance(8, 2)
+    place.source.hidden = True
+    with pytest.raises(IntegrityError, match="8:0 was not restored from"):
+        place.target.provenance(8, 0)

@@ -12,7 +12,7 @@ from offloader.cursors.copies import CopiedCursor, CursorSource, pieces_of
 from offloader.errors import BrokerUnavailableError, DamagedRecordError, ProtocolError
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind, SubscriptionNames
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
-from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
+from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic, problem_of
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, Place, TopicName
 from offloader.ports.topic_states import CursorLook, SubscriptionTraits, TopicStates
 
@@ -114,7 +114,7 @@ def _batches(
         return (), (), (NOT_STORED,)
     state = cursor.state
     if state is None or not cursor.complete:
-        return (), (), (_problem(cursor),)
+        return (), (), (problem_of(cursor),)
     if state.mark_delete is not None and state.mark_delete > mark_delete:
         return (), (), (OUTDATED,)
     return state.batches, (_source(state),), ()
@@ -128,9 +128,9 @@ def _of_stored(topic: StoredTopic, names: SubscriptionNames) -> ReadCursors:
             continue
         state = cursor.state
         if state is None or state.mark_delete is None:
-            raise DamagedRecordError(f"{topic.topic}: where its subscription {name} stands: {_problem(cursor)}")
+            raise DamagedRecordError(f"{topic.topic}: where its subscription {name} stands: {problem_of(cursor)}")
         pieces = _pieces(name, state.mark_delete, state.ranges, state.batches, lengths)
-        missing = () if cursor.complete else (_problem(cursor),)
+        missing = () if cursor.complete else (problem_of(cursor),)
         replicated = REPLICATED in state.properties
         found.append(
             CopiedCursor(
@@ -162,7 +162,3 @@ def _pieces(
 
 def _source(state: CursorState) -> CursorSource:
     return CursorSource.NODE if state.cursor_ledger is None else CursorSource.CURSOR_LEDGER
-
-
-def _problem(cursor: StoredCursor) -> str:
-    return cursor.problem or "; ".join(cursor.state.unknown if cursor.state else ()) or "its record does not say"

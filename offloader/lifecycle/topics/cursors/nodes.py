@@ -28,7 +28,7 @@ from offloader.errors import (
 from offloader.lifecycle.ledgers.decoding import read_list
 from offloader.lifecycle.ledgers.references import ListNode, UnreadableNode
 from offloader.lifecycle.topics.cursors.held import HeldLedger
-from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
+from offloader.lifecycle.topics.cursors.stored import CursorEntry, StoredCursor, StoredTopic
 from offloader.model import TopicName
 
 SILENCE = 60.0  # seconds for which a bookie that did not answer is not asked again
@@ -100,30 +100,28 @@ class StoredTopics:
             try:
                 state = decode_cursor_node(node.value)
             except DamagedRecordError as error:
-                return StoredCursor(node.value, node.version, node.modified_ms, None, None, str(error))
+                return _stored(node, None, str(error))
             if state.cursor_ledger is None:
-                return StoredCursor(node.value, node.version, node.modified_ms, state)
+                return _stored(node, state)
             try:
-                entry = self._last_entry(state.cursor_ledger)
+                last = self._last_entry(state.cursor_ledger)
             except LedgerNotFoundError:
                 again = self.tree.nodes.get(self._cursor_path(topic, subscription), latest=True)
                 if again is None or again.version == node.version:
-                    problem = f"its ledger {state.cursor_ledger} is gone from BookKeeper"
-                    return StoredCursor(node.value, node.version, node.modified_ms, state, None, problem)
+                    return _stored(node, state, f"its ledger {state.cursor_ledger} is gone from BookKeeper")
                 node = again
                 continue
             except OffloadError as error:
-                problem = f"its ledger {state.cursor_ledger} cannot be read: {error}"
-                return StoredCursor(node.value, node.version, node.modified_ms, state, None, problem)
-            return _with_entry(node, state, entry)
-        return StoredCursor(node.value, node.version, node.modified_ms, None, None, "it changes all the time")
+                return _stored(node, state, f"its ledger {state.cursor_ledger} cannot be read: {error}")
+            return _with_entry(node, state, last)
+        return _stored(node, None, "it changes all the time")
 
-    def _last_entry(self, ledger: int) -> bytes | None:
-        """The payload of the newest entry that any of its bookies has; None: it has none. An entry that is not
-        confirmed yet is true all the same: the broker had that state in memory."""
-        metadata = self.tree.read(ledger).metadata
+    def _last_entry(self, ledger: int) -> CursorEntry:
+        """The newest entry that any of its bookies has. An entry that is not confirmed yet is true all the same: the
+        broker had that state in memory."""
+        metadata, version = self.tree.read(ledger)
         if metadata.closed:
-            return self._entry(ledger, metadata)
+            return CursorEntry(ledger, metadata.last_entry, version, True, self._entry(ledger, metadata))
         ensemble = metadata.fragments[-1].ensemble
         asked = [
             (bookie, None if self._is_silent(bookie) else self.bookies.read_lac(bookie, ledger)) for bookie in ensemble
@@ -133,9 +131,10 @@ class StoredTopics:
         failed = [one for one in found if isinstance(one, OffloadError)]
         if failed and (stored is None or len(failed) > metadata.ack_quorum - 1):
             raise failed[0]
-        if stored is None and len(metadata.fragments) > 1:
-            return self._entry(ledger, replace(metadata, last_entry=metadata.fragments[-1].first_entry - 1))
-        return None if stored is None else stored.payload
+        if stored is not None:
+            return CursorEntry(ledger, stored.entry, version, False, stored.payload)
+        before = metadata.fragments[-1].first_entry - 1  # -1: of the only fragment
+        return CursorEntry(ledger, before, version, False, self._entry(ledger, replace(metadata, last_entry=before)))
 
     def _answered(
         self, bookie: str, asked: Future[LastConfirmed] | None, ledger: int, metadata: LedgerMetadata
@@ -182,9 +181,14 @@ class StoredTopics:
         return f"{self.tree.topic_path(topic)}/{encoded(subscription)}"
 
 
-def _with_entry(node: Node, state: CursorState, entry: bytes | None) -> StoredCursor:
+def _stored(node: Node, state: CursorState | None, problem: str = "", last: CursorEntry | None = None) -> StoredCursor:
+    entry = last.payload if last is not None else None
+    return StoredCursor(node.value, node.version, node.modified_ms, state, entry, problem, node.born, last)
+
+
+def _with_entry(node: Node, state: CursorState, last: CursorEntry) -> StoredCursor:
     try:
-        last = None if entry is None else decode_cursor_entry(entry)
+        entry = None if last.payload is None else decode_cursor_entry(last.payload)
     except DamagedRecordError as error:
-        return StoredCursor(node.value, node.version, node.modified_ms, state, entry, str(error))
-    return StoredCursor(node.value, node.version, node.modified_ms, whole_state(state, last), entry)
+        return _stored(node, state, str(error), last)
+    return _stored(node, whole_state(state, entry), "", last)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from offloader.bookkeeper.cursor_state import CursorState
 from offloader.lifecycle.ledgers.references import ListedData
@@ -11,12 +12,24 @@ from offloader.lifecycle.topics.cursors.held import HeldLedger
 from offloader.model import TopicName
 
 
+class CursorEntry(NamedTuple):
+    """The newest entry of a cursor's ledger. `entry` -1: there is none. `metadata`: the version of the ledger's
+    metadata. `closed`: nothing can be added to it."""
+
+    ledger: int
+    entry: int
+    metadata: int
+    closed: bool
+    payload: bytes | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class StoredCursor:
     """A subscription as it is stored. `node` and `entry`: the bytes, whatever they say; `entry` None: there is none.
 
     `state` None: nothing of it could be read. `problem`: why it may not be all; empty: it is as stored.
-    `modified_ms`: when the node was last written, by the metadata service's clock.
+    `modified_ms`: when the node was last written, by the metadata service's clock. `born`: by which transaction it was
+    made. `last`: where `entry` was read; None: from nowhere.
     """
 
     node: bytes = field(repr=False)
@@ -25,6 +38,8 @@ class StoredCursor:
     state: CursorState | None
     entry: bytes | None = field(default=None, repr=False)
     problem: str = ""
+    born: int = -1
+    last: CursorEntry | None = None
 
     @property
     def complete(self) -> bool:
@@ -41,3 +56,8 @@ class StoredTopic:
     listed: tuple[ListedData, ...]
     cursors: Mapping[str, StoredCursor]
     created_ms: int
+
+
+def problem_of(cursor: StoredCursor) -> str:
+    """Why one is not complete."""
+    return cursor.problem or "; ".join(cursor.state.unknown if cursor.state else ()) or "its record does not say"

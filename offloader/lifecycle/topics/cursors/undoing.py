@@ -63,12 +63,19 @@ def _lost(state: CursorState, parts: Sequence[PartlyAcknowledged], *, replicated
             "acknowledgmentAtBatchIndexLevelEnabled=true, and many versions forget it when the topic is unloaded; such "
             "messages then come again."
         )
-    if replicated or (REPLICATED, 1) in state.properties:
+    yield from never_set(state.properties, state.subscription_properties, replicated=replicated)
+
+
+def never_set(
+    properties: Sequence[tuple[str, int]], of_subscription: Sequence[tuple[str, str]], *, replicated: bool
+) -> Iterator[str]:
+    """What nobody can set from outside, a sentence each."""
+    if replicated or (REPLICATED, 1) in properties:
         yield "It was replicated to other clusters: a consumer must ask for that again."
-    others = sorted(name for name, _ in state.properties if name != REPLICATED)
+    others = sorted(name for name, _ in properties if name != REPLICATED)
     if others:
         yield f"These properties of its position cannot be set from outside: {', '.join(others)}."
-    if any(name.startswith(DELAYED) for name, _ in state.subscription_properties):
+    if any(name.startswith(DELAYED) for name, _ in of_subscription):
         yield "The broker makes its index of delayed messages anew."
 
 

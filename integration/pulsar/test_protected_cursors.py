@@ -1,0 +1,188 @@
+"""What a real Pulsar forgets of subscriptions is acknowledged again; what somebody resets is not.
+
+The bounds are lowered: 21 ranges are stored, where a broker's default are 10,001."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pulsar import ConsumerType, InitialPosition, Timeout
+
+from integration.conftest import PULSAR_SETTINGS
+from integration.patient import PatientPulsar
+from integration.processes import HANGS
+from integration.produce import HANGS_MS, open_client
+from integration.pulsar.waiting import until
+from offloader.cursors.protection_store import ProtectionStore
+from offloader.metadata.root import open_root
+from offloader.model import TopicName
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
+
+pytestmark = pytest.mark.pulsar
+
+SUB = "team/job"
+HOLES, UNPROTECTED, BATCHES, RESET = (
+    TopicName.parse(f"public/default/{name}") for name in ("holes", "unprotected", "batches", "reset")
+)
+COUNT, STORED = 100, 21
+IN_BATCH = 10
+
+
+@pytest.fixture(scope="module")
+def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]:
+    settings = {
+        **PULSAR_SETTINGS,
+        "acknowledgmentAtBatchIndexLevelEnabled": "true",
+        "managedLedgerMaxUnackedRangesToPersist": str(STORED - 1),
+        "managedLedgerMaxUnackedRangesToPersistInMetadataStore": "5",
+        "managedLedgerMaxEntriesPerLedger": "60",
+        "defaultRetentionTimeInMinutes": "-1",
+        "defaultRetentionSizeInMB": "-1",
+        "statsUpdateFrequencyInSecs": "1",
+        "statsUpdateInitialDelayInSecs": "1",
+    }
+    folder = tmp_path_factory.mktemp("pulsar-protected")
+    with PatientPulsar(folder, zookeeper=True, configuration=settings) as standalone:
+        yield standalone
+
+
+@dataclass
+class Protecting:
+    """The command, running."""
+
+    told: Path
+    store: ProtectionStore
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.told.read_text().splitlines()]
+
+    def outcomes(self, topic: TopicName) -> list[str]:
+        return [one["outcome"] for one in self.lines() if one["topic"] == str(topic)]
+
+    def has(self, topic: TopicName) -> Any:
+        return self.store.read(topic).get(SUB)
+
+
+@contextmanager
+def protecting(pulsar: PatientPulsar, folder: Path, *topics: TopicName) -> Iterator[Protecting]:
+    config, told = folder / "offloader.yaml", folder / "told.jsonl"
+    config.write_text(
+        f"""
+application: protecting
+pulsar:
+  serviceUrl: {pulsar.service_url}
+  adminUrl: {pulsar.admin_url}
+  metadataServiceUri: zk://{pulsar.zookeeper_address}/ledgers
+storage: {{root: "file://{folder}/archive"}}
+protection: {{interval: 2s}}
+"""
+    )
+    (folder / "archive").mkdir()
+    command = [str(Path(sys.executable).with_name("offloader")), "subscriptions", "protect", *map(str, topics)]
+    with (
+        closing(open_store(StoreSettings(f"file://{folder}/archive"))) as store,
+        told.open("w") as out,
+        (folder / "log").open("w") as log,
+    ):
+        open_root(store, "standalone", lambda: "token")
+        process = subprocess.Popen([*command, "--config", str(config), "--output", "json"], stdout=out, stderr=log)
+        try:
+            yield Protecting(told, ProtectionStore(store, lambda: "token"))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(HANGS) == os.EX_OK, (folder / "log").read_text()
+
+
+def subscribed(client: Any, topic: TopicName) -> Any:
+    return client.subscribe(
+        str(topic),
+        SUB,
+        consumer_type=ConsumerType.Shared,
+        initial_position=InitialPosition.Earliest,
+        batch_index_ack_enabled=True,
+    )
+
+
+def fill(pulsar: PatientPulsar, topic: TopicName, *, batched: bool = False) -> set[int]:
+    """Messages, every other one acknowledged; those that are left."""
+    with closing(open_client(pulsar.service_url)) as client:
+        consumer = subscribed(client, topic)
+        producer = client.create_producer(
+            str(topic),
+            batching_enabled=batched,
+            batching_max_messages=IN_BATCH,
+            batching_max_publish_delay_ms=60_000,
+        )
+        for number in range(COUNT):
+            producer.send_async(b"%d" % number, lambda *_: None)
+        producer.flush()
+        received = {int(one.data()): one for one in (consumer.receive(HANGS_MS) for _ in range(COUNT))}
+        for number in range(1, COUNT - 2, 2):
+            consumer.acknowledge(received[number])
+        time.sleep(1.2)  # brokers store a position once a second, and the next acknowledgement then
+        consumer.acknowledge(received[COUNT - 1])
+        time.sleep(0.5)
+    return set(range(0, COUNT, 2))
+
+
+def delivered(pulsar: PatientPulsar, topic: TopicName) -> set[int]:
+    """All that the subscription gets; acknowledges nothing."""
+    found = set()
+    with closing(open_client(pulsar.service_url)) as client:
+        consumer = subscribed(client, topic)
+        try:
+            while True:
+                found.add(int(consumer.receive(2000).data()))
+        except Timeout:
+            return found
+
+
+def reset(pulsar: PatientPulsar, topic: TopicName) -> None:
+    """To the beginning."""
+    path = f"{topic.rest_path}/subscription/{SUB.replace('/', '%2F')}/resetcursor"
+    pulsar.admin("POST", path, {"ledgerId": -1, "entryId": -1, "partitionIndex": -1})
+
+
+def test_what_brokers_forget_is_acknowledged_again_and_a_reset_is_not_undone(
+    pulsar: PatientPulsar, tmp_path: Path
+) -> None:
+    left = {topic: fill(pulsar, topic, batched=topic is BATCHES) for topic in (HOLES, UNPROTECTED, BATCHES, RESET)}
+    with protecting(pulsar, tmp_path, HOLES, BATCHES, RESET) as protection:
+        until(lambda: protection.has(HOLES) and protection.has(RESET))
+
+        # An operator's reset: told, and left alone.
+        reset(pulsar, RESET)
+        until(lambda: protection.outcomes(RESET)[-1:] == ["ended"])
+        assert delivered(pulsar, RESET) == set(range(COUNT))
+
+        # A clean unload.
+        for topic in left:
+            pulsar.admin("PUT", f"{topic.rest_path}/unload")
+        until(lambda: all("acknowledged again" in protection.outcomes(topic) for topic in (HOLES, BATCHES)))
+        assert delivered(pulsar, UNPROTECTED) > left[UNPROTECTED]
+        assert delivered(pulsar, HOLES) == left[HOLES]
+        assert delivered(pulsar, BATCHES) == left[BATCHES]
+
+        # A crash.
+        until(lambda: protection.has(HOLES))
+        before = protection.has(HOLES)
+        pulsar.kill()
+        pulsar.start()
+        until(lambda: protection.outcomes(HOLES).count("acknowledged again") == 2)
+        assert delivered(pulsar, HOLES) == left[HOLES]
+        until(lambda: protection.has(HOLES) != before)
+        assert "acknowledged again" not in protection.outcomes(RESET)
+    forgotten = [one["entries"] for one in protection.lines() if one["outcome"] == "acknowledged again"]
+    assert COUNT // 2 - STORED in forgotten

@@ -1,0 +1,168 @@
+"""`offloader gateway subscriptions …`: those that the archive itself keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from offloader.archive.spark.values import parse_publish_time
+from offloader.cli.command import OK, CommandSession, GroupWithDefault, command
+from offloader.cli.gateway import gateway_group
+from offloader.cli.parsing import TOPIC, parsed
+from offloader.cursors.backlog import archive_backlog, holes_of
+from offloader.cursors.copy_store import read_copy
+from offloader.cursors.core.records import DELETED_ON
+from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscriptions
+from offloader.errors import FatalError
+from offloader.lifecycle.explaining.words import moment_text, size_text
+from offloader.metadata.deletions import range_of
+from offloader.metadata.listing import partitions
+from offloader.model import TopicName
+
+COLUMNS = (
+    "topic", "subscription", "mark delete", "ranges", "acknowledged", "batches", "backlog", "bytes", "opened",
+    "written", "note",
+)  # fmt: skip
+
+
+class SubscriptionsGroup(GroupWithDefault):
+    """A group whose command `list` may be left out."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """What is no command's name is an argument of the default one."""
+        if args and args[0] in self.commands:
+            return super().resolve_command(ctx, args)
+        return self.default, self.commands[self.default], args
+
+
+@gateway_group.group(cls=SubscriptionsGroup)
+def subscriptions() -> None:
+    """The gateway's own subscriptions, as they are in the bucket. Without a command's name it is `list`."""
+
+
+@subscriptions.command("list")
+@click.argument("topic", required=False, callback=TOPIC)
+@command()
+def list_subscriptions(session: CommandSession, topic: TopicName | None) -> None:
+    """List the gateway's subscriptions, of a topic or of all.
+
+    Of a partitioned topic those of each partition. `ranges`, `acknowledged`: of entries behind the mark-delete
+    position; `batches`: of which some messages are acknowledged; `backlog`, `bytes`: archived entries that are not
+    acknowledged, counted and estimated in bytes; `opened`: how often; `written`: its newest record. What a gateway has
+    not written yet is not in it (`gateway.flushInterval`).
+
+    \b
+    JSON: an array of {topic, subscription, mark delete, ranges, acknowledged, batches, backlog, bytes, opened, written,
+    note}; written in ms since 1970; note says what is damaged, and what was deleted before it was acknowledged.
+    """
+    shown = session.output.name == "text"
+    rows = [
+        _row(session, name, one, moment_text if shown else int, size_text if shown else int)
+        for name in _topics(session, topic)
+        for one in kept_subscriptions(session.store, name)
+    ]
+    session.output.table(COLUMNS, rows, "the gateway has no subscriptions")
+
+
+@subscriptions.command("import")
+@click.argument("topic", callback=TOPIC)
+@click.argument("name")
+@click.option(
+    "--at", metavar="TIME", callback=parsed(parse_publish_time),
+    help="Of the copy as of this moment (ISO 8601, or ms since 1970); by default the newest.",
+)  # fmt: skip
+@command()
+def import_subscription(session: CommandSession, topic: TopicName, name: str, at: int | None) -> int:
+    """Begin a subscription of the gateway with what the archive's copy of Pulsar's has.
+
+    Of a partitioned topic that of each partition. From then on the two go their own ways: no later copy changes
+    anything.
+
+    \b
+    JSON: one object a line: {message, topic, subscription, copied, mark delete}.
+    """
+    for one in partitions(session.store, topic) or [topic]:
+        copy = read_copy(session.store, one, at)
+        cursor = None if copy is None else copy.cursor(name)
+        if copy is None or cursor is None:
+            of = "" if at is None else f" of {moment_text(at)}"
+            raise FatalError(f"{one}: there is no copy{of} of a subscription {name}; `topics cursors show` says which")
+        import_copy(session.store, one, cursor, copy.incarnation, session.dependencies.new_token)
+        mark = "{}:{}".format(*cursor.mark_delete)
+        message = f"{one}: {name} begins behind {mark}, as copied at {moment_text(copy.at)}"
+        fields = {"topic": str(one), "subscription": name, "copied": copy.at, "mark delete": mark}
+        session.output.line(message, {"message": message, **fields})
+    return OK
+
+
+@subscriptions.command("delete")
+@click.argument("topic", callback=TOPIC)
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do it. Without it this only says what would go.")
+@command()
+def delete_subscription(session: CommandSession, topic: TopicName, name: str, *, yes: bool) -> int:
+    """Delete a subscription of the gateway: whoever subscribes with its name begins anew.
+
+    Of a partitioned topic that of each partition. A gateway that serves it closes its consumers at its next write.
+
+    \b
+    JSON: one object a line: {message, topic, subscription, deleted}.
+    """
+    found = [
+        one
+        for one in _topics(session, topic)
+        if any(each.name == name for each in kept_subscriptions(session.store, one))
+    ]
+    if not found:
+        raise FatalError(f"{topic} has no subscription {name} of the gateway")
+    for one in found:
+        if yes:
+            delete_kept(session.store, one, name, session.dependencies.new_token)
+        message = f"{one}: {name} is deleted" if yes else f"{one}: {name} would be deleted; nothing is without --yes"
+        session.output.line(message, {"message": message, "topic": str(one), "subscription": name, "deleted": yes})
+    return OK
+
+
+def _topics(session: CommandSession, topic: TopicName | None) -> Iterator[TopicName]:
+    if topic is None:
+        yield from session.catalogs.topics()
+    else:
+        yield from partitions(session.store, topic) or [topic]
+
+
+def _row(
+    session: CommandSession,
+    topic: TopicName,
+    one: KeptSubscription,
+    moment: Callable[[int], object],
+    size: Callable[[int], object],
+) -> tuple[Any, ...]:
+    if one.damage:
+        return (str(topic), one.name, "", *[None] * 7, f"damaged: {one.damage}")
+    catalog = session.catalogs.load(topic)
+    told = catalog.head.removed.told
+    segments = [each for each in catalog.segments if range_of(told, each.end) is None]
+    mark = one.marker.mark_delete
+    incarnations = {each.start.incarnation for each in segments if each.start.incarnation >= mark.incarnation}
+    copies = [(incarnation, one.as_copy(incarnation)) for incarnation in sorted(incarnations)]
+    holes = [holes_of(copy) for _, copy in copies]
+    backlogs = [archive_backlog(copy, segments, incarnation) for incarnation, copy in copies]
+    return (
+        str(topic), one.name, str(mark), sum(each.ranges for each in holes), sum(each.entries for each in holes),
+        sum(each.batches for each in holes), sum(each.entries for each in backlogs),
+        size(sum(each.size for each in backlogs)), one.epoch, moment(one.written_at) if one.written_at else None,
+        _note(one),
+    )  # fmt: skip
+
+
+def _note(one: KeptSubscription) -> str:
+    deleted = (
+        f"{count} entries were deleted on {name.removeprefix(DELETED_ON)} before they were acknowledged"
+        for name, count in one.marker.properties
+        if name.startswith(DELETED_ON)
+    )
+    return "; ".join(deleted)

@@ -1,0 +1,144 @@
+"""`offloader subscriptions protect`: what brokers forget is acknowledged again."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import click
+
+from offloader.cli.command import FINDINGS, OK, CommandGroup, CommandSession, command
+from offloader.cli.cursors.listing import TIMEOUT, Target, chosen_topics, names_of, parse_target, stored_topics
+from offloader.cli.parsing import parsed
+from offloader.cursors.protection_store import ProtectionStore
+from offloader.errors import OffloadError
+from offloader.lifecycle.topics.cursors.nodes import StoredTopics
+from offloader.lifecycle.topics.pace import VisitPace
+from offloader.lifecycle.topics.protecting.looks import ProtectionLooks
+from offloader.lifecycle.topics.protecting.protector import Protector
+from offloader.lifecycle.topics.protecting.rounds import ProtectionRounds
+from offloader.lifecycle.topics.protecting.told import LookOutcome, Told
+from offloader.model import TopicName
+
+log = logging.getLogger(__name__)
+
+SETTLES = 2.0  # seconds between the two looks of --once: a reset that is stored has taken effect by then
+
+
+@click.group("subscriptions", cls=CommandGroup)
+def subscriptions_group() -> None:
+    """Subscriptions of live topics."""
+
+
+@subscriptions_group.command("protect")
+@click.argument("targets", metavar="[TOPIC|NAMESPACE]...", nargs=-1, callback=parsed(parse_target))
+@click.option("--once", is_flag=True, help="Look twice, 2 s apart, tell how each subscription stands, and end.")
+@click.option("--dry-run", is_flag=True, help="Acknowledge and write nothing: say what would be, and why not.")
+@TIMEOUT
+@command(log_level="INFO")
+def protect(session: CommandSession, targets: tuple[Target, ...], *, once: bool, dry_run: bool, timeout: int) -> int:
+    """Acknowledge again what brokers forget, until stopped (SIGTERM, Ctrl-C).
+
+    Brokers forget acknowledgements when a topic is loaded anew, after a crash or a clean unload. Each
+    protection.interval it looks at the topics that are loaded, of all namespaces where none is named. It acknowledges
+    only what it saw acknowledged, and only where it is proven that nobody has reset the subscription. Anything else
+    that goes back is left alone and told. Several may run at once. A topic that is not loaded is loaded only where its
+    broker would forget something. Needs pulsar.metadataServiceUri and bookies, and a super user's role.
+
+    Exit code 2, with --once: something is not protected any more, or could not be acknowledged or looked at.
+
+    \b
+    JSON: one object a line, for each subscription of which there is news (with --once: for each): {topic, subscription,
+    outcome, entries, batches, why}; outcome is protected, not yet, waiting, ended, would acknowledge, acknowledged
+    again or failed; entries and batches: acknowledged again, or to be; where it is protected, what a crash would make
+    the broker forget now. subscription is empty where a whole topic could not be looked at.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    stored, settings = stored_topics(session, timeout), session.config.protection
+    looks = ProtectionLooks(session.topic_states, stored, names_of(session))
+    dependencies = session.dependencies
+    protector = Protector(
+        looks,
+        session.subscriptions,
+        ProtectionStore(session.store, dependencies.new_token),
+        dependencies.clock_ms,
+        dry_run=dry_run,
+    )
+    with ThreadPoolExecutor(settings.at_once, "protector") as pool:
+        rounds = ProtectionRounds(
+            protector,
+            lambda: _topics(stored, targets),
+            lambda: session.subscriptions.uses().keys(),
+            pool,
+            settings.at_once,
+            VisitPace(60 * settings.looks_a_second),
+            dependencies.clock_ms,
+            stop.wait,
+        )
+        return _once(session, rounds, stop) if once else _run(session, rounds, stop)
+
+
+def _topics(stored: StoredTopics, targets: Iterable[Target]) -> list[TopicName]:
+    found = (topic for target in (*targets,) or (None,) for topic in chosen_topics(stored, target))
+    return list(dict.fromkeys(found))
+
+
+def _once(session: CommandSession, rounds: ProtectionRounds, stop: threading.Event) -> int:
+    done = [one for one in rounds.round() if one.outcome is LookOutcome.RESTORED or one.is_finding]
+    if not stop.wait(SETTLES):
+        done += rounds.round()
+    _tell(session, done)
+    return FINDINGS if any(one.is_finding for one in done) else OK
+
+
+def _run(session: CommandSession, rounds: ProtectionRounds, stop: threading.Event) -> int:
+    clock_ms, interval = session.dependencies.clock_ms, session.config.protection.interval_ms
+    while not stop.is_set():
+        begun = clock_ms()
+        try:
+            _tell(session, rounds.news(rounds.round()))
+        except OffloadError as error:
+            log.warning("not protected now: %s", error, extra={"see": "not-protected"})
+        took = max(clock_ms() - begun, 0)
+        if took > interval:
+            log.warning(
+                "a round of looks at subscriptions took %d s, longer than protection.interval",
+                took / 1000,
+                extra={"see": "protection-slow"},
+            )
+        stop.wait(max(interval - took, 0) / 1000)
+    return OK
+
+
+def _tell(session: CommandSession, told: Iterable[Told]) -> None:
+    for one in told:
+        fields = {
+            "topic": str(one.topic),
+            "subscription": one.subscription,
+            "outcome": str(one.outcome),
+            "entries": one.entries,
+            "batches": one.batches,
+            "why": one.why,
+        }
+        session.output.line(one.text, fields)
+        if one.outcome is LookOutcome.ENDED:
+            log.warning(
+                "no longer protected topic=%s subscription=%s: %s",
+                one.topic,
+                one.subscription,
+                one.why,
+                extra={"see": "protection-ended"},
+            )
+        elif one.outcome is LookOutcome.FAILED:
+            log.warning(
+                "not protected topic=%s subscription=%s: %s",
+                one.topic,
+                one.subscription,
+                one.why,
+                extra={"see": "not-protected"},
+            )

@@ -1,0 +1,149 @@
+"""The subscriptions that the archive itself keeps, for whoever is not their owner: who there is, where each stands, and
+what an operator does to one by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offloader.ahead import map_ahead, unawaited_pool
+from offloader.cursors.copies import CopiedCursor
+from offloader.cursors.core.records import FORGOTTEN, CursorMarker, FirstState, LedgerKey
+from offloader.cursors.log import CursorLog, Place
+from offloader.errors import DamagedRecordError, FatalError, IntegrityError
+from offloader.metadata.layout import KeyKind, parse_topic_key, subscription_folder, subscriptions_folder
+from offloader.model import Position, TopicName
+from offloader.ports.object_store import ObjectStore
+
+READERS = 8
+LOOKS = 5  # while its owner writes
+BEFORE_ALL = (-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSubscription:
+    """`epoch`: how often it was opened; `written_at`: when its newest record was written, in ms (0: the store does not
+    say). `damage`: why nothing of it can be read; empty: it can."""
+
+    name: str
+    epoch: int
+    marker: CursorMarker
+    pieces: Mapping[LedgerKey, bytes]
+    written_at: int
+    damage: str = ""
+
+    def as_copy(self, incarnation: int) -> CopiedCursor:
+        """What it has acknowledged of an incarnation."""
+        mark = self.marker.mark_delete
+        pieces = {ledger: piece for (of, ledger), piece in sorted(self.pieces.items()) if of == incarnation}
+        return CopiedCursor(self.name, mark.place if mark.incarnation == incarnation else BEFORE_ALL, pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionMark:
+    """Where a subscription stands. `mark_delete` None: it is damaged, and nobody knows."""
+
+    name: str
+    mark_delete: Position | None
+
+
+def standings(store: ObjectStore, topic: TopicName) -> list[SubscriptionMark]:
+    """Of all of a topic's subscriptions that are not deleted, by name. A listing, and a read of each."""
+    with unawaited_pool(READERS, "subscription-reader") as pool:
+        known = sorted(_places(store, topic).items())
+        found = map_ahead(pool, partial(_standing, store, topic), known, 2 * READERS)
+        return [each for each in found if each is not None]
+
+
+def mark_delete_of(store: ObjectStore, topic: TopicName, name: str) -> Position | None:
+    """Where a subscription stands; None: there is none, or it was deleted. Raises DamagedRecordError."""
+    found = _log(store, topic, name).newest()
+    return None if found is None or found.record.marker.properties == FORGOTTEN else found.record.marker.mark_delete
+
+
+def kept_subscriptions(store: ObjectStore, topic: TopicName) -> list[KeptSubscription]:
+    """The same with all that they have acknowledged."""
+    return [one for name in sorted(_places(store, topic)) if (one := kept_subscription(store, topic, name)) is not None]
+
+
+def kept_subscription(store: ObjectStore, topic: TopicName, name: str) -> KeptSubscription | None:
+    """One of them; None: there is none, or it was deleted."""
+    log = _log(store, topic, name)
+    for left in range(LOOKS - 1, -1, -1):
+        place: Place = (0, 0)
+        try:
+            found = log.newest()
+            if found is None or found.record.marker.properties == FORGOTTEN:
+                return None
+            place, marker = found.place, found.record.marker
+            pieces = log.pieces(marker.pieces.items())
+        except DamagedRecordError as error:
+            if left and place != (0, 0):
+                continue  # its owner may have written meanwhile, and removed what was named
+            nothing = CursorMarker(Position(0, *BEFORE_ALL))
+            return KeptSubscription(name, place[0], nothing, {}, 0, str(error))
+        return KeptSubscription(name, place[0], marker, pieces, log.written_at(place))
+    raise AssertionError
+
+
+def import_copy(
+    store: ObjectStore,
+    topic: TopicName,
+    cursor: CopiedCursor,
+    incarnation: int,
+    new_token: Callable[[], str],
+) -> None:
+    """Begin a subscription with what a copy of Pulsar's says. From then on the two have nothing in common. Raises
+    IntegrityError where there is one of that name, OvertakenError."""
+    if kept_subscription(store, topic, cursor.name) is not None:
+        raise IntegrityError(
+            f"{topic} has a subscription {cursor.name} already, which goes its own way; "
+            f"`offloader gateway subscriptions delete {topic} {cursor.name} --yes` first"
+        )
+    _log(store, topic, cursor.name, new_token).open(first_of(cursor, incarnation))
+
+
+def first_of(cursor: CopiedCursor, incarnation: int) -> FirstState:
+    """What a subscription begins with that begins with a copy."""
+    pieces = {(incarnation, ledger): piece for ledger, piece in cursor.pieces.items()}
+    return FirstState(Position(incarnation, *cursor.mark_delete), cursor.properties, pieces)
+
+
+def delete_kept(store: ObjectStore, topic: TopicName, name: str, new_token: Callable[[], str]) -> None:
+    """Delete a subscription, also a damaged one. Who serves it is told at its next write. Its fences stay. Raises
+    FatalError where there is none, OvertakenError."""
+    found = kept_subscription(store, topic, name)
+    if found is None:
+        raise FatalError(f"{topic} has no subscription {name} of the gateway")
+    gone = replace(found.marker, properties=FORGOTTEN)
+    _log(store, topic, name, new_token).begin_anew(FirstState(gone.mark_delete, gone.properties))
+
+
+def _standing(store: ObjectStore, topic: TopicName, known: tuple[str, list[Place]]) -> SubscriptionMark | None:
+    name, places = known
+    log = _log(store, topic, name)
+    try:
+        found = log.newest(places)
+    except DamagedRecordError:
+        return SubscriptionMark(name, None)
+    marker = None if found is None else found.record.marker
+    return None if marker is None or marker.properties == FORGOTTEN else SubscriptionMark(name, marker.mark_delete)
+
+
+def _places(store: ObjectStore, topic: TopicName) -> dict[str, list[Place]]:
+    """Of each subscription's records, fences included. One listing."""
+    found: dict[str, list[Place]] = {}
+    for key, _ in store.list(subscriptions_folder(topic)):
+        one = parse_topic_key(key)
+        if one is not None and one.kind is KeyKind.SUBSCRIPTION:
+            found.setdefault(one.subscription, []).append((one.epoch, one.slot))
+    return found
+
+
+def _no_token() -> str:
+    raise FatalError("whoever only reads a subscription writes nothing")
+
+
+def _log(store: ObjectStore, topic: TopicName, name: str, new_token: Callable[[], str] = _no_token) -> CursorLog:
+    return CursorLog(store, subscription_folder(topic, name), new_token)

@@ -1,0 +1,1 @@
+"""Subscriptions of live topics, protected against brokers that forget what was acknowledged."""

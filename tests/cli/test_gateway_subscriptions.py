@@ -1,0 +1,88 @@
+"""`offloader gateway subscriptions`: what the archive's own subscriptions are, and what is done to them by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from offloader.cursors.copy_store import write_copy
+from offloader.cursors.core.records import DELETED_ON, FirstState
+from offloader.cursors.durable import DurableCursor
+from offloader.cursors.stored import mark_delete_of
+from offloader.metadata.layout import subscription_folder
+from offloader.model import Position
+from tests.archive.support import TOPIC, gap, stream
+from tests.cli.test_copied_cursors import copy
+
+TOKENS = itertools.count()
+GROUP = ("gateway", "subscriptions")
+
+
+def opened(line, name: str) -> DurableCursor:
+    folder = subscription_folder(TOPIC, name)
+    return DurableCursor.open(
+        line.archive.store, folder, FirstState(Position(0, 1, -1)), lambda: f"cursor-{next(TOKENS)}"
+    )
+
+
+@pytest.fixture
+def served(line):
+    line.root()
+    line.archive.claim(1)
+    line.archive.add(stream(1, 0, 17) + stream(1, 19, 19), [gap(1, 18, 18)])
+    line.archive.add(stream(2, 0, 4), closed={1: 19})
+    cursor = opened(line, "job")
+    cursor.acknowledge_up_to(Position(0, 1, 9))
+    cursor.acknowledge((0, 1), 12, 13)
+    cursor.acknowledge((0, 2), 2, 2)
+    cursor.acknowledge_part(Position(0, 1, 15), 10, 0x3E0)
+    cursor.count_property(f"{DELETED_ON}2026-11-26", 7)
+    cursor.flush()
+    return line
+
+
+def test_each_subscription_is_shown_with_its_backlog(served) -> None:
+    opened(served, "at the begin")
+    new, job = served.json(*GROUP, str(TOPIC))
+    assert (job["subscription"], job["mark delete"], job["opened"]) == ("job", "1:9", 1)
+    assert (job["ranges"], job["acknowledged"], job["batches"]) == (2, 3, 1)
+    # 10 entries of ledger 1 behind it, one of them a gap and two acknowledged; 5 of ledger 2, one acknowledged
+    assert job["backlog"] == 7 + 4
+    assert job["note"] == "7 entries were deleted on 2026-11-26 before they were acknowledged"
+    assert job["written"] > 0
+    assert (new["subscription"], new["mark delete"], new["backlog"]) == ("at the begin", "1:-1", 24)
+    assert served.json(*GROUP, "list") == [new, job], "of all topics"
+    assert "job" in served.ok(*GROUP, str(TOPIC))
+
+
+def test_a_damaged_one_is_told_and_can_be_deleted(served) -> None:
+    for key, _ in list(served.archive.store.list(subscription_folder(TOPIC, "job"))):
+        served.archive.store.put(key, b"nothing")
+    (job,) = served.json(*GROUP, str(TOPIC))
+    assert job["note"].startswith("damaged: ")
+    served.ok(*GROUP, "delete", str(TOPIC), "job", "--yes")
+    assert served.json(*GROUP, str(TOPIC)) == []
+
+
+def test_deleting_needs_a_yes(served) -> None:
+    assert "would be deleted" in served.ok(*GROUP, "delete", str(TOPIC), "job")
+    assert mark_delete_of(served.archive.store, TOPIC, "job") is not None
+    served.ok(*GROUP, "delete", str(TOPIC), "job", "--yes")
+    assert mark_delete_of(served.archive.store, TOPIC, "job") is None
+    assert "no subscription job" in served.run(*GROUP, "delete", str(TOPIC), "job", "--yes").output
+
+
+def test_a_subscription_begins_with_a_copy_once(line) -> None:
+    store = line.root().archive.store
+    line.archive.claim(1)
+    line.archive.add(stream(1, 0, 17))
+    for one in (copy(1_000, (1, 3)), copy(2_000, (1, 9))):
+        write_copy(store, one, lambda: f"copy-{next(TOKENS)}", None)
+    line.ok(*GROUP, "import", str(TOPIC), "job", "--at", "1500")
+    assert mark_delete_of(store, TOPIC, "job") == Position(0, 1, 3)
+    assert "goes its own way" in line.run(*GROUP, "import", str(TOPIC), "job").output
+    line.ok(*GROUP, "import", str(TOPIC), "other")
+    assert [each["mark delete"] for each in line.json(*GROUP, str(TOPIC))] == ["1:3", "2:9"]
+    assert "no copy of a subscription nobody" in line.run(*GROUP, "import", str(TOPIC), "nobody").output
+    assert "no copy of 1970" in line.run(*GROUP, "import", str(TOPIC), "late", "--at", "1").output
