@@ -16,6 +16,7 @@ class ConnectionLimits(NamedTuple):
     buffered_bytes: int = 4 * MIB
     requests: int = 100
     consumers: int = 10_000
+    watchers: int = 100
     handshake: float = 10.0
     ping: float = 30.0
     alive: float = 5.0

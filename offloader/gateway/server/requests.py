@@ -12,7 +12,7 @@ from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.answers import place_of
 from offloader.gateway.protocol.message_frames import bits_of
 from offloader.gateway.protocol.schemas import SCHEMA_TYPES, wire_data
-from offloader.gateway.protocol.topic_lists import matching, topics_hash
+from offloader.gateway.protocol.topic_lists import topics_hash
 from offloader.gateway.server.connection import Connection
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.ports import SubscribedConsumer, Subscribing
@@ -70,9 +70,13 @@ def _topics(connection: Connection, command: BaseCommand) -> None:
 
     async def work() -> BaseCommand:
         names = await connection.topics.topics(asked.namespace, connection.role)
+        everything = answers.topics(asked.request_id, names, "", filtered=False, changed=True)
         if not asked.HasField("topics_pattern"):
-            return answers.topics(asked.request_id, names, "", filtered=False, changed=True)
-        found = matching(names, asked.topics_pattern)
+            return everything
+        try:
+            found = await connection.matching(names, asked.topics_pattern)
+        except RefusedError:
+            return everything  # the client can do it, at its own cost
         hashed = topics_hash(found)
         changed = not asked.topics_hash or asked.topics_hash != hashed
         return answers.topics(asked.request_id, found, hashed, filtered=True, changed=changed)
@@ -84,8 +88,9 @@ def _watch(connection: Connection, command: BaseCommand) -> None:
     asked = command.watch_topic_list
 
     async def work() -> BaseCommand:
-        found = matching(await connection.topics.topics(asked.namespace, connection.role), asked.topics_pattern)
-        connection.watch(asked.watcher_id, asked.namespace, asked.topics_pattern, found)
+        names = await connection.topics.topics(asked.namespace, connection.role)
+        found = await connection.matching(names, asked.topics_pattern)
+        connection.watch(asked.watcher_id, asked.namespace, asked.topics_pattern, names)
         return answers.watching(asked.request_id, asked.watcher_id, found, topics_hash(found))
 
     connection.answer(work(), partial(answers.refused, asked.request_id))
@@ -127,7 +132,7 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         most = f"a connection has {connection.limits.consumers} consumers at most"
         connection.send(connection.refused(RefusedError(ErrorCode.TOO_MANY_REQUESTS, most), refuse))
         return
-    consumer = ClientConsumer(connection, asked.consumer_id, connection.limits.buffered_bytes)
+    consumer = ClientConsumer(connection, asked.consumer_id)
     connection.consumers[asked.consumer_id] = consumer
 
     async def work() -> BaseCommand | None:
