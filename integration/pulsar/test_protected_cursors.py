@@ -1,7 +1,7 @@
 """What a real Pulsar forgets of subscriptions is acknowledged again; what somebody resets is not.
 
-The bounds are lowered: 21 ranges are stored, where a broker's default are 10,001; and in the form that is the default
-from Pulsar 4.1 on nothing behind the ledger with which 20 entries are exceeded, where it is 10,000."""
+The bounds are lowered: 4.0.7 stores 21 ranges, by default 10,001; 4.2.4 nothing behind the ledger with which 20 entries
+are exceeded, by default 10,000."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from pulsar import ConsumerType, InitialPosition, Timeout
 
+from dev.embedded.lock import PULSAR_4_2
 from integration.conftest import PULSAR_SETTINGS
 from integration.patient import PatientPulsar
 from integration.processes import HANGS
@@ -52,7 +53,6 @@ SETTINGS = {
     "statsUpdateFrequencyInSecs": "1",
     "statsUpdateInitialDelayInSecs": "1",
 }
-AS_FROM_4_1 = {**SETTINGS, "managedLedgerPersistIndividualAckAsLongArray": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -184,11 +184,11 @@ def test_what_brokers_forget_is_acknowledged_again_and_a_reset_is_not_undone(
         assert delivered(pulsar, HOLES, COUNT // 2) == left[HOLES]
         assert delivered(pulsar, BATCHES, COUNT // 2) == left[BATCHES]
 
-        # A crash. The brokers after it store another form.
+        # A crash, and an upgrade to a version that stores another form.
         until(lambda: protection.has(HOLES))
         before = protection.has(HOLES)
         pulsar.kill()
-        with PatientPulsar(pulsar.directory, zookeeper=True, configuration=AS_FROM_4_1) as later:
+        with PatientPulsar(pulsar.directory, zookeeper=True, configuration=SETTINGS, jars=PULSAR_4_2) as later:
             until(lambda: protection.outcomes(HOLES).count("acknowledged again") == 2)
             assert delivered(later, HOLES, COUNT // 2) == left[HOLES]
             until(lambda: protection.has(HOLES) not in (None, before))
