@@ -178,13 +178,18 @@ class GatewayProcess:
         for happening in waiting:
             self.world.events.after(0, self.gated(happening))
 
-    def stop(self) -> None:
+    def stop(self, stopped: Callable[[], None]) -> None:
         """As SIGTERM does it."""
+
+        def end() -> None:
+            if not self.dead:
+                self.kill()
+                stopped()
 
         async def stopping() -> None:
             await self.topics.flush()
             await self.owners.release()
-            self.world.events.after(0, lambda: self.dead or self.kill())
+            self.world.events.after(0, end)
 
         self.task(stopping())
 
