@@ -16,7 +16,7 @@ from offloader.gateway.protocol.topic_lists import topics_hash
 from offloader.gateway.server.connection import Connection
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.ports import SubscribedConsumer, Subscribing
-from offloader.gateway.values import ErrorCode, RefusedError, SubscriptionType
+from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.model import TopicName
 
 Handler = Callable[[Connection, BaseCommand], None]
@@ -139,6 +139,10 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
     async def work() -> BaseCommand | None:
         try:
             subscribed = await connection.topics.subscribe(subscribing(asked), consumer, connection.role)
+        except LookUpAgainError:
+            connection.send(answers.success(asked.request_id))
+            consumer.closed()
+            return None
         except BaseException:
             connection.forget(consumer)
             raise
