@@ -23,7 +23,7 @@ from offloader.gateway.topics.moving import Outcome
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
-from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError, ServedEnd
+from offloader.gateway.values import BEFORE_ALL, ErrorCode, LookUpAgainError, RefusedError, ServedEnd
 from offloader.metadata.layout import subscription_folder
 from offloader.model import Place
 from offloader.ports.object_store import ObjectStore
@@ -149,10 +149,10 @@ class SubscribedTopic:
         found = await self._open(asked)
         if not isinstance(found, ServedSubscription):
             return found
+        self.subscriptions[asked.subscription] = found
         if not is_ours():
             found.end()
-            raise RefusedError(ErrorCode.NOT_READY, "another gateway has the topic: look up again")
-        self.subscriptions[asked.subscription] = found
+            raise LookUpAgainError(f"another gateway has {asked.topic}")
         return found
 
     async def _open(self, asked: Subscribing) -> ServedSubscription | asyncio.Task[Outcome]:
