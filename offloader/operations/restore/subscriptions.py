@@ -67,8 +67,11 @@ class SubscriptionRestorer:
                     return RestoredSubscription(
                         RestoreStanding.NOT_TOUCHED, "a consumer is connected, and it is not whole yet"
                     )
+                standing = standing_of(mapped.cursor, UNFINISHED)
+                if look is None and not self.brokers.create(topic, mapped.cursor.name, dict(standing.properties)):
+                    continue  # it was made meanwhile: another look says whose it is
                 began = True
-                bring(self.brokers, topic, mapped.cursor.name, standing_of(mapped.cursor, UNFINISHED))
+                bring(self.brokers, topic, mapped.cursor.name, standing)
                 self.brokers.describe(topic, mapped.cursor.name, users_properties(mapped.cursor))
             except (RetryableError, OutcomeUnknownError) as error:
                 if not left:
@@ -129,5 +132,6 @@ def standing_of(cursor: CopiedCursor, mark: str = "") -> CursorStanding:
 
 
 def users_properties(cursor: CopiedCursor) -> dict[str, str]:
-    """Without those that a broker sets for itself."""
-    return {name: text for name, text in cursor.subscription_properties if not name.startswith(INTERNAL)}
+    """Without those that a broker sets for itself, and without our mark: the copy may be of a restored topic."""
+    own = (one for one in cursor.subscription_properties if one[0] != UNFINISHED)
+    return {name: text for name, text in own if not name.startswith(INTERNAL)}
