@@ -12,9 +12,10 @@ from offloader.cli.command import OK, CommandSession, GroupWithDefault, command
 from offloader.cli.gateway import gateway_group
 from offloader.cli.parsing import TOPIC, parsed
 from offloader.cursors.backlog import archive_backlog, holes_of
+from offloader.cursors.copies import CopiedCursor, CursorCopy
 from offloader.cursors.copy_store import read_copy
 from offloader.cursors.core.records import DELETED_ON
-from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscriptions
+from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscription, kept_subscriptions
 from offloader.errors import FatalError
 from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.metadata.deletions import range_of
@@ -80,17 +81,13 @@ def import_subscription(session: CommandSession, topic: TopicName, name: str, at
     """Begin a subscription of the gateway with what the archive's copy of Pulsar's has.
 
     Of a partitioned topic that of each partition. From then on the two go their own ways: no later copy changes
-    anything.
+    anything. A call that was interrupted is made again, with the same --at: what nobody has used yet is no obstacle.
 
     \b
     JSON: one object a line: {message, topic, subscription, copied, mark delete}.
     """
-    for one in partitions(session.store, topic) or [topic]:
-        copy = read_copy(session.store, one, at)
-        cursor = None if copy is None else copy.cursor(name)
-        if copy is None or cursor is None:
-            of = "" if at is None else f" of {moment_text(at)}"
-            raise FatalError(f"{one}: there is no copy{of} of a subscription {name}; `topics cursors show` says which")
+    copied = [_copied(session, one, name, at) for one in partitions(session.store, topic) or [topic]]
+    for one, copy, cursor in copied:
         import_copy(session.store, one, cursor, copy.incarnation, session.dependencies.new_token)
         mark = "{}:{}".format(*cursor.mark_delete)
         message = f"{one}: {name} begins behind {mark}, as copied at {moment_text(copy.at)}"
@@ -112,11 +109,7 @@ def delete_subscription(session: CommandSession, topic: TopicName, name: str, *,
     \b
     JSON: one object a line: {message, topic, subscription, deleted}.
     """
-    found = [
-        one
-        for one in _topics(session, topic)
-        if any(each.name == name for each in kept_subscriptions(session.store, one))
-    ]
+    found = [one for one in _topics(session, topic) if kept_subscription(session.store, one, name) is not None]
     if not found:
         raise FatalError(f"{topic} has no subscription {name} of the gateway")
     for one in found:
@@ -125,6 +118,18 @@ def delete_subscription(session: CommandSession, topic: TopicName, name: str, *,
         message = f"{one}: {name} is deleted" if yes else f"{one}: {name} would be deleted; nothing is without --yes"
         session.output.line(message, {"message": message, "topic": str(one), "subscription": name, "deleted": yes})
     return OK
+
+
+def _copied(
+    session: CommandSession, topic: TopicName, name: str, at: int | None
+) -> tuple[TopicName, CursorCopy, CopiedCursor]:
+    """Raises FatalError where there is none."""
+    copy = read_copy(session.store, topic, at)
+    cursor = None if copy is None else copy.cursor(name)
+    if copy is None or cursor is None:
+        of = "" if at is None else f" of {moment_text(at)}"
+        raise FatalError(f"{topic}: there is no copy{of} of a subscription {name}; `topics cursors show` says which")
+    return topic, copy, cursor
 
 
 def _topics(session: CommandSession, topic: TopicName | None) -> Iterator[TopicName]:

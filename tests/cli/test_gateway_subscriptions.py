@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from offloader.cursors.core.records import DELETED_ON, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import mark_delete_of
 from offloader.metadata.layout import subscription_folder
-from offloader.model import Position
+from offloader.model import Position, TopicName
 from tests.archive.support import TOPIC, gap, stream
 from tests.cli.test_copied_cursors import copy
 
@@ -86,3 +87,17 @@ def test_a_subscription_begins_with_a_copy_once(line) -> None:
     assert [each["mark delete"] for each in line.json(*GROUP, str(TOPIC))] == ["1:3", "2:9"]
     assert "no copy of a subscription nobody" in line.run(*GROUP, "import", str(TOPIC), "nobody").output
     assert "no copy of 1970" in line.run(*GROUP, "import", str(TOPIC), "late", "--at", "1").output
+
+
+def test_an_import_that_ended_between_partitions_is_made_again(line) -> None:
+    store = line.root().archive.store
+    parts = [TopicName(TOPIC.tenant, TOPIC.namespace_part, f"{TOPIC.name}-partition-{number}") for number in range(2)]
+    first, second = (replace(copy(1_000, (1, 3)), topic=part) for part in parts)
+    write_copy(store, first, lambda: "first", None)
+    write_copy(store, replace(second, cursors=()), lambda: "none", None)
+    assert "no copy of a subscription job" in line.run(*GROUP, "import", str(TOPIC), "job").output
+    assert mark_delete_of(store, parts[0], "job") is None, "nothing is begun where one of them cannot be"
+    write_copy(store, replace(second, at=2_000), lambda: "second", None)
+    line.ok(*GROUP, "import", str(parts[0]), "job")
+    line.ok(*GROUP, "import", str(TOPIC), "job")
+    assert [mark_delete_of(store, part, "job") for part in parts] == [Position(0, 1, 3)] * 2
