@@ -11,14 +11,13 @@ from offloader.archive.spark.values import parse_publish_time
 from offloader.cli.command import OK, CommandSession, GroupWithDefault, command
 from offloader.cli.gateway import gateway_group
 from offloader.cli.parsing import TOPIC, parsed
-from offloader.cursors.backlog import archive_backlog, holes_of
+from offloader.cursors.backlog import archive_backlog, holes_of, segments_to_read
 from offloader.cursors.copies import CopiedCursor, CursorCopy
 from offloader.cursors.copy_store import read_copy
 from offloader.cursors.core.records import DELETED_ON
 from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscription, kept_subscriptions
 from offloader.errors import FatalError
 from offloader.lifecycle.explaining.words import moment_text, size_text
-from offloader.metadata.deletions import range_of
 from offloader.metadata.listing import partitions
 from offloader.model import TopicName
 
@@ -148,9 +147,7 @@ def _row(
 ) -> tuple[Any, ...]:
     if one.damage:
         return (str(topic), one.name, "", *[None] * 7, f"damaged: {one.damage}")
-    catalog = session.catalogs.load(topic)
-    told = catalog.head.removed.told
-    segments = [each for each in catalog.segments if range_of(told, each.end) is None]
+    segments = segments_to_read(session.catalogs.load(topic))
     mark = one.marker.mark_delete
     incarnations = {each.start.incarnation for each in segments if each.start.incarnation >= mark.incarnation}
     copies = [(incarnation, one.as_copy(incarnation)) for incarnation in sorted(incarnations)]

@@ -13,7 +13,9 @@ from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import mark_delete_of
 from offloader.metadata.layout import subscription_folder
 from offloader.model import Position, TopicName
+from tests.archive.bridges import hand_over
 from tests.archive.support import TOPIC, gap, stream
+from tests.archive.test_deleted import append, deleting
 from tests.cli.test_copied_cursors import copy
 
 TOKENS = itertools.count()
@@ -55,6 +57,15 @@ def test_each_subscription_is_shown_with_its_backlog(served) -> None:
     assert (new["subscription"], new["mark delete"], new["backlog"]) == ("at the begin", "1:-1", 24)
     assert served.json(*GROUP, "list") == [new, job], "of all topics"
     assert "job" in served.ok(*GROUP, str(TOPIC))
+
+
+def test_what_brokers_have_instead_of_segments_is_backlog_and_what_is_deleted_is_none(served) -> None:
+    hand_over(served.archive, 1)
+    (job,) = served.json(*GROUP, str(TOPIC))
+    assert job["backlog"] == 7 + 4, "it is read from brokers' objects"
+    append(served.archive, replace(deleting(served.archive, 1), number=1))
+    (job,) = served.json(*GROUP, str(TOPIC))
+    assert job["backlog"] == 0, "with what follows it, what was handed over is not given any more"
 
 
 def test_a_damaged_one_is_told_and_can_be_deleted(served) -> None:
