@@ -19,7 +19,7 @@ from offloader.pulsar.cursor_standing import Acknowledged, CursorStanding, bring
 
 UNFINISHED = "offloader.restore.unfinished"
 INTERNAL = "#pulsar.internal."
-IN_USE = "an earlier call did not end, and a consumer is connected: end the consumer, or delete the subscription"
+IN_USE = "it is not whole yet, and a consumer is connected: end the consumer, and make this call again"
 TRIES, PAUSE = 5, 1.0  # of one subscription; seconds between them
 
 
@@ -64,9 +64,7 @@ class SubscriptionRestorer:
                 if look is not None and UNFINISHED not in dict(look.properties):
                     return self._found(topic, mapped.cursor, look, began=began)
                 if look is not None and look.consumers:
-                    return RestoredSubscription(
-                        RestoreStanding.NOT_TOUCHED, "a consumer is connected, and it is not whole yet"
-                    )
+                    return RestoredSubscription(RestoreStanding.NOT_TOUCHED, IN_USE)
                 standing = standing_of(mapped.cursor, UNFINISHED)
                 if look is None and not self.brokers.create(topic, mapped.cursor.name, dict(standing.properties)):
                     continue  # it was made meanwhile: another look says whose it is
