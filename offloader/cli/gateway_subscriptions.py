@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -19,7 +19,7 @@ from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy,
 from offloader.errors import FatalError
 from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.metadata.listing import partitions
-from offloader.model import TopicName
+from offloader.model import Segment, TopicName
 
 COLUMNS = (
     "topic", "subscription", "mark delete", "ranges", "acknowledged", "batches", "backlog", "bytes", "opened",
@@ -60,11 +60,8 @@ def list_subscriptions(session: CommandSession, topic: TopicName | None) -> None
     note}; written in ms since 1970; note says what is damaged, and what was deleted before it was acknowledged.
     """
     shown = session.output.name == "text"
-    rows = [
-        _row(session, name, one, moment_text if shown else int, size_text if shown else int)
-        for name in _topics(session, topic)
-        for one in kept_subscriptions(session.store, name)
-    ]
+    moment, size = (moment_text, size_text) if shown else (int, int)
+    rows = [row for name in _topics(session, topic) for row in _rows(session, name, moment, size)]
     session.output.table(COLUMNS, rows, "the gateway has no subscriptions")
 
 
@@ -138,16 +135,24 @@ def _topics(session: CommandSession, topic: TopicName | None) -> Iterator[TopicN
         yield from partitions(session.store, topic) or [topic]
 
 
+def _rows(
+    session: CommandSession, topic: TopicName, moment: Callable[[int], object], size: Callable[[int], object]
+) -> Iterator[tuple[Any, ...]]:
+    """The catalog is read once, and only where there are some."""
+    if found := kept_subscriptions(session.store, topic):
+        segments = segments_to_read(session.catalogs.load(topic))
+        yield from (_row(topic, one, segments, moment, size) for one in found)
+
+
 def _row(
-    session: CommandSession,
     topic: TopicName,
     one: KeptSubscription,
+    segments: Sequence[Segment],
     moment: Callable[[int], object],
     size: Callable[[int], object],
 ) -> tuple[Any, ...]:
     if one.damage:
         return (str(topic), one.name, "", *[None] * 7, f"damaged: {one.damage}")
-    segments = segments_to_read(session.catalogs.load(topic))
     mark = one.marker.mark_delete
     incarnations = {each.start.incarnation for each in segments if each.start.incarnation >= mark.incarnation}
     copies = [(incarnation, one.as_copy(incarnation)) for incarnation in sorted(incarnations)]

@@ -11,7 +11,9 @@ from offloader.cursors.copy_store import write_copy
 from offloader.cursors.core.records import DELETED_ON, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import mark_delete_of
+from offloader.metadata.catalog import Catalogs
 from offloader.metadata.layout import subscription_folder
+from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName
 from tests.archive.bridges import hand_over
 from tests.archive.support import TOPIC, gap, stream
@@ -57,6 +59,20 @@ def test_each_subscription_is_shown_with_its_backlog(served) -> None:
     assert (new["subscription"], new["mark delete"], new["backlog"]) == ("at the begin", "1:-1", 24)
     assert served.json(*GROUP, "list") == [new, job], "of all topics"
     assert "job" in served.ok(*GROUP, str(TOPIC))
+
+
+def test_the_catalog_of_a_topic_is_read_once_for_all_its_subscriptions(served, monkeypatch) -> None:
+    loads, load = [], Catalogs.load
+
+    def counted(catalogs: Catalogs, topic: TopicName) -> TopicCatalog:
+        loads.append(topic)
+        return load(catalogs, topic)
+
+    monkeypatch.setattr(Catalogs, "load", counted)
+    for number in range(3):
+        opened(served, f"s{number}")
+    assert len(served.json(*GROUP, str(TOPIC))) == 4
+    assert loads == [TOPIC]
 
 
 def test_what_brokers_have_instead_of_segments_is_backlog_and_what_is_deleted_is_none(served) -> None:
