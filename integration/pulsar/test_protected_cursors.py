@@ -1,6 +1,7 @@
 """What a real Pulsar forgets of subscriptions is acknowledged again; what somebody resets is not.
 
-The bounds are lowered: 21 ranges are stored, where a broker's default are 10,001."""
+The bounds are lowered: 4.0.7 stores 21 ranges, by default 10,001; 4.2.4 nothing behind the ledger with which 20 entries
+are exceeded, by default 10,000."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 from pulsar import ConsumerType, InitialPosition, Timeout
 
+from dev.embedded.lock import PULSAR_4_2
 from integration.conftest import PULSAR_SETTINGS
 from integration.patient import PatientPulsar
 from integration.processes import HANGS
@@ -36,25 +38,27 @@ SUB = "team/job"
 HOLES, UNPROTECTED, BATCHES, RESET = (
     TopicName.parse(f"public/default/{name}") for name in ("holes", "unprotected", "batches", "reset")
 )
-COUNT, STORED = 100, 21
+COUNT, STORED, IN_LEDGER = 100, 21, 60
 IN_BATCH = 10
+
+
+SETTINGS = {
+    **PULSAR_SETTINGS,
+    "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "managedLedgerMaxUnackedRangesToPersist": str(STORED - 1),
+    "managedLedgerMaxUnackedRangesToPersistInMetadataStore": "5",
+    "managedLedgerMaxEntriesPerLedger": str(IN_LEDGER),
+    "defaultRetentionTimeInMinutes": "-1",
+    "defaultRetentionSizeInMB": "-1",
+    "statsUpdateFrequencyInSecs": "1",
+    "statsUpdateInitialDelayInSecs": "1",
+}
 
 
 @pytest.fixture(scope="module")
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]:
-    settings = {
-        **PULSAR_SETTINGS,
-        "acknowledgmentAtBatchIndexLevelEnabled": "true",
-        "managedLedgerMaxUnackedRangesToPersist": str(STORED - 1),
-        "managedLedgerMaxUnackedRangesToPersistInMetadataStore": "5",
-        "managedLedgerMaxEntriesPerLedger": "60",
-        "defaultRetentionTimeInMinutes": "-1",
-        "defaultRetentionSizeInMB": "-1",
-        "statsUpdateFrequencyInSecs": "1",
-        "statsUpdateInitialDelayInSecs": "1",
-    }
     folder = tmp_path_factory.mktemp("pulsar-protected")
-    with PatientPulsar(folder, zookeeper=True, configuration=settings) as standalone:
+    with PatientPulsar(folder, zookeeper=True, configuration=SETTINGS) as standalone:
         yield standalone
 
 
@@ -70,6 +74,11 @@ class Protecting:
 
     def outcomes(self, topic: TopicName) -> list[str]:
         return [one["outcome"] for one in self.lines() if one["topic"] == str(topic)]
+
+    def restored(self, topic: TopicName) -> list[int]:
+        """How many entries, each time."""
+        told = (one for one in self.lines() if one["topic"] == str(topic))
+        return [one["entries"] for one in told if one["outcome"] == "acknowledged again"]
 
     def has(self, topic: TopicName) -> Any:
         return self.store.read(topic).get(SUB)
@@ -137,14 +146,14 @@ def fill(pulsar: PatientPulsar, topic: TopicName, *, batched: bool = False) -> s
     return set(range(0, COUNT, 2))
 
 
-def delivered(pulsar: PatientPulsar, topic: TopicName) -> set[int]:
-    """All that the subscription gets; acknowledges nothing."""
-    found = set()
+def delivered(pulsar: PatientPulsar, topic: TopicName, count: int) -> set[int]:
+    """That many messages of the subscription, and what comes within a while behind them. Acknowledges nothing."""
     with closing(open_client(pulsar.service_url)) as client:
         consumer = subscribed(client, topic)
+        found = {int(consumer.receive(HANGS_MS).data()) for _ in range(count)}
         try:
             while True:
-                found.add(int(consumer.receive(2000).data()))
+                found.add(int(consumer.receive(1000).data()))
         except Timeout:
             return found
 
@@ -165,24 +174,26 @@ def test_what_brokers_forget_is_acknowledged_again_and_a_reset_is_not_undone(
         # An operator's reset: told, and left alone.
         reset(pulsar, RESET)
         until(lambda: protection.outcomes(RESET)[-1:] == ["ended"])
-        assert delivered(pulsar, RESET) == set(range(COUNT))
+        assert delivered(pulsar, RESET, COUNT) == set(range(COUNT))
 
         # A clean unload.
         for topic in left:
             pulsar.admin("PUT", f"{topic.rest_path}/unload")
         until(lambda: all("acknowledged again" in protection.outcomes(topic) for topic in (HOLES, BATCHES)))
-        assert delivered(pulsar, UNPROTECTED) > left[UNPROTECTED]
-        assert delivered(pulsar, HOLES) == left[HOLES]
-        assert delivered(pulsar, BATCHES) == left[BATCHES]
+        assert delivered(pulsar, UNPROTECTED, COUNT - STORED) > left[UNPROTECTED]
+        assert delivered(pulsar, HOLES, COUNT // 2) == left[HOLES]
+        assert delivered(pulsar, BATCHES, COUNT // 2) == left[BATCHES]
 
-        # A crash.
+        # A crash, and an upgrade to a version that stores another form.
         until(lambda: protection.has(HOLES))
         before = protection.has(HOLES)
         pulsar.kill()
-        pulsar.start()
-        until(lambda: protection.outcomes(HOLES).count("acknowledged again") == 2)
-        assert delivered(pulsar, HOLES) == left[HOLES]
-        until(lambda: protection.has(HOLES) != before)
+        with PatientPulsar(pulsar.directory, zookeeper=True, configuration=SETTINGS, jars=PULSAR_4_2) as later:
+            until(lambda: protection.outcomes(HOLES).count("acknowledged again") == 2)
+            assert delivered(later, HOLES, COUNT // 2) == left[HOLES]
+            until(lambda: protection.has(HOLES) not in (None, before))
+            later.admin("PUT", f"{HOLES.rest_path}/unload")
+            until(lambda: protection.outcomes(HOLES).count("acknowledged again") == 3)
+            assert delivered(later, HOLES, COUNT // 2) == left[HOLES]
         assert "acknowledged again" not in protection.outcomes(RESET)
-    forgotten = [one["entries"] for one in protection.lines() if one["outcome"] == "acknowledged again"]
-    assert COUNT // 2 - STORED in forgotten
+    assert protection.restored(HOLES) == [COUNT // 2 - STORED] * 2 + [(COUNT - IN_LEDGER) // 2]

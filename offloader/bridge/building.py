@@ -70,7 +70,8 @@ class BuildSettings:
 
 
 class LedgerBuilder:
-    """Builds ledgers, several at a time if it is asked to. `bookies`: None where no metadata service is set."""
+    """Builds ledgers, several at a time if it is asked to. `bookies`: None where no metadata service is set. `memory`:
+    for what they give, which builders may share."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class LedgerBuilder:
         bookies: LedgerBookies | None = None,
         workers: PieceWorkers | None = None,
         settings: BuildSettings | None = None,
+        memory: MemoryRoom | None = None,
     ) -> None:
         self._stores = stores
         self._catalogs = Catalogs(stores.archive, "")
@@ -85,7 +87,7 @@ class LedgerBuilder:
         self._workers = workers or PieceThreads()
         self._settings = settings or BuildSettings()
         self._copies = True
-        self._memory = MemoryRoom(MOST_FILLED)
+        self._memory = memory or MemoryRoom(MOST_FILLED)
         self._records = RecordCache(MOST_RECORDS)
 
     def coverage(

@@ -100,8 +100,18 @@ class BrokerProof:
                 if found is None:
                     return _absent(one, begin, self._timeout)
             if found is not None:
-                return found.last
+                return self._behind(topic, one, found.last)
         return NotProven(f"ledger {one.ledger}: entry {first} arrives, and none from its end")
+
+    def _behind(self, topic: TopicName, one: BridgedLedger, last: RawEntry) -> RawEntry | NotProven:
+        """The last one that arrives: what follows it is hidden, or the broker was silent for too long, and is waited
+        for."""
+        while last.entry < one.last and not self._hidden(topic, one, last.entry + 1):
+            found = self._arrived(topic, one, last.entry + 1, timeout=self._timeout)
+            if found is None:
+                return _absent(one, last.entry + 1, self._timeout)
+            last = found.last
+        return last
 
     def _arrived(
         self, topic: TopicName, one: BridgedLedger, begin: int, *, only_first: bool = False, timeout: float = PATIENCE

@@ -18,6 +18,7 @@ from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say
 from offloader.cli.topics import TIMEOUT, chosen, journals_of
 from offloader.config.units import format_size
+from offloader.cursors.stored import subscription_marks
 from offloader.errors import (
     ClaimedByOtherError,
     FatalError,
@@ -30,6 +31,7 @@ from offloader.errors import (
 from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver
 from offloader.lifecycle.retention.outlook import RetentionOutlook, foreseen_deletion, outlook
 from offloader.lifecycle.retention.own_copies import OwnCopy, bucket_url, copies_of
+from offloader.lifecycle.retention.plan import DueRange, who_waits
 from offloader.lifecycle.retention.policy import NOT_FOLLOWED, may_follow
 from offloader.lifecycle.retention.retention import with_brokers
 from offloader.metadata import listing
@@ -261,13 +263,21 @@ def _show_deletion(session: CommandSession, topic: TopicName) -> bool:
     kept = f"; {stays} stay: {STAYS}" if stays else ""
     message = (
         f"{topic}: {segments} segments of {format_size(size)} bytes would go, not before {day(not_before)}{kept}"
-        f"{with_brokers(session.catalogs.head(topic))}; "
+        f"{with_brokers(session.catalogs.head(topic))}{_unacknowledged(session, topic, found)}; "
         "nothing is done without --yes"
     )
     due = [range_fields(each, not_before) for each in found]
     told = {"ok": True, "segments": segments, "bytes": size, "notBefore": not_before, "due": due}
     session.output.line(message, {"message": message, **fields, **told})
     return True
+
+
+def _unacknowledged(session: CommandSession, topic: TopicName, found: Sequence[DueRange]) -> str:
+    """In words which subscriptions of the gateway would lose something; "": none."""
+    end = max((each.range.end for each in found), default=None)
+    marks = subscription_marks(session.store, topic) if end is not None else []
+    waits = [each for each in marks if end is not None and (each.mark_delete is None or each.mark_delete < end)]
+    return f"; {who_waits(waits)}, and it counts as acknowledged then" if waits else ""
 
 
 def _show(session: CommandSession, found: Sequence[RetentionOutlook], others: int) -> None:

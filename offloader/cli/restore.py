@@ -215,7 +215,7 @@ def _subscriptions(
         return
     if not job.copy.cursors:
         return
-    teller = SubscriptionTeller(session.output, job.topic, job.to, job.copy, cluster.storing())
+    teller = SubscriptionTeller(session.output, job.topic, job.to, job.copy, cluster.storing(job.to.namespace))
     if dry_run:
         yield from teller.plan(session.catalogs.load(job.topic).segments)
         return

@@ -8,7 +8,7 @@ from typing import Self
 
 from offloader.cli.output import Output
 from offloader.cursors.backlog import archive_backlog, holes_of
-from offloader.cursors.broker_losses import BrokerLoss, Occasion, broker_losses
+from offloader.cursors.broker_losses import BATCH_INDEX, BrokerLoss, Occasion, broker_losses
 from offloader.cursors.copies import CopiedCursor, CursorCopy
 from offloader.cursors.copy_store import copy_times, read_copy
 from offloader.errors import FatalError
@@ -120,7 +120,7 @@ class SubscriptionTeller:
             ],
             "notes": notes,
         }
-        told = [*notes, *(_loss_text(one) for one in losses)]
+        told = [*notes, *dict.fromkeys(map(_loss_text, losses))]
         if losses and self.storing.assumed:
             told.append(f"These are {self.storing.assumed}.")
         self.output.lines([text, *(f"  {one}" for one in told)], fields)
@@ -131,6 +131,8 @@ class SubscriptionTeller:
             yield f"{done.why[0].upper()}{done.why[1:]}."
         if mapped.left_out:
             yield f"{mapped.left_out} acknowledged entries are not in the target."
+        if self.storing.expires_after:
+            yield f"The target deletes subscriptions that nobody has used for {self.storing.expires_after} minutes."
         for one in mapped.cursor.missing:
             yield f"The copy is not complete: {one}."
 
@@ -141,6 +143,8 @@ def never_set_of(cursor: CopiedCursor) -> Iterator[str]:
 
 
 def _loss_text(loss: BrokerLoss) -> str:
+    if loss.setting == BATCH_INDEX:  # whatever happens
+        return f"The target does not know which messages of {loss.batches} batches are acknowledged ({loss.setting})."
     what = (
         f"{loss.entries} acknowledged entries"
         if loss.entries

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import click
 
@@ -59,7 +60,9 @@ def protect(session: CommandSession, targets: tuple[Target, ...], *, once: bool,
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    stored, settings = stored_topics(session, timeout), session.config.protection
+    settings = session.config.protection
+    stored = stored_topics(session, timeout)
+    stored = replace(stored, silence=min(stored.silence, settings.interval_ms / 1000))
     looks = ProtectionLooks(session.topic_states, stored, names_of(session))
     dependencies = session.dependencies
     protector = Protector(

@@ -135,6 +135,12 @@ class Gateway(Section):
         "status` asks. Empty: none. It has no access control.",
     )
     connections: int = Field(1_000, ge=1, description="Most connections at a time.")
+    memory: Size = Field(
+        512 * MIB,
+        ge=16 * MIB,
+        description="What may wait for clients, of all connections and subscriptions together: entries that sockets "
+        "have not taken, and those that were read ahead. Each has 64K and one entry all the same.",
+    )
     max_individual_ack_cache_bytes_per_cursor: Size = Field(
         3 * MIB,
         gt=0,

@@ -143,6 +143,11 @@ class PolicyLevel(Section):
         alias="cursorInterval",
         description="How often the subscriptions are looked at, at least 1s. A look is three or four admin requests.",
     )
+    keep_unacknowledged: bool | None = Field(
+        None,
+        description="Retention keeps what a durable subscription of the gateway has not acknowledged. `false`: what is "
+        "deleted counts as acknowledged. A deletion on request is not bound by it.",
+    )
     hold: str | None = Field(
         None,
         description="A name, for example of a legal hold: nothing of the archive goes as long as this is set, also no "
@@ -172,6 +177,7 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "follow_pulsar_retention": False,
         "archive_cursors": False,
         "cursor_interval_ms": 300_000,
+        "keep_unacknowledged": True,
         "hold": "",
     }
 )
@@ -233,6 +239,7 @@ class TopicPolicy:
     follow_pulsar_retention: bool
     archive_cursors: bool
     cursor_interval_ms: int
+    keep_unacknowledged: bool
     hold: str
     rates: Rates
 

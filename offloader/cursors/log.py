@@ -1,8 +1,8 @@
 """A subscription's log in the bucket: one owner after another, each in an epoch of its own.
 
 Whoever becomes the owner puts a fence behind the last record of the one before, and begins the next epoch. Fences stay
-for ever: a former owner that was paused for a year finds its next number taken. Records that the newest marker and the
-one before it do not name are removed.
+for ever: a former owner that was paused for a year finds its next number taken. So does what is damaged, which may have
+been a fence. Other records that the newest marker and the one before it do not name are removed.
 """
 
 from __future__ import annotations
@@ -67,14 +67,12 @@ class CursorLog:
     def newest(self, places: Iterable[Place] | None = None) -> Found | None:
         """The state as it is now, for whoever only looks; None: there is none. `places`: of its records, where they are
         known. Raises DamagedRecordError."""
-        known = self._places() if places is None else list(places)
+        known = self._places() if places is None else places
         for _ in range(TRIES):
-            found = self._newest(known)
-            if found is not None:
-                return found
-            before, known = known, self._places()
-            if known == before:
-                return None
+            try:
+                return self._newest(known)
+            except ObjectNotFoundError:
+                known = self._places()
         raise StoreUnavailableError(f"{self._folder}: its owner removes records before they are read: try again")
 
     def written_at(self, place: Place) -> int:
@@ -97,16 +95,21 @@ class CursorLog:
             if places and not self._is_fence(max(places)):
                 self._fence_behind(max(places))
                 continue
-            found = None if anew else self._newest(places)
+            try:
+                found = None if anew else self._newest(places)
+            except ObjectNotFoundError:
+                continue
             self._epoch, self._next_slot = (max(places)[0] if places else 0) + 1, 0
             exists = found is not None and found.record.marker.properties != FORGOTTEN
             begun = PieceRecord(found.record.marker) if found is not None and exists else first.record(self._epoch)
-            self._standing = _all_but_the_last_of_each_epoch(places)
             self._former = frozenset() if found is None else frozenset({found.place}) | found.record.marker.records
+            former, self._standing = self._former, set()
             needed = self._write(begun)
             later = [place for place in self._places() if place > (self._epoch, 0)]
             if later:  # this number was used and freed before: whoever wrote those is the owner
                 raise OvertakenError(f"{self._folder}: another process has gone on to {later[0]}")
+            behind = _all_but_the_last_of_each_epoch(places)
+            self._standing |= {place for place in behind if place in former or self._is_record(place)}
             self._remove_all_but(needed)
             return Found((self._epoch, 0), begun, found.unusable if found else 0)
         raise OvertakenError(f"{self._folder}: another process writes all the time")
@@ -171,25 +174,38 @@ class CursorLog:
         except (ObjectNotFoundError, DamagedRecordError):
             return False  # gone since, or none that its owner can go on behind: a fence comes behind it, too
 
+    def _is_record(self, place: Place) -> bool:
+        """Whether it may be removed once nothing needs it. What is damaged may have been a fence: it stays, or a former
+        owner would win its number."""
+        try:
+            return self._read(place) is not None
+        except (ObjectNotFoundError, DamagedRecordError):
+            return False
+
     def _fence_behind(self, place: Place) -> None:
         """Where its owner was faster, the next look finds its record."""
         epoch, slot = place
         self._log(epoch).append(slot + 1, encode_fence(self._new_token()))
 
     def _newest(self, places: Iterable[Place]) -> Found | None:
-        unusable = list[str]()
+        """Raises DamagedRecordError; ObjectNotFoundError where nothing is left that could be used of what was listed:
+        others have gone on."""
+        unusable, gone = list[str](), list[ObjectNotFoundError]()
         for place in sorted(places, reverse=True):
             try:
                 record = self._read(place)
             except DamagedRecordError as error:
                 unusable.append(str(error))
                 continue
-            except ObjectNotFoundError:
-                continue  # its owner has removed it meanwhile
+            except ObjectNotFoundError as error:
+                gone.append(error)
+                continue
             if record is not None:
                 for why in unusable:
                     log.warning("%s; an older one is used instead", why, extra={"see": "cursor-damaged"})
                 return Found(place, record, len(unusable))
+        if gone:
+            raise gone[0]
         if unusable:
             raise DamagedRecordError(f"{self._folder} has no record that can be used: {unusable[0]}")
         return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from offloader.cursors.core.protection import Protection
 from offloader.cursors.protection_codec import ProtectedTopic, decode_protected, encode_protected
 from offloader.cursors.timed import TimedRecords
-from offloader.errors import IntegrityError, ObjectNotFoundError
+from offloader.errors import AccessDeniedError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.layout import protected_folder
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
@@ -36,11 +37,13 @@ class ProtectionStore:
             return {}
 
     def write(self, topic: TopicName, cursors: Mapping[str, Protection], at: int) -> None:
-        """Raises what the store raises: then it may have been written."""
+        """Where the store refuses to delete, former records stay, and do no harm. Raises what the store raises: then it
+        may have been written."""
         records = TimedRecords(self.store, protected_folder(topic))
         times = records.times()
         later = max(at, times[-1] + 1) if times else at
         written = records.write(
             later, lambda time: encode_protected(self.new_token(), ProtectedTopic(topic, time, cursors))
         )
-        records.remove(sorted({*times, written})[:-KEPT])
+        with suppress(AccessDeniedError):
+            records.remove(sorted({*times, written})[:-KEPT])

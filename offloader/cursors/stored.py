@@ -9,7 +9,7 @@ from functools import partial
 
 from offloader.ahead import map_ahead, unawaited_pool
 from offloader.cursors.copies import CopiedCursor
-from offloader.cursors.core.records import FORGOTTEN, CursorMarker, FirstState, LedgerKey
+from offloader.cursors.core.records import FORGOTTEN, HANDED_OVER, CursorMarker, FirstState, LedgerKey, SubscriptionMark
 from offloader.cursors.log import CursorLog, Place
 from offloader.errors import DamagedRecordError, FatalError, IntegrityError
 from offloader.metadata.layout import KeyKind, parse_topic_key, subscription_folder, subscriptions_folder
@@ -40,19 +40,12 @@ class KeptSubscription:
         return CopiedCursor(self.name, mark.place if mark.incarnation == incarnation else BEFORE_ALL, pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionMark:
-    """Where a subscription stands. `mark_delete` None: it is damaged, and nobody knows."""
-
-    name: str
-    mark_delete: Position | None
-
-
-def standings(store: ObjectStore, topic: TopicName) -> list[SubscriptionMark]:
-    """Of all of a topic's subscriptions that are not deleted, by name. A listing, and a read of each."""
+def subscription_marks(store: ObjectStore, topic: TopicName) -> list[SubscriptionMark]:
+    """Where all of a topic's subscriptions stand, by name, but those that are deleted or at the brokers. A listing, and
+    a read of each."""
     with unawaited_pool(READERS, "subscription-reader") as pool:
         known = sorted(_places(store, topic).items())
-        found = map_ahead(pool, partial(_standing, store, topic), known, 2 * READERS)
+        found = map_ahead(pool, partial(_mark, store, topic), known, 2 * READERS)
         return [each for each in found if each is not None]
 
 
@@ -120,7 +113,7 @@ def delete_kept(store: ObjectStore, topic: TopicName, name: str, new_token: Call
     _log(store, topic, name, new_token).begin_anew(FirstState(gone.mark_delete, gone.properties))
 
 
-def _standing(store: ObjectStore, topic: TopicName, known: tuple[str, list[Place]]) -> SubscriptionMark | None:
+def _mark(store: ObjectStore, topic: TopicName, known: tuple[str, list[Place]]) -> SubscriptionMark | None:
     name, places = known
     log = _log(store, topic, name)
     try:
@@ -128,7 +121,9 @@ def _standing(store: ObjectStore, topic: TopicName, known: tuple[str, list[Place
     except DamagedRecordError:
         return SubscriptionMark(name, None)
     marker = None if found is None else found.record.marker
-    return None if marker is None or marker.properties == FORGOTTEN else SubscriptionMark(name, marker.mark_delete)
+    if marker is None or marker.properties == FORGOTTEN or HANDED_OVER in dict(marker.properties):
+        return None
+    return SubscriptionMark(name, marker.mark_delete)
 
 
 def _places(store: ObjectStore, topic: TopicName) -> dict[str, list[Place]]:

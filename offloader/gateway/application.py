@@ -26,6 +26,7 @@ from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
+from offloader.gateway.shares import Shares
 from offloader.gateway.telemetry import Telemetry
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.archive import ArchiveTopics
@@ -95,6 +96,7 @@ class GatewayApplication:
         self._new_token = new_token
         self._listening = listening
         self._here = Address("")
+        self._read_ahead = Shares(settings.memory // 2)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
 
@@ -117,7 +119,9 @@ class GatewayApplication:
         archived = StoredTopicsOfArchive(self._opened, OnMissing(settings.on_loss.value))
         access, owners = access_of(settings), self._owners(workers)
         topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions, owners)
-        listener = GatewayListener(topics, access.gatekeeper, ConnectionLimits(), settings.connections)
+        listener = GatewayListener(
+            topics, access.gatekeeper, ConnectionLimits(), settings.connections, Shares(settings.memory // 2)
+        )
         doors = Doors(settings, access, listener)
         self._here = await doors.open()
         telemetry.begin(settings.metrics_listen, GatewayObserver(topics, listener, workers))
@@ -162,6 +166,7 @@ class GatewayApplication:
             self._new_token,
             promises=settings.durable_acks,
             traffic=traffic,
+            read_ahead=self._read_ahead,
             cache_bytes=settings.max_individual_ack_cache_bytes_per_cursor if bounded else NO_BOUND,
             leader=self._leader(workers, entries),
             follows=settings.at_end is not AtEnd.END,

@@ -58,6 +58,14 @@ class RefusedError(OffloadError):
         self.code = code
 
 
+class LookUpAgainError(RefusedError):
+    """Another gateway has, or will have, what a client subscribes to. It is subscribed and closed at once: then every
+    client looks up again. Where it is refused, C++ clients wait for ever, and Go's give up."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ErrorCode.NOT_READY, f"{text}: look up again")
+
+
 class ServedEntry(NamedTuple):
     """An entry of at least one message, ready to be sent.
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from offloader.bridge.building import BuildSettings, BuiltLedger, LedgerBuilder
-from offloader.bridge.ledger_sources import LedgerBookies
+from offloader.bridge.ledger_sources import MOST_FILLED, LedgerBookies
+from offloader.bridge.memory_room import MemoryRoom
 from offloader.bridge.piece_tasks import BridgeStores
 from offloader.bridge.piece_workers import PieceWorkers
 from offloader.bridge.removing import remove_objects
@@ -27,6 +28,7 @@ class LedgerBuilds:
     bookies: LedgerBookies | None
     workers: PieceWorkers
     settings: BuildSettings
+    _memory: MemoryRoom = field(default_factory=lambda: MemoryRoom(MOST_FILLED))  # of all buckets together
     _builders: dict[str, LedgerBuilder] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -35,7 +37,7 @@ class LedgerBuilds:
         with self._lock:
             if bucket not in self._builders:
                 stores = BridgeStores(self.archive, self.open_bucket(bucket))
-                self._builders[bucket] = LedgerBuilder(stores, self.bookies, self.workers, self.settings)
+                self._builders[bucket] = LedgerBuilder(stores, self.bookies, self.workers, self.settings, self._memory)
             builder = self._builders[bucket]
         found = builder.build(topic, ledger)
         if isinstance(found, BuiltLedger):

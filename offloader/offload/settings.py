@@ -70,6 +70,7 @@ def retention(policy: TopicPolicy, *, keep_segments: bool = True) -> RetentionPo
         policy.follow_pulsar_retention,
         policy.hold,
         hands_over=policy.broker_readable and not keep_segments,
+        keep_unacknowledged=policy.keep_unacknowledged,
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from offloader.cursors.core.records import FirstState
+from offloader.cursors.durable import DurableCursor
 from offloader.errors import BrokerUnavailableError, OffloadError
 from offloader.lifecycle.retention.holdings import kept
 from offloader.lifecycle.retention.phases import ArchiveDeletion
@@ -370,3 +372,16 @@ def test_what_is_not_there_is_told_in_one_line(old) -> None:
     assert "nothing of namespace public/other is in the archive" in old.error("archive", "delete", "public/other")
     old.config = CONFIG + "policies: {archiveRetentionTimeInMinutes: 0}\n"
     assert "are 0 together or not at all" in old.error("archive", "retention", "plan")
+
+
+def test_the_plan_and_a_deletion_say_who_of_the_gateway_has_not_acknowledged(old) -> None:
+    folder = layout.subscription_folder(TOPIC, "job")
+    DurableCursor.open(old.archive.store, folder, FirstState(Position(0, 1, 12)), old.dependencies.new_token)
+    waits = "the gateway's subscriptions have not acknowledged it: job (at 1:12) (keepUnacknowledged)"
+    [found] = old.json_lines("archive", "retention", "plan")
+    assert [each["end"] for each in found["due"]] == ["1:9"]
+    assert f"it is due, but {waits}" in old.ok("archive", "retention", "plan")
+    assert f"{waits}, and it counts as acknowledged then" in old.ok("archive", "delete", "orders")
+    old.config = old.config.replace("policies: {", "policies: {keepUnacknowledged: false, ")
+    [found] = old.json_lines("archive", "retention", "plan")
+    assert [each["end"] for each in found["due"]] == ["1:19"]

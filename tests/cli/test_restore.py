@@ -65,7 +65,7 @@ class FakeCluster:
             self.subscriptions.make(topic, {1: len(self.topics[topic].stored)})
         return [(1, None)]
 
-    def storing(self) -> BrokerStoring:
+    def storing(self, _: str) -> BrokerStoring:
         return self.storing_
 
     def existing(self, namespace: str) -> Existing:
@@ -269,13 +269,18 @@ def test_subscriptions_stand_where_they_stood(line: Line, cluster: FakeCluster) 
 def test_what_the_target_will_forget_is_told_with_the_setting(line: Line, cluster: FakeCluster) -> None:
     archive(line)
     copied(line, 1_000)
-    cluster.storing_ = BrokerStoring(defaults_of("4.0.7"), "the defaults of Pulsar 4.0.7")
+    cluster.storing_ = BrokerStoring(defaults_of("4.0.7"), "the defaults of Pulsar 4.0.7", 30)
     text = line.ok("topics", "restore", "orders", "--to", "again", "--subscriptions", "job")
     assert f"{AGAIN}: subscription job is restored, as of 1970-01-01T00:00:01.000Z: 5 entries pending" in text
-    assert "At its next clean unload the target forgets which messages of 1 batches are acknowledged" in text
-    assert "(acknowledgmentAtBatchIndexLevelEnabled)" in text
+    told = "does not know which messages of 1 batches are acknowledged (acknowledgmentAtBatchIndexLevelEnabled)"
+    assert text.count(told) == 1
     assert "These are the defaults of Pulsar 4.0.7." in text
+    assert "The target deletes subscriptions that nobody has used for 30 minutes." in text
     assert set(cluster.subscriptions.topics[AGAIN].cursors) == {"job"}
+    cluster.storing_ = BrokerStoring(defaults_of("4.2.4"))
+    text = line.ok("topics", "restore", "orders", "--to", "again", "--subscriptions", "job")
+    assert "At its next clean unload the target forgets which messages of 1 batches are acknowledged" in text
+    assert "and delivers them again (managedLedgerMaxUnackedRangesToPersistInMetadataStore)." in text
 
 
 def test_none_are_restored_where_none_are_wanted_or_copied(line: Line, cluster: FakeCluster) -> None:

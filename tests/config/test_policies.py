@@ -190,6 +190,7 @@ VALUES = {
     "follow_pulsar_retention": st.booleans(),
     "archive_cursors": st.booleans(),
     "cursor_interval_ms": st.integers(1000, 10**6),
+    "keep_unacknowledged": st.booleans(),
     "hold": st.text(max_size=5),
 }
 SAID = st.fixed_dictionaries({}, optional=VALUES)

@@ -186,3 +186,19 @@ def test_the_newest_usable_marker_counts_where_a_record_is_half_written(caplog: 
         store.put(key, b"nothing")
     with pytest.raises(DamagedRecordError, match="no record that can be used"):
         Owner(store, 3)
+
+
+def test_a_fence_that_is_half_written_keeps_its_number() -> None:
+    """It looks like any damaged record: a paused owner must not win its place once that is removed."""
+    store = MemoryStore()
+    paused = Owner(store, 1)
+    store.put("/".join((FOLDER.rstrip("/"), f"{1:020d}", f"{1:020d}")), b"half")
+    for number in (2, 3):
+        owner = Owner(store, number)
+        for entry in range(3):
+            owner.acknowledge(1, entry)
+            owner.flush()
+    paused.acknowledge(2, 2)
+    with pytest.raises(OvertakenError):
+        paused.flush()
+    assert stored(store) == {(1, 0), (1, 1), (1, 2)}

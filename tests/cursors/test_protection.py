@@ -146,6 +146,16 @@ def test_a_reset_to_where_it_stands_is_not_undone():
     ends(protector, OTHER_RECORD)
 
 
+def test_a_ledger_that_is_closed_behind_a_reset_backwards_is_no_clean_unload():
+    """As a writer does that cannot write any more."""
+    protector = protected(0, 1, 2, 5, 7, 9, 11)
+    protector.broker.begin_reset(0)
+    protector.broker.finish_reset()
+    protector.broker.crash()
+    protector.broker.metadata -= 1
+    ends(protector, OTHER_RECORD)
+
+
 def test_a_reset_before_a_clean_unload_ends_the_protection():
     protector = protected()
     protector.broker.begin_reset(0)

@@ -13,7 +13,7 @@ from offloader.cursors.core.protection import Incarnation, Protection, RecordId
 from offloader.cursors.protection_codec import ProtectedTopic, decode_protected, encode_protected
 from offloader.cursors.protection_store import KEPT, ProtectionStore
 from offloader.cursors.timed import TimedRecords
-from offloader.errors import DamagedRecordError
+from offloader.errors import AccessDeniedError, DamagedRecordError
 from offloader.metadata.layout import protected_folder
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
@@ -62,6 +62,17 @@ def test_the_newest_record_counts_whatever_the_clock_says_and_few_stay(store):
     assert store.read(TOPIC) == {"s4": ONE}
     assert times(store) == [13, 14]
     assert len(times(store)) == KEPT
+
+
+def test_where_nothing_may_be_deleted_former_records_stay(store, monkeypatch):
+    def refuse(_keys):
+        raise AccessDeniedError("no")
+
+    monkeypatch.setattr(store.store, "delete", refuse)
+    for number in range(4):
+        store.write(TOPIC, {f"s{number}": ONE}, number)
+    assert store.read(TOPIC) == {"s3": ONE}
+    assert len(times(store)) == 4
 
 
 def test_two_that_write_at_the_same_time_take_a_record_each(store):

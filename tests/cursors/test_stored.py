@@ -7,16 +7,15 @@ import itertools
 import pytest
 
 from offloader.cursors.copies import CopiedCursor, pieces_of
-from offloader.cursors.core.records import FirstState
+from offloader.cursors.core.records import HANDED_OVER, FirstState, SubscriptionMark
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import (
-    SubscriptionMark,
     delete_kept,
     import_copy,
     kept_subscription,
     kept_subscriptions,
     mark_delete_of,
-    standings,
+    subscription_marks,
 )
 from offloader.errors import DamagedRecordError, FatalError, IntegrityError, OvertakenError
 from offloader.metadata.layout import subscription_folder
@@ -55,7 +54,7 @@ def test_each_subscription_stands_where_its_newest_record_says() -> None:
         cursor.acknowledge_up_to(Position(0, 1, entry))
         cursor.flush()
     opened(store, "b")
-    assert standings(store, TOPIC) == [
+    assert subscription_marks(store, TOPIC) == [
         SubscriptionMark("a", Position(0, 1, 4)),
         SubscriptionMark("b", START),
         SubscriptionMark("b/c", Position(0, 1, 7)),
@@ -68,17 +67,25 @@ def test_one_that_was_deleted_is_none() -> None:
     cursor = opened(store, "a")
     cursor.forget()
     cursor.flush()
-    assert standings(store, TOPIC) == kept_subscriptions(store, TOPIC) == []
+    assert subscription_marks(store, TOPIC) == kept_subscriptions(store, TOPIC) == []
     assert mark_delete_of(store, TOPIC, "a") is None
     with pytest.raises(FatalError, match="no subscription a"):
         delete_kept(store, TOPIC, "a", token)
+
+
+def test_one_that_is_at_the_brokers_waits_for_nothing_here() -> None:
+    store = MemoryStore()
+    cursor = opened(store, "a")
+    cursor.count_property(HANDED_OVER, 1_000)
+    cursor.flush()
+    assert subscription_marks(store, TOPIC) == []
 
 
 def test_of_a_damaged_one_nobody_knows_where_it_stands_and_it_can_be_deleted() -> None:
     store = MemoryStore()
     opened(store, "a")
     damage(store, "a")
-    assert standings(store, TOPIC) == [SubscriptionMark("a", None)]
+    assert subscription_marks(store, TOPIC) == [SubscriptionMark("a", None)]
     found = kept_subscription(store, TOPIC, "a")
     assert found is not None
     assert "no record that can be used" in found.damage

@@ -113,7 +113,7 @@ def counted(made: Archive) -> dict[str, int]:
     return dict(found.marker.properties)
 
 
-ALL_BUT_THE_NEWEST = RetentionPolicy(minutes=0, megabytes=0)
+ALL_BUT_THE_NEWEST = RetentionPolicy(minutes=0, megabytes=0, keep_unacknowledged=False)
 
 
 def test_what_is_deleted_unacknowledged_counts_as_acknowledged_with_date_and_count() -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 import pulsar
 import pytest
 
+from offloader._proto.pulsar_wire_pb2 import Subscribe
 from offloader.gateway.owners.claim_log import ClaimLog
+from offloader.pulsar.commands import command, connect
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
 from tests.gateway.gateway import gateway
+from tests.gateway.raw import RawClient
 from tests.gateway.test_stock_client import EARLIEST, NAME, PATIENCE, connected, nothing_more
 
 ENTRIES = 200
@@ -135,3 +140,30 @@ def test_a_subscription_at_another_gateway_goes_on_where_it_was(archive: Archive
             consumer.acknowledge(got)
         assert nothing_more(consumer)
         client.close()
+
+
+def test_whoever_subscribes_where_another_one_was_faster_is_subscribed_there(archive: Archive) -> None:
+    with gateway(archive.store) as one, gateway(archive.store) as two:
+        first = connected(one)
+        first.subscribe(NAME, "s", consumer_type=pulsar.ConsumerType.Shared)
+        asked = Subscribe(topic=NAME, subscription="s", type=Subscribe.SHARED, consumer_id=7, request_id=1)
+        with RawClient(two) as client:
+            client.send(connect("", b""), command(subscribe=asked))
+            assert client.answer().success.request_id == 1
+            assert client.answer().close_consumer.consumer_id == 7
+        first.close()
+
+
+def test_clients_that_subscribe_at_the_same_time_at_both_all_get_there(archive: Archive) -> None:
+    with gateway(archive.store) as one, gateway(archive.store) as two, ThreadPoolExecutor(6) as pool:
+        clients = [connected(both(*order)) for _ in range(3) for order in ((one, two), (two, one))]
+        shared = pulsar.ConsumerType.Shared
+        subscribing = [pool.submit(client.subscribe, NAME, "s", consumer_type=shared) for client in clients]
+        consumers = [one.result(60) for one in subscribing]
+        until = time.monotonic() + 60
+        while not all(consumer.is_connected() for consumer in consumers):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert claims(archive) == 1
+        for client in clients:
+            client.close()

@@ -18,6 +18,8 @@ CURSOR = {
     "markDeletePosition": "2:0",
     "individuallyDeletedMessages": "[(2:4..2:5],(8:-1\u20258:3]]",
     "properties": {"pulsar.replicated.subscription": 1},
+    "state": "NoLedger",
+    "lastLedgerSwitchTimestamp": "2026-11-26T11:43:37.289Z",
 }
 INTERNAL = {
     "ledgers": [{"ledgerId": 2, "entries": 10}, {"ledgerId": 8, "entries": 0}],
@@ -25,7 +27,13 @@ INTERNAL = {
 }
 STATS = {
     "subscriptions": {
-        "team/old job": {"isDurable": True, "isReplicated": True, "subscriptionProperties": {"owner": "joe"}},
+        "team/old job": {
+            "isDurable": True,
+            "isReplicated": True,
+            "subscriptionProperties": {"owner": "joe"},
+            "consumers": [{}],
+            "type": "Shared",
+        },
         "reader": {"isDurable": False},
     }
 }
@@ -46,12 +54,14 @@ def states(**answers):
 
 def test_cursors_are_told_with_the_ledgers_of_the_same_moment():
     ranges = (AcknowledgedRange((2, 4), (2, 5)), AcknowledgedRange((8, -1), (8, 3)))
-    look = CursorLook((2, 0), ranges, (("pulsar.replicated.subscription", 1),))
+    look = CursorLook((2, 0), ranges, (("pulsar.replicated.subscription", 1),), True, "2026-11-26T11:43:37.289Z")
     assert states(internalStats=INTERNAL).cursors(TOPIC) == CursorLooks(((2, 10), (8, None)), {"team/old job": look})
 
 
 def test_only_durable_subscriptions_are_told():
-    assert states(stats=STATS).subscriptions(TOPIC) == {"team/old job": SubscriptionTraits(True, (("owner", "joe"),))}
+    assert states(stats=STATS).subscriptions(TOPIC) == {
+        "team/old job": SubscriptionTraits(True, (("owner", "joe"),), 1, "Shared")
+    }
 
 
 def test_schemas_are_told_with_all_their_versions():

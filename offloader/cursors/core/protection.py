@@ -160,10 +160,17 @@ def _doubt(known: Protection, seen: CursorSeen) -> str:
         return IN_USE
     if not seen.is_as_stored:
         return ELSEWHERE
-    now = seen.record.id
-    if now.is_same(known.record) or (seen.record.closed and now.is_closing(known.record)):
+    if seen.record.id.is_same(known.record) or _is_unloaded(known, seen.record):
         return ""
     return OTHER_RECORD
+
+
+def _is_unloaded(known: Protection, record: LastRecord) -> bool:
+    """Whether a record is what a clean unload wrote: then its position did not go back either. A writer that cannot
+    write closes its ledger in the same way; where that happens behind a reset, and its broker dies before it can store
+    anything elsewhere, only a position that went back tells of the reset."""
+    is_closing = record.closed and record.id.is_closing(known.record)
+    return is_closing and known.memory is not None and record.state.mark_delete >= known.memory.mark_delete
 
 
 def _forgotten_parts(seen: CursorSeen) -> tuple[PartlyAcknowledged, ...]:

@@ -12,6 +12,8 @@ LedgerKey = tuple[int, int]
 """Incarnation and ledger; their order is that of positions."""
 FORGOTTEN = (("offloader.forgotten", 1),)
 """The properties of a subscription that was deleted."""
+HANDED_OVER = "offloader.handed-over"
+"""The property of a subscription that is at the brokers: since when, in ms."""
 DELETED_ON = "offloader.deleted."
 """Behind it a day (YYYY-MM-DD): the property that counts the entries which were deleted then, and not acknowledged."""
 
@@ -44,6 +46,14 @@ class CursorMarker:
     def records(self) -> frozenset[tuple[int, int]]:
         """Epoch and slot of every record that is named."""
         return frozenset(piece.record for piece in self.pieces.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionMark:
+    """Where a subscription stands. `mark_delete` None: it is damaged, and nobody knows."""
+
+    name: str
+    mark_delete: Position | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,15 +27,18 @@ class LivingGateways:
 
     def __init__(self, answer_within: float = ANSWER_WITHIN) -> None:
         self._answer_within = answer_within
-        self._asked: dict[Address, tuple[float, asyncio.Task[bool]]] = {}
+        self._asked: dict[Address, asyncio.Task[bool]] = {}
 
     async def is_living(self, address: Address) -> bool:
         """Whether somebody answers there."""
-        now = asyncio.get_running_loop().time()
-        self._asked = {a: (at, t) for a, (at, t) in self._asked.items() if not t.done() or now - at < KEPT}
-        if address not in self._asked:
-            self._asked[address] = now, asyncio.create_task(self._ask(address))
-        return await asyncio.shield(self._asked[address][1])
+        asked = self._asked.get(address)
+        if asked is None:
+            asked = self._asked[address] = asyncio.create_task(self._ask(address))
+            asked.add_done_callback(lambda _: self._keep_for_a_while(address))
+        return await asyncio.shield(asked)
+
+    def _keep_for_a_while(self, address: Address) -> None:
+        asyncio.get_running_loop().call_later(KEPT, self._asked.pop, address)
 
     async def _ask(self, address: Address) -> bool:
         try:

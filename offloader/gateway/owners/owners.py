@@ -14,7 +14,7 @@ from offloader.gateway.owners.claim import NOWHERE, TopicClaim
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.topics.workers import Workers
-from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.gateway.values import LookUpAgainError
 from offloader.model import TopicName
 
 log = logging.getLogger(__name__)
@@ -67,8 +67,8 @@ class TopicOwners:
         return claim.address
 
     async def own(self, topic: TopicName) -> Callable[[], bool]:
-        """Returns when the topic is this gateway's: whether it still is, as far as that is known. Raises RefusedError
-        where another one has it that lives: whoever asks must look up again; and what the store raises."""
+        """Returns when the topic is this gateway's: whether it still is, as far as that is known. Raises
+        LookUpAgainError where another one has it that lives; and what the store raises."""
         for _ in range(TRIES):
             claim = await self._newest(topic)
             if claim is not None and claim.gateway == self._gateway:
@@ -76,11 +76,11 @@ class TopicOwners:
                 self._has(topic, number)
                 return lambda: self.owned.get(topic) == number
             if self._stopping:
-                raise RefusedError(ErrorCode.NOT_READY, "this gateway stops: look up again")
+                raise LookUpAgainError("this gateway stops")
             if claim is not None and await self._is_of_another(claim):
-                raise RefusedError(ErrorCode.NOT_READY, f"{topic} is served at {claim.address.url}: look up again")
+                raise LookUpAgainError(f"{topic} is served at {claim.address.url or claim.address.tls}")
             await self._append(topic, claim, self._gateway)
-        raise RefusedError(ErrorCode.NOT_READY, f"other gateways claim {topic}: look up again")
+        raise LookUpAgainError(f"other gateways claim {topic}")
 
     async def look(self) -> list[OffloadError]:
         """Whether others have claimed what was this gateway's; returns what went wrong."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -24,11 +25,20 @@ from offloader.pulsar.frames import FrameBuffer, encode
 
 log = logging.getLogger(__name__)
 
+TURN = 0.005  # seconds of work for one client, before others have their turn
 WRITE_AT_ONCE = 256 * 1024  # bytes that are joined before they are written
 
 
+class Pause(Enum):
+    """Why nothing is read of a client."""
+
+    OTHERS = "others have their turn"
+    REQUESTS = "enough of its requests are under way"
+    TAKING = "it does not take what it is given"
+
+
 class Connection(asyncio.BufferedProtocol):
-    """`closed`: is told once, when the connection is over."""
+    """`closed`: is told once, when the connection is over. `buffered_bytes`: what may wait for its socket, about."""
 
     def __init__(
         self,
@@ -38,10 +48,12 @@ class Connection(asyncio.BufferedProtocol):
         handle: Callable[[Connection, BaseCommand], None],
         closed: Callable[[Connection], None],
         traffic: ConnectionTraffic,
+        buffered_bytes: int,
     ) -> None:
         self.topics = topics
         self.traffic = traffic
         self.limits = limits
+        self.buffered_bytes = buffered_bytes
         self.role = ""
         self.consumers: dict[int, ClientConsumer] = {}
         self.watchers: dict[int, asyncio.Task[None]] = {}
@@ -65,6 +77,10 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._expires: asyncio.TimerHandle | None = None
+        self._patterns = asyncio.Lock()
+        self._pauses: set[Pause] = set()
+        self._left_before = 0
+        self._steps: Iterator[None] = iter(())
         self._ended = False
 
     @property
@@ -79,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.peer = str(transport.get_extra_info("peername"))
-        transport.set_write_buffer_limits(high=self.limits.buffered_bytes)
+        transport.set_write_buffer_limits(high=self.buffered_bytes)
         self._timer = self._loop.call_later(self.limits.handshake, self._handshake_is_late)
         if self._ended:
             transport.abort()
@@ -112,21 +128,58 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.received(nbytes)
         self._heard_at = self._loop.time()
         self._heard.set()
+        if not self._pauses:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """With what has come, for some ms."""
+        until = self._loop.time() + TURN
         try:
-            for frame in self._frames.frames():
-                if self._ended:
+            for _ in self._work():
+                if self._loop.time() > until:
+                    self._pause(Pause.OTHERS)
+                    self._loop.call_soon(self._resume, Pause.OTHERS)
+                if self._pauses or self._ended:
                     return
-                self._took(frame.command)
         except ProtocolError as error:
             self.end(str(error))
 
+    def _work(self) -> Iterator[None]:
+        """Step by step: others may have their turn after each."""
+        for _ in self._steps:
+            yield
+        for frame in self._frames.frames():
+            self._took(frame.command)
+            yield
+            for _ in self._steps:
+                yield
+
+    def in_turns(self, steps: Iterator[None]) -> None:
+        """Do something long: between its steps others have their turn. The client's next command comes behind it."""
+        self._steps = steps
+
+    def _pause(self, why: Pause) -> None:
+        self._pauses.add(why)
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _resume(self, why: Pause) -> None:
+        self._pauses.discard(why)
+        if self._pauses or self._ended:
+            return
+        self._go_on()
+        if not self._pauses and self._transport is not None:
+            self._transport.resume_reading()
+
     def pause_writing(self) -> None:
-        """The client takes nothing: nothing more is given to it."""
+        """The client takes nothing: nothing more is given to it, and nothing more is asked by it."""
         self.writable = False
+        self._pause(Pause.TAKING)
 
     def resume_writing(self) -> None:
         """It does again."""
         self.writable = True
+        self._resume(Pause.TAKING)
         for consumer in list(self.consumers.values()):
             consumer.pass_permits_on()
 
@@ -153,9 +206,17 @@ class Connection(asyncio.BufferedProtocol):
             self._flushing = True
             self._loop.call_soon(self._flush)
 
+    async def matching(self, names: Sequence[str], pattern: str) -> list[str]:
+        """In a thread, one pattern of a client at a time. Raises RefusedError."""
+        async with self._patterns:
+            return await asyncio.to_thread(matching, names, pattern, time.thread_time)
+
     def watch(self, watcher: int, namespace: str, pattern: str, known: Sequence[str]) -> None:
-        """Tell the client of topics that come and go. `known`: those that it was told of."""
+        """Tell the client of topics that come and go. `known`: those that there were. Raises RefusedError."""
         self.end_watch(watcher)
+        if len(self.watchers) >= self.limits.watchers:
+            most = f"a connection has {self.limits.watchers} watchers at most"
+            raise RefusedError(ErrorCode.TOO_MANY_REQUESTS, most)
         self.watchers[watcher] = self._loop.create_task(self._watch_topics(watcher, namespace, pattern, known))
 
     def end_watch(self, watcher: int) -> None:
@@ -166,11 +227,23 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _watch_topics(self, watcher: int, namespace: str, pattern: str, known: Sequence[str]) -> None:
         async for names in self.topics.changes(namespace, self.role):
-            found = matching(names, pattern)
-            new, deleted = sorted(set(found) - set(known)), sorted(set(known) - set(found))
-            known = found
-            if new or deleted:
-                self.send(answers.topics_changed(watcher, new, deleted, topics_hash(found)))
+            if names is known:
+                continue
+            try:
+                new = await self.matching(sorted(set(names) - set(known)), pattern)
+                deleted = await self.matching(sorted(set(known) - set(names)), pattern)
+                if new or deleted:
+                    found = await self.matching(names, pattern)
+                    self.send(answers.topics_changed(watcher, new, deleted, topics_hash(found)))
+            except RefusedError as error:
+                self.end(str(error))
+                return
+            known = names
+
+    @property
+    def consumer_bytes(self) -> int:
+        """What may wait for the socket of one consumer's entries."""
+        return self.buffered_bytes // max(len(self.consumers), 1)
 
     def forget(self, consumer: ClientConsumer) -> None:
         """It was closed."""
@@ -218,8 +291,9 @@ class Connection(asyncio.BufferedProtocol):
         task = self._loop.create_task(self._answered(work, refuse))
         self._tasks.add(task)
         task.add_done_callback(self._done)
-        if len(self._tasks) == self.limits.requests and self._transport is not None:
-            self._transport.pause_reading()
+        task.add_done_callback(lambda _: work.close())  # it may have ended before it began
+        if len(self._tasks) >= self.limits.requests:
+            self._pause(Pause.REQUESTS)
 
     async def _answered(
         self, work: Awaitable[BaseCommand | None], refuse: Callable[[RefusedError], BaseCommand]
@@ -240,8 +314,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if len(self._tasks) == self.limits.requests - 1 and self._transport is not None:
-            self._transport.resume_reading()
+        if Pause.REQUESTS in self._pauses and len(self._tasks) < self.limits.requests:
+            self._resume(Pause.REQUESTS)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("gateway: a request of %s failed", self.peer, exc_info=error, extra={"see": "gateway-defect"})
             self.end("a defect of ours")
@@ -315,6 +389,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _look_after(self) -> None:
         """PING, and an end where nothing was heard since the PING before."""
+        left, self._left_before = self._left_before, self.buffered
+        if not self._pauses <= {Pause.TAKING} or self.buffered < left:  # it is not heard, or takes what it is given
+            self._heard_at = self._loop.time()
         if self._loop.time() - self._heard_at > 2 * self.limits.ping:
             self.end("nothing was heard of it")
             return
@@ -328,6 +405,8 @@ class Connection(asyncio.BufferedProtocol):
 
     async def is_alive(self) -> bool:
         """Whether it answers within some seconds; where it does not, the connection ends."""
+        if not self._pauses <= {Pause.TAKING}:
+            return True  # it is not heard because of us
         self._heard.clear()
         self.send(commands.PING)
         try:

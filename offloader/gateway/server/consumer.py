@@ -21,6 +21,11 @@ class ClientLink(Protocol):
     takes_broker_metadata: bool
     writable: bool
 
+    @property
+    def consumer_bytes(self) -> int:
+        """What may be on its way of one consumer's entries."""
+        ...
+
     def send(self, command: BaseCommand) -> None: ...
 
     def write(self, head: bytes, size: int, entry: bytes | memoryview) -> None: ...
@@ -42,12 +47,12 @@ class ClientLink(Protocol):
 class ClientConsumer:
     """`subscribed` None: as long as it is being subscribed."""
 
-    def __init__(self, outgoing: ClientLink, number: int, buffered_bytes: int) -> None:
+    def __init__(self, outgoing: ClientLink, number: int) -> None:
         self.number = number
         self.subscribed: SubscribedConsumer | None = None
         self.is_closed = False
         self._outgoing = outgoing
-        self._window = PermitWindow(buffered_bytes)
+        self._window = PermitWindow()
         self._partition = -1
 
     def begin(self, subscribed: SubscribedConsumer) -> None:
@@ -101,7 +106,7 @@ class ClientConsumer:
     def pass_permits_on(self) -> None:
         """As many as the socket has room for."""
         while self.subscribed is not None and not self.is_closed and self._outgoing.writable:
-            permits = self._window.take()
+            permits = self._window.take(self._outgoing.consumer_bytes)
             if not permits:
                 return
             self.subscribed.flow(permits)

@@ -14,8 +14,9 @@ class ConnectionLimits(NamedTuple):
 
     max_message: int = DEFAULT_MAX_MESSAGE
     buffered_bytes: int = 4 * MIB
-    requests: int = 100
+    requests: int = 32
     consumers: int = 10_000
+    watchers: int = 100
     handshake: float = 10.0
     ping: float = 30.0
     alive: float = 5.0

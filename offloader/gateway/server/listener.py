@@ -14,6 +14,7 @@ from offloader.gateway.server.http_connection import HttpConnection
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, ServedTopics
 from offloader.gateway.server.requests import handle
+from offloader.gateway.shares import Shares
 from offloader.gateway.traffic import ConnectionTraffic
 
 log = logging.getLogger(__name__)
@@ -29,9 +30,11 @@ Tls = Callable[[], ssl.SSLContext]
 class GatewayListener:
     """On the loop. `most`: clients at a time. Where there are so many, a newcomer takes the place of whoever has waited
     longest without saying who they are; where all have, it is closed at once. `traffic`: what has come since the
-    start."""
+    start. `memory`: for what sockets have not taken."""
 
-    def __init__(self, topics: ServedTopics, gatekeeper: Gatekeeper, limits: ConnectionLimits, most: int) -> None:
+    def __init__(
+        self, topics: ServedTopics, gatekeeper: Gatekeeper, limits: ConnectionLimits, most: int, memory: Shares
+    ) -> None:
         self.connections: set[Connection] = set()
         self.traffic = ConnectionTraffic()
         self.http = Address("")  # where requests of HTTP are answered
@@ -39,6 +42,7 @@ class GatewayListener:
         self._gatekeeper = gatekeeper
         self._limits = limits
         self._most = most
+        self._memory = memory
         self._full = False
         self._clients: dict[Client, asyncio.Task[None]] = {}  # with how it comes in; the oldest first
         self._doors: list[tuple[socket.socket, asyncio.Task[None]]] = []
@@ -124,11 +128,13 @@ class GatewayListener:
 
     def _gone(self, client: Client) -> None:
         self._clients.pop(client, None)
-        if isinstance(client, Connection):
-            self.connections.discard(client)
+        if isinstance(client, Connection) and client in self.connections:
+            self.connections.remove(client)
+            self._memory.give_back(client.buffered_bytes)
 
     def _connection(self) -> Connection:
-        connection = Connection(self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic)
+        share = self._memory.take(self._limits.buffered_bytes)
+        connection = Connection(self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic, share)
         self.connections.add(connection)
         return connection
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from offloader._proto.pulsar_wire_pb2 import Ack, BaseCommand, KeySharedMeta, MessageIdData, Subscribe
@@ -12,14 +12,15 @@ from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.answers import place_of
 from offloader.gateway.protocol.message_frames import bits_of
 from offloader.gateway.protocol.schemas import SCHEMA_TYPES, wire_data
-from offloader.gateway.protocol.topic_lists import matching, topics_hash
+from offloader.gateway.protocol.topic_lists import topics_hash
 from offloader.gateway.server.connection import Connection
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.ports import SubscribedConsumer, Subscribing
-from offloader.gateway.values import ErrorCode, RefusedError, SubscriptionType
+from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.model import TopicName
 
 Handler = Callable[[Connection, BaseCommand], None]
+AT_ONCE = 200  # ids of a long list, before others have their turn
 READ_ONLY = "this is an archive: nothing can be produced to it"
 
 
@@ -70,9 +71,13 @@ def _topics(connection: Connection, command: BaseCommand) -> None:
 
     async def work() -> BaseCommand:
         names = await connection.topics.topics(asked.namespace, connection.role)
+        everything = answers.topics(asked.request_id, names, "", filtered=False, changed=True)
         if not asked.HasField("topics_pattern"):
-            return answers.topics(asked.request_id, names, "", filtered=False, changed=True)
-        found = matching(names, asked.topics_pattern)
+            return everything
+        try:
+            found = await connection.matching(names, asked.topics_pattern)
+        except RefusedError:
+            return everything  # the client can do it, at its own cost
         hashed = topics_hash(found)
         changed = not asked.topics_hash or asked.topics_hash != hashed
         return answers.topics(asked.request_id, found, hashed, filtered=True, changed=changed)
@@ -84,8 +89,9 @@ def _watch(connection: Connection, command: BaseCommand) -> None:
     asked = command.watch_topic_list
 
     async def work() -> BaseCommand:
-        found = matching(await connection.topics.topics(asked.namespace, connection.role), asked.topics_pattern)
-        connection.watch(asked.watcher_id, asked.namespace, asked.topics_pattern, found)
+        names = await connection.topics.topics(asked.namespace, connection.role)
+        found = await connection.matching(names, asked.topics_pattern)
+        connection.watch(asked.watcher_id, asked.namespace, asked.topics_pattern, names)
         return answers.watching(asked.request_id, asked.watcher_id, found, topics_hash(found))
 
     connection.answer(work(), partial(answers.refused, asked.request_id))
@@ -127,12 +133,16 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         most = f"a connection has {connection.limits.consumers} consumers at most"
         connection.send(connection.refused(RefusedError(ErrorCode.TOO_MANY_REQUESTS, most), refuse))
         return
-    consumer = ClientConsumer(connection, asked.consumer_id, connection.limits.buffered_bytes)
+    consumer = ClientConsumer(connection, asked.consumer_id)
     connection.consumers[asked.consumer_id] = consumer
 
     async def work() -> BaseCommand | None:
         try:
             subscribed = await connection.topics.subscribe(subscribing(asked), consumer, connection.role)
+        except LookUpAgainError:
+            connection.send(answers.success(asked.request_id))
+            consumer.closed()
+            return None
         except BaseException:
             connection.forget(consumer)
             raise
@@ -189,11 +199,18 @@ def _ack(connection: Connection, command: BaseCommand) -> None:
         return
     if subscribed is None:
         return
-    if ack.type == Ack.CUMULATIVE:
-        for message in ack.message_id:
-            subscribed.acknowledge_up_to(place_of(message), bits_of(list(message.ack_set)))
-    else:
-        subscribed.acknowledge(list(map(_entry_ack, ack.message_id)))
+    connection.in_turns(_acknowledging(connection, ack, subscribed))
+
+
+def _acknowledging(connection: Connection, ack: Ack, subscribed: SubscribedConsumer) -> Iterator[None]:
+    for begin in range(0, len(ack.message_id), AT_ONCE):
+        ids = ack.message_id[begin : begin + AT_ONCE]
+        if ack.type == Ack.CUMULATIVE:
+            for message in ids:
+                subscribed.acknowledge_up_to(place_of(message), bits_of(list(message.ack_set)))
+        else:
+            subscribed.acknowledge(list(map(_entry_ack, ids)))
+        yield
     if ack.HasField("request_id"):
 
         async def work() -> BaseCommand:

@@ -7,10 +7,9 @@ _SMOOTH = 8
 
 
 class PermitWindow:
-    """A client's permits, of which the dispatcher is given only as many as about `most_bytes` of messages take."""
+    """A client's permits, of which the dispatcher is given only as many as a bounded size of messages takes, about."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self) -> None:
         self._held = 0
         self._given = 0
         self._average = float(FIRST_GUESS)
@@ -28,9 +27,9 @@ class PermitWindow:
         """The consumer has subscribed anew: its former permits are void."""
         self._held = self._given = 0
 
-    def take(self) -> int:
+    def take(self, most_bytes: int) -> int:
         """What the dispatcher gets now: nothing before half of what it had is used up."""
-        room = max(int(self._most_bytes / max(self._average, 1.0)), 1)
+        room = max(int(most_bytes / max(self._average, 1.0)), 1)
         if self._given > room // 2:
             return 0
         taken = min(self._held, room - max(self._given, 0))

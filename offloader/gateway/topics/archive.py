@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
@@ -13,12 +14,15 @@ from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
+from offloader.gateway.topics.directory import TopicDirectory, directory_of
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.model import TopicName
 from offloader.ports.topic_states import TopicSchema
+
+log = logging.getLogger(__name__)
 
 LIST_KEPT = 5.0  # seconds
 
@@ -65,15 +69,17 @@ class ArchiveTopics:
         self._owners = owners
         self._owners.lost = self._lost
         self._opening: dict[TopicName, asyncio.Task[SubscribedTopic]] = {}
-        self._names: tuple[float, list[TopicName]] = (-LIST_KEPT, [])
+        self._directory = directory_of(())
+        self._listed_at = -LIST_KEPT
+        self._listing: asyncio.Task[TopicDirectory] | None = None
         self._numbers = itertools.count()
 
     async def partitions(self, topic: TopicName, role: str) -> int:
         self._check(topic.namespace, role)
-        names = await self._known()
-        if topic in names:
+        known = await self._known()
+        if topic in known.topics:
             return 0
-        parts = [name for name in names if name.partition >= 0 and name.partitioned_name == str(topic)]
+        parts = known.partitions.get(str(topic))
         if not parts:
             raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, f"{topic} is not archived")
         said = await self._workers.know(lambda: self._archived.partitions(parts[-1]))
@@ -86,12 +92,17 @@ class ArchiveTopics:
 
     async def topics(self, namespace: str, role: str) -> Sequence[str]:
         self._check(namespace, role)
-        return sorted(str(name) for name in await self._known() if name.namespace == namespace)
+        return (await self._known()).names.get(namespace, [])
 
     async def changes(self, namespace: str, role: str) -> AsyncIterator[Sequence[str]]:
         while True:
             await asyncio.sleep(LIST_KEPT)
-            yield await self.topics(namespace, role)
+            try:
+                names = await self.topics(namespace, role)
+            except OffloadError as error:  # the store does not answer: at the next look
+                log.info("gateway: changes of %s are not known: %s", namespace, error)
+                continue
+            yield names
 
     async def schema(self, topic: TopicName, version: int | None, role: str) -> TopicSchema:
         self._check(topic.namespace, role)
@@ -163,13 +174,24 @@ class ArchiveTopics:
         found = self.served[name] = self._make(entries, self.traffic[name.namespace])
         return found
 
-    async def _known(self) -> list[TopicName]:
-        at, names = self._names
-        now = asyncio.get_running_loop().time()
-        if now - at >= LIST_KEPT:
-            names = sorted(await self._workers.know(self._archived.names))
-            self._names = now, names
-        return names
+    async def _known(self) -> TopicDirectory:
+        """Listed once, however many ask at the same time."""
+        if asyncio.get_running_loop().time() - self._listed_at < LIST_KEPT:
+            return self._directory
+        if self._listing is None:
+            self._listing = asyncio.create_task(self._list())
+            self._listing.add_done_callback(self._listed)
+        return await asyncio.shield(self._listing)
+
+    async def _list(self) -> TopicDirectory:
+        return await self._workers.know(lambda: directory_of(self._archived.names()))
+
+    def _listed(self, listing: asyncio.Task[TopicDirectory]) -> None:
+        self._listing = None
+        if not listing.cancelled() and listing.exception() is None:
+            self._listed_at = asyncio.get_running_loop().time()
+            if listing.result().topics != self._directory.topics:
+                self._directory = listing.result()
 
     def _check(self, namespace: str, role: str) -> None:
         if not self._permissions.may_read(role, namespace):

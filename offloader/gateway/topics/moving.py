@@ -16,6 +16,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from offloader.cursors.copies import words_of
+from offloader.cursors.core.records import HANDED_OVER
 from offloader.cursors.durable import DurableCursor
 from offloader.errors import TopicNotFoundError
 from offloader.gateway.live import Archived, LiveLook, LiveTopic
@@ -26,8 +27,7 @@ from offloader.pulsar.cursor_standing import CursorStanding, bring_beside, neare
 
 BEGUN = "offloader.hand-over"
 """The property of a subscription's log: the number of the hand-over that has begun."""
-DONE = "offloader.handed-over"
-"""The property of a subscription's log: since when it is at the brokers, in ms."""
+DONE = HANDED_OVER
 NUMBER = "offloader-hand-over"
 """The property of the subscription at the brokers: the same number."""
 

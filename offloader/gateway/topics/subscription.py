@@ -33,7 +33,7 @@ from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, position_of
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
-from offloader.gateway.values import ErrorCode, RefusedError, SubscriptionType
+from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.model import Place
 
 log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ class ServedSubscription:
 
     def _check_open(self) -> None:
         if self._over:
-            raise RefusedError(ErrorCode.NOT_READY, f"subscription {self.name} was closed: look up again")
+            raise LookUpAgainError(f"subscription {self.name} was closed")
 
     def leave(self, key: ConsumerKey) -> None:
         """What it has not acknowledged goes to others."""

@@ -11,8 +11,9 @@ from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import mark_delete_of
 from offloader.gateway.core.dispatcher import Dispatcher
-from offloader.gateway.core.events import Joining
+from offloader.gateway.core.events import DEFAULT_LIMITS, DispatchLimits, Joining
 from offloader.gateway.server.ports import LATEST, ConsumerPort, SubscribedConsumer, Subscribing
+from offloader.gateway.shares import Shares
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, VolatileCursor, position_of
 from offloader.gateway.topics.beginning import copied
@@ -22,7 +23,7 @@ from offloader.gateway.topics.moving import Outcome
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
-from offloader.gateway.values import BEFORE_ALL, ErrorCode, RefusedError, ServedEnd
+from offloader.gateway.values import BEFORE_ALL, ErrorCode, LookUpAgainError, RefusedError, ServedEnd
 from offloader.metadata.layout import subscription_folder
 from offloader.model import Place
 from offloader.ports.object_store import ObjectStore
@@ -42,6 +43,7 @@ class SubscribedTopic:
         *,
         promises: bool,
         traffic: Traffic,
+        read_ahead: Shares,
         cache_bytes: int = CACHE_BYTES,
         leader: Leader | None = None,
         follows: bool = True,
@@ -53,6 +55,8 @@ class SubscribedTopic:
         self._new_token = new_token
         self._promises = promises
         self._traffic = traffic
+        self._read_ahead = read_ahead
+        self._parts: dict[str, int] = {}  # of what may be read ahead, by subscription
         self._cache_bytes = cache_bytes
         self._leader = leader
         self._follows = follows
@@ -145,10 +149,10 @@ class SubscribedTopic:
         found = await self._open(asked)
         if not isinstance(found, ServedSubscription):
             return found
+        self.subscriptions[asked.subscription] = found
         if not is_ours():
             found.end()
-            raise RefusedError(ErrorCode.NOT_READY, "another gateway has the topic: look up again")
-        self.subscriptions[asked.subscription] = found
+            raise LookUpAgainError(f"another gateway has {asked.topic}")
         return found
 
     async def _open(self, asked: Subscribing) -> ServedSubscription | asyncio.Task[Outcome]:
@@ -170,12 +174,16 @@ class SubscribedTopic:
             asked.subscription,
             self.entries,
             cursor,
-            Dispatcher(str(name), partition=name.partition),
+            Dispatcher(str(name), partition=name.partition, limits=self._limits(asked.subscription)),
             self._workers,
             durable=asked.durable,
             traffic=Traffic(self._traffic),
             ended=self._ended,
         )
+
+    def _limits(self, subscription: str) -> DispatchLimits:
+        part = self._parts[subscription] = self._read_ahead.take(DEFAULT_LIMITS.read_ahead_bytes)
+        return DEFAULT_LIMITS._replace(read_ahead_bytes=part)
 
     async def _owned(self, asked: Subscribing) -> DurableCursor:
         """Of one that is there only its own state counts."""
@@ -221,3 +229,4 @@ class SubscribedTopic:
     def _ended(self, subscription: ServedSubscription) -> None:
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
+            self._read_ahead.give_back(self._parts.pop(subscription.name))

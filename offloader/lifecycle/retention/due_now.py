@@ -11,6 +11,7 @@ from offloader.lifecycle.retention.holdings import SegmentsOf, holdings
 from offloader.lifecycle.retention.own_copies import NOTHING_READABLE, ReadableLedgers
 from offloader.lifecycle.retention.plan import DAY_MS, DueRange, Holding, PulsarSide, all_of, due, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.lifecycle.retention.waiting import with_waiting
 from offloader.metadata.bridged import HandedLedger
 from offloader.metadata.deletions import Deleting
 from offloader.metadata.history import History
@@ -49,9 +50,10 @@ def planned(
         return RetentionPlan(head.topic, (), removed.pending, "a deletion is under way")
     if policy.hold:
         return RetentionPlan(head.topic, (), why_not=f"held by {policy.hold}")
-    known = holdings(History(store, head), gone_since, removed.ranges)
     theirs = readable_for(handing_over, head, policy)
     pulsar = pulsar_side(head, theirs)
+    all_kept = holdings(History(store, head), gone_since, removed.ranges)
+    known = with_waiting(store, head.topic, all_kept, policy, now, pulsar)
     found = _alike([due(each, policy, now, pulsar) for each in known])
     goes, why_not = _sound(handing_over, head.topic, theirs, _readable(store, head, found))
     again_at = None if goes else _again_at(known, found, policy, now, pulsar)
@@ -108,7 +110,7 @@ def _is_own(handed: HandedLedger | None) -> bool:
 def _again_at(
     known: list[Holding], found: list[DueRange | None], policy: RetentionPolicy, now: int, pulsar: PulsarSide
 ) -> int | None:
-    if any(found):  # but for what is kept behind it
+    if any(found) or any(each.waiting for each in known):  # but for what is kept behind it, or who waits for it
         return now + DAY_MS // 24
     following = (next_due(each, None, policy, now, pulsar) for each in known)
     return min((each.at for each in following if each is not None and each.at is not None), default=None)

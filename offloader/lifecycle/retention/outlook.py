@@ -14,6 +14,7 @@ from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.plan import DueRange, NextDue, PulsarSide, due, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
+from offloader.lifecycle.retention.waiting import with_waiting
 from offloader.metadata.beside import last_owner
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import DeletedRange
@@ -86,7 +87,8 @@ def _outlook(
         note = _of_pending(head, policy) or plan.why_not
         return RetentionOutlook(plan, now + grace_ms, _behind_pending(store, head, policy, now, pulsar), note)
     goes = {each.holding.incarnation: each for each in plan.due}
-    known = holdings(History(store, head), gone, head.removed.ranges)
+    all_kept = holdings(History(store, head), gone, head.removed.ranges)
+    known = with_waiting(store, head.topic, all_kept, policy, now, pulsar)
     found = (next_due(each, goes.get(each.incarnation), policy, now, pulsar) for each in known)
     waiting = tuple(each for each in found if each is not None)
     return RetentionOutlook(plan, now + grace_ms, waiting, "" if plan.due else NOT_DUE)
@@ -99,7 +101,8 @@ def _behind_pending(
     if head.removed.pending is None or policy.hold or not policy.says_anything:
         return ()
     found: list[NextDue | None] = []
-    for each in holdings(History(store, head), recorded_gone(head), head.removed.told):
+    all_kept = holdings(History(store, head), recorded_gone(head), head.removed.told)
+    for each in with_waiting(store, head.topic, all_kept, policy, now, pulsar):
         goes = due(each, policy, now, pulsar)
         if goes is None:
             found.append(next_due(each, None, policy, now, pulsar))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from offloader.cursors.core.records import SubscriptionMark
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata.deletions import DeletionReason, PulsarTrimmed, SegmentRange
 from offloader.model import Position
 
 DAY_MS = 86_400_000
+MOST_NAMED = 3  # subscriptions, in a sentence
 HANDED_OVER = "bridge.keepSegments: false"
 
 
@@ -49,7 +51,8 @@ class Holding:
 
     `first`: the first position that is kept. `over_since`: when Pulsar had it no more, as far as was seen (None: it is
     there). `protected`: the segment that stays whatever a policy says: the newest one of an incarnation that goes on.
-    `closed`: nothing can follow. `trailing`: something else is recorded behind the last segment."""
+    `closed`: nothing can follow. `trailing`: something else is recorded behind the last segment. `waiting`: the
+    gateway's subscriptions, of which none is to lose anything."""
 
     incarnation: int
     first: Position
@@ -59,6 +62,11 @@ class Holding:
     protected: str = ""
     closed: bool = False
     trailing: bool = False
+    waiting: tuple[SubscriptionMark, ...] = ()
+
+    def waits(self, end: Position) -> list[SubscriptionMark]:
+        """Who has not acknowledged everything up to an end, as far as is known."""
+        return [each for each in self.waiting if each.mark_delete is None or each.mark_delete < end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +154,21 @@ def next_due(
         return NextDue(segment, None, "the newest segment stays as long as the topic is offloaded", size)
     if (found := _verdict(segment, holding, policy, now, size - segment.size, pulsar)) is not None:
         return NextDue(segment, None, _why_it_waits(found, goes), size)
+    if (waits := holding.waits(segment.end)) and _by_age(segment, holding, policy, now, size - segment.size, pulsar):
+        return NextDue(segment, None, f"it is due, but {who_waits(waits)}", size)
     due_at = _times(segment, holding, policy, now)
     at, words = min(due_at) if due_at else (None, " or ".join(_conditions(segment, holding, policy, size, pulsar)))
     return NextDue(segment, at, words, size)
+
+
+def who_waits(waits: Sequence[SubscriptionMark]) -> str:
+    """In words who has not acknowledged something. At least one."""
+    names = ", ".join(
+        f"{each.name} ({'damaged' if each.mark_delete is None else f'at {each.mark_delete}'})"
+        for each in waits[:MOST_NAMED]
+    )
+    more = f" and {len(waits) - MOST_NAMED} more" if len(waits) > MOST_NAMED else ""
+    return f"the gateway's subscriptions have not acknowledged it: {names}{more} (keepUnacknowledged)"
 
 
 def _why_it_waits(found: DueSegment, goes: DueRange | None) -> str:
@@ -237,6 +257,19 @@ def _verdict(
     pulsar: PulsarSide,
 ) -> DueSegment | None:
     """Why a segment goes; None: it stays. `behind`: bytes that are kept without it and all before it."""
+    found = None if holding.waits(segment.end) else _by_age(segment, holding, policy, now, behind, pulsar)
+    return found or _handed_over(segment, holding, policy, pulsar)
+
+
+def _by_age(
+    segment: KeptSegment,
+    holding: Holding,
+    policy: RetentionPolicy,
+    now: int,
+    behind: int,
+    pulsar: PulsarSide,
+) -> DueSegment | None:
+    """The same by all but what brokers get: nobody has it afterwards."""
     time, size, gone = policy.time_ms, policy.size, policy.gone_ms
     at = aged_from(segment, now)
     if time is not None and now - at > time:
@@ -252,7 +285,7 @@ def _verdict(
     marked = trimmed is not None and trimmed.incarnation == holding.incarnation
     if policy.follow_pulsar and marked and trimmed is not None and max(segment.ledgers, default=0) < trimmed.first:
         return DueSegment(segment, DeletionReason.FOLLOWS_PULSAR, "followPulsarRetention", trimmed.at)
-    return _handed_over(segment, holding, policy, pulsar)
+    return None
 
 
 def _handed_over(

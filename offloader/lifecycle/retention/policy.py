@@ -19,7 +19,8 @@ class RetentionPolicy:
 
     `gone_minutes`: of topics that are gone, and of former incarnations. `hold`: nothing goes as long as it has a name.
     `follow_doubt`: whether Pulsar's retention can be followed is not known now. `hands_over`: a segment goes once
-    brokers have all of its ledgers, and is read from there."""
+    brokers have all of its ledgers, and is read from there. `keep_unacknowledged`: what a subscription of the gateway
+    has not acknowledged stays."""
 
     minutes: int = FOR_EVER
     megabytes: int = FOR_EVER
@@ -28,6 +29,7 @@ class RetentionPolicy:
     hold: str = ""
     follow_doubt: bool = False
     hands_over: bool = False
+    keep_unacknowledged: bool = True
 
     @property
     def says_anything(self) -> bool:

@@ -13,9 +13,10 @@ from offloader.lifecycle.retention.due_now import planned, pulsar_side, readable
 from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver, off_list
 from offloader.lifecycle.retention.holdings import holdings, kept_behind
 from offloader.lifecycle.retention.phases import NO_COPIES, ArchiveDeletion
-from offloader.lifecycle.retention.plan import DAY_MS, DueRange, all_of, due
+from offloader.lifecycle.retention.plan import DAY_MS, DueRange, all_of, due, who_waits
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.second_look import SecondLook
+from offloader.lifecycle.retention.waiting import with_waiting
 from offloader.metadata.beside import last_owner
 from offloader.metadata.deletions import BrokersCopy, Deleting, DeletionReason, day
 from offloader.metadata.history import History
@@ -259,12 +260,15 @@ class ArchiveRetention:
         policy = policy.of(pending.reason)
         pulsar = pulsar_side(head, readable_for(self.handing_over, head, policy))
         history = History(self.deletion.store, head)
-        known = holdings(history, gone, head.removed.ranges, released_goes=not by_policy)
-        now = self.deletion.clock_ms()
+        known, now = holdings(history, gone, head.removed.ranges, released_goes=not by_policy), self.deletion.clock_ms()
+        if by_policy:
+            known = with_waiting(self.deletion.store, head.topic, known, policy, now, pulsar)
         for each in pending.ranges:
             mine = next((holding for holding in known if holding.incarnation == each.start.incarnation), None)
             still = None if mine is None else due(mine, policy, now, pulsar) if by_policy else all_of(mine, "")
             if still is None or still.range.end < each.end:
+                if by_policy and mine is not None and (waits := mine.waits(each.end)):
+                    return who_waits(waits)
                 return "it does not go by any policy any more" if by_policy else "some of it must stay now"
         return ""
 

@@ -41,10 +41,12 @@ class RestoreTarget(Protocol):
 
 
 class BrokerStoring(NamedTuple):
-    """`assumed`: why the settings are those of a version; empty: they are the brokers' own."""
+    """`assumed`: why the settings are those of a version; empty: they are the brokers' own. `expires_after`: minutes
+    after which a subscription that nobody uses is deleted; 0: never, or not known."""
 
     settings: BrokerSettings
     assumed: str = ""
+    expires_after: int = 0
 
 
 class Cluster(Protocol):
@@ -72,8 +74,8 @@ class Cluster(Protocol):
     def lengths(self, topic: TopicName) -> Sequence[tuple[int, int | None]]:
         """A topic's ledgers in order with their entries; None: it is open."""
 
-    def storing(self) -> BrokerStoring:
-        """What its brokers store of subscriptions."""
+    def storing(self, namespace: str) -> BrokerStoring:
+        """What its brokers store of a namespace's subscriptions."""
 
     def close(self) -> None:
         """End the connections."""

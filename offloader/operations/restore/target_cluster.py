@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from offloader.cursors.broker_losses import defaults_of, settings_of
 from offloader.errors import AbsentError, AuthorizationFailedError, NamespaceNotFoundError
@@ -101,13 +102,19 @@ class TargetCluster:
     def lengths(self, topic: TopicName) -> Sequence[tuple[int, int | None]]:
         return cursor_looks(self._admin.rest.get(f"{topic.rest_path}/internalStats")).lengths
 
-    def storing(self) -> BrokerStoring:
+    def storing(self, namespace: str) -> BrokerStoring:
         version = self._admin.rest.text("brokers/version")
+        configuration: Mapping[str, str] = {}
         try:
-            return BrokerStoring(settings_of(self._admin.runtime_configuration(), version))
+            configuration = self._admin.runtime_configuration()
         except AuthorizationFailedError:
-            why = f"the defaults of Pulsar {version}, since only super users may see the brokers' settings"
-            return BrokerStoring(defaults_of(version), why)
+            settings = defaults_of(version)
+            assumed = f"the defaults of Pulsar {version}, since only super users may see the brokers' settings"
+        else:
+            settings, assumed = settings_of(configuration, version), ""
+        own: Any = self._admin.namespace_policies(namespace).get("subscription_expiration_time_minutes")
+        expires = configuration.get("subscriptionExpirationTimeMinutes", 0) if own is None else own
+        return BrokerStoring(settings, assumed, max(int(expires), 0))
 
     def close(self) -> None:
         if "subscriptions" in self.__dict__:

@@ -62,6 +62,15 @@ def test_an_entry_that_should_arrive_and_does_not(town: SwapTown, entries: str):
     assert isinstance(found, NotProven) == (entries != "wm")
 
 
+@pytest.mark.parametrize("entries", ["mwh", "mhwhh", "mmw" + 10 * "h", 20 * "m" + "w" + 15 * "h"])
+def test_a_message_that_does_not_arrive_is_found_before_a_hidden_end_too(town: SwapTown, entries: str):
+    """A broker that has fallen silent, or is slow, must not pass for one that has nothing more to say."""
+    one = fill(town, entries)
+    found = prove(town, one)
+    assert isinstance(found, NotProven)
+    assert "has not arrived through the broker" in found.why
+
+
 def test_of_many_ledgers_the_first_that_fails_is_told(town: SwapTown):
     ledgers = [fill(town, "mm"), fill(town, "ww"), fill(town, "mm")]
     found = prove(town, *ledgers)

@@ -37,9 +37,9 @@ WORLDS: dict[str, tuple[list[list[Thing]], int]] = {
     "three owners": (SHORT, 0),
 }
 LARGER: dict[str, tuple[list[list[Thing]], int]] = {
+    "three owners, a fault": (SHORT, 1),
     "three owners, one writes twice": (THREE, 0),
     "three owners, one writes three times": (LATE, 0),
-    "three owners, a fault": (SHORT, 1),
     "records of a ledger each, two faults": (LEDGERS, 2),
 }
 
@@ -74,6 +74,13 @@ class NoFence(CursorLog):
     """The next epoch begins without one."""
 
     def _is_fence(self, place: Place) -> bool:
+        return True
+
+
+class DamagedFencesGo(CursorLog):
+    """What is damaged counts as a record."""
+
+    def _is_record(self, place: Place) -> bool:
         return True
 
 
@@ -144,6 +151,7 @@ class MarkerFirst(DurableCursor):
 
 LOGS: dict[str, tuple[type[CursorLog], list[list[Thing]], int]] = {
     "fences go": (FencesGo, THREE, 0),
+    "damaged fences go": (DamagedFencesGo, SHORT, 1),
     "no fence": (NoFence, TWO, 0),
     "no second look": (NoSecondLook, THREE, 0),
     "over others": (OverOthers, TWO, 0),

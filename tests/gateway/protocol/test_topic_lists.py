@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from offloader.gateway.protocol.topic_lists import matching, topics_hash
@@ -22,12 +24,12 @@ NAMES = [f"persistent://public/default/{name}" for name in ("one", "two-partitio
     ],
 )
 def test_a_pattern_is_of_whole_names_and_partitions_have_that_of_their_topic(pattern: str, found: list[str]) -> None:
-    assert matching(NAMES, pattern) == found
+    assert matching(NAMES, pattern, time.thread_time) == found
 
 
 def test_what_is_no_pattern_is_refused() -> None:
     with pytest.raises(RefusedError, match="no regular expression"):
-        matching(NAMES, "(")
+        matching(NAMES, "(", time.thread_time)
 
 
 def test_lists_are_compared_by_the_hash_of_brokers() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from offloader.errors import OffloadError
 from offloader.gateway.core.events import EntryAck
-from offloader.gateway.server.ports import SubscribedConsumer, Subscribing
+from offloader.gateway.server.ports import Leading, SubscribedConsumer, Subscribing
 from offloader.gateway.values import ServedEntry, SubscriptionType
 from offloader.model import Place, TopicName
 
@@ -74,7 +74,7 @@ class Link:
     def pass_permits_on(self) -> None:
         """All were passed on."""
 
-    def closed(self) -> None:
+    def closed(self, to: Leading | None = None) -> None:
         self.gone = True
         self.answer(lambda: self.client.lost(self))
 

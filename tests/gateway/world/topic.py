@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
-from offloader.model import Place, TopicName
+from offloader.metadata.deletions import DeletedRange
+from offloader.model import Place, Position, TopicName
 
 PER_LEDGER = 8
 
@@ -84,6 +86,12 @@ class OpenTopic:
     @property
     def passed_over(self) -> int:
         return 0
+
+    def deletions(self) -> Sequence[DeletedRange]:
+        return ()
+
+    def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
+        return ()
 
     def close(self) -> None:
         """Nothing was read ahead."""

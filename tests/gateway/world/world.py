@@ -96,8 +96,7 @@ class World:
             process.kill()
             self.events.after(again, lambda: self._start_again(process.at))
         elif what == "stop":
-            process.stop()
-            self.events.after(again + 5, lambda: self._start_again(process.at))
+            process.stop(lambda: self.events.after(again, lambda: self._start_again(process.at)))
         elif what == "blind":
             pair = frozenset(self.random.sample(sorted(self.gateways), 2))
             self.blind.add(pair)
@@ -230,7 +229,7 @@ class World:
         for name in self.topics:
             claim = claims.newest(name)
             assert claim is not None
-            for process in self.gateways.values():
+            for process in [each for each in self.gateways.values() if not each.dead]:
                 served = process.topics.served.get(name)
                 has = served is not None and bool(served.subscriptions)
                 if has and process.name != claim.gateway:

@@ -41,6 +41,7 @@ def test_the_last_entry_of_an_open_cursor_ledger_counts_and_nothing_is_fenced(wo
     assert (found.state.mark_delete, found.complete, found.state.last_active_ms) == ((1, 5), True, 5)
     assert found.entry == encode_cursor_entry(CursorState((1, 5)))
     assert found.node == encode_cursor_node(NODE)
+    assert found.last == (90, 1, world.metadata.read(90).version, False, found.entry)
     assert not any(bookie.memory.ledgers[90].fenced for bookie in world.bookies.values())
 
 
@@ -88,9 +89,12 @@ def test_a_closed_cursor_ledger_is_read_at_its_end(world):
     world.cursor_ledger(90, CursorState((1, 2)), CursorState((1, 5)))
     metadata = world.metadata.read(90).metadata
     world.metadata.cluster.put_ledger(90, replace(metadata, state=LedgerState.CLOSED, last_entry=0, length=9))
-    assert read(world).state.mark_delete == (1, 2), "what is behind its end was never confirmed"
+    found = read(world)
+    assert found.state.mark_delete == (1, 2), "what is behind its end was never confirmed"
+    assert found.last[:4] == (90, 0, world.metadata.read(90).version, True)
     world.metadata.cluster.put_ledger(90, replace(metadata, state=LedgerState.CLOSED, last_entry=-1, length=0))
-    assert read(world).state.mark_delete == (1, 0)
+    found = read(world)
+    assert (found.state.mark_delete, found.last.entry) == ((1, 0), -1)
 
 
 def test_an_ensemble_that_has_no_entry_yet_leads_to_the_one_before(world):

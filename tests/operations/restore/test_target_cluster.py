@@ -117,12 +117,21 @@ def test_a_new_topic_will_have_the_quota_of_its_namespace_else_the_brokers(
 
 def test_what_brokers_store_is_theirs_to_say_else_assumed(world: World, cluster: TargetCluster) -> None:
     world.answers["brokers/version"] = "4.2.4"
-    assumed = cluster.storing()
+    assumed = cluster.storing(TARGET.namespace)
     assert assumed.settings == defaults_of("4.2.4")
     assert "the defaults of Pulsar 4.2.4, since only super users" in assumed.assumed
     world.broker = {"managedLedgerMaxUnackedRangesToPersist": "7"}
-    known = cluster.storing()
+    known = cluster.storing(TARGET.namespace)
     assert (known.settings.ranges, known.settings.long_arrays, known.assumed) == (7, True, "")
+
+
+def test_when_subscriptions_expire_the_namespace_says_else_the_brokers(world: World, cluster: TargetCluster) -> None:
+    world.answers["brokers/version"] = "4.2.4"
+    assert cluster.storing(TARGET.namespace).expires_after == 0
+    world.broker = {"subscriptionExpirationTimeMinutes": "5"}
+    assert cluster.storing(TARGET.namespace).expires_after == 5
+    world.policies["subscription_expiration_time_minutes"] = 0
+    assert cluster.storing(TARGET.namespace).expires_after == 0
 
 
 def test_a_topic_s_ledgers_are_counted(world: World, cluster: TargetCluster) -> None:

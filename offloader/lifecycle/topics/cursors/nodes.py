@@ -37,11 +37,13 @@ _AGAIN = 3  # a broker may switch a cursor's ledger while we look
 
 @dataclass(frozen=True, slots=True)
 class StoredTopics:
-    """What the metadata service and the bookies have of topics' subscriptions."""
+    """What the metadata service and the bookies have of topics' subscriptions. `silence`: for how many seconds a bookie
+    that did not answer is not asked again."""
 
     tree: MetadataTree
     bookies: Bookies
     timeout: float  # seconds for one answer of a bookie
+    silence: float = SILENCE
     silent: dict[str, float] = field(default_factory=dict, compare=False)  # bookies, and until when none asks them
 
     def namespaces(self) -> Iterator[str]:
@@ -156,7 +158,7 @@ class StoredTopics:
         return self.silent.get(bookie, 0.0) > time.monotonic()
 
     def _silence(self, bookie: str, error: Exception) -> BookieUnavailableError:
-        self.silent[bookie] = time.monotonic() + SILENCE
+        self.silent[bookie] = time.monotonic() + self.silence
         why = str(error) or f"it did not answer within {self.timeout:g} s"
         return BookieUnavailableError(f"{bookie}: {why}")
 
