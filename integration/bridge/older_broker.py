@@ -34,9 +34,9 @@ def older_broker(here: Place) -> Iterator[None]:
     offloaders = folder / "older-offloaders"
     if not offloaders.exists():
         _install(offloaders, jars)
-    here.broker.commands = JavaCommands(find_java(), jars, folder)
-    here.restart(offloadersDirectory=offloaders.name)
     try:
+        here.broker.commands = JavaCommands(find_java(), jars, folder)
+        here.restart(offloadersDirectory=offloaders.name)
         yield
     finally:
         here.broker.commands = newer

@@ -61,8 +61,9 @@ class TopicEntries(Protocol):
         ...
 
     def missing_behind(self, after: Place) -> str | None:
-        """In words what a reader behind this place cannot get, as far as it is known before anything is read; None:
-        nothing. What retention has deleted at the topic's begin is no loss for who starts there."""
+        """In words what ends the reading behind this place, as far as it is known before anything is read; None:
+        nothing, or it is passed over. What retention has deleted at the topic's begin is no loss for who starts
+        there."""
         ...
 
     def deletions(self) -> Sequence[DeletedRange]:

@@ -13,11 +13,13 @@ import pytest
 from offloader._proto.pulsar_wire_pb2 import (
     CloseConsumer,
     Connect,
+    Flow,
     Lookup,
     MessageIdData,
     PartitionedMetadata,
     Subscribe,
 )
+from offloader.model import Position
 from offloader.pulsar.commands import command
 from offloader.storage.memory import MemoryStore
 from tests.archive.messages.encoder import Producer, Sent, batch
@@ -348,6 +350,21 @@ def test_who_comes_later_is_led_to_the_broker_and_where_nobody_leads_is_told_whe
         client.close()
 
 
+def test_who_comes_later_is_led_once_it_listens(place) -> None:
+    """Go's client overhears what follows the answer to its SUBSCRIBE at once."""
+    consumer = place.client.subscribe(NAME, "s", initial_position=EARLIEST)
+    for _ in range(400):
+        consumer.acknowledge(consumer.receive(PATIENCE))
+    asked = Subscribe(topic=NAME, subscription="s", type=Subscribe.SHARED, consumer_id=0, request_id=1)
+    with RawClient(place.url) as raw:
+        raw.send(command(connect=Connect(client_version="x", protocol_version=19)), command(subscribe=asked))
+        assert raw.until("success").success.request_id == 1
+        raw.send(command(lookup=Lookup(topic=NAME, request_id=2)))
+        assert raw.answer().HasField("lookup_response")
+        raw.send(command(flow=Flow(consumer_id=0, permits=1)))
+        assert raw.answer().close_consumer.assigned_broker_service_url == place.brokers.url
+
+
 def test_one_that_was_deleted_at_the_broker_begins_anew_here(place) -> None:
     consumer = place.client.subscribe(NAME, "s", initial_position=EARLIEST)
     for _ in range(400):
@@ -356,3 +373,55 @@ def test_one_that_was_deleted_at_the_broker_begins_anew_here(place) -> None:
     del place.brokers.subscriptions.properties["s"]
     again = place.client.subscribe(NAME, "s", initial_position=EARLIEST)
     assert received(again, 2) == names(10, 0, 1)
+
+
+# Losses at the border
+
+
+def with_a_loss_at_the_end() -> tuple[Archive, Archive]:
+    """Entries 200 to 219 of ledger 11 are in neither."""
+    archive, at_brokers = archived(), live()
+    for one in (archive, at_brokers):
+        one.lose(Position(0, 11, 200), Position(0, 11, 219))
+    at_brokers.add(entries(11, 220, 299))
+    return archive, at_brokers
+
+
+def test_what_is_lost_at_the_end_is_passed_over_and_the_reader_goes_on_behind_it() -> None:
+    archive, at_brokers = with_a_loss_at_the_end()
+    brokers = LiveTopics(TOPIC, at_brokers.store, {11: None})
+    settings = {"atEnd": "handOver", "onLoss": "skip"}
+    with gateway(at_brokers.store, onLoss="skip") as brokers.url, gateway(archive.store, brokers, **settings) as url:
+        client = connected(url)
+        reader = client.create_reader(NAME, pulsar.MessageId.earliest)
+        assert read(reader, 380) == names(10, 0, 99) + names(11, 0, 199) + names(11, 220, 299)
+        client.close()
+
+
+def test_what_is_lost_at_the_end_is_said_to_who_subscribes_before_it_and_nobody_goes() -> None:
+    archive, at_brokers = with_a_loss_at_the_end()
+    brokers = LiveTopics(TOPIC, at_brokers.store, {11: None})
+    with gateway(archive.store, brokers, atEnd="handOver") as url:
+        client = connected(url)
+        with pytest.raises(pulsar.NotAllowedError):
+            client.create_reader(NAME, pulsar.MessageId.earliest)
+        client.close()
+    assert not brokers.looks
+
+
+def test_a_loss_that_a_durable_subscription_has_behind_it_is_no_matter() -> None:
+    archive, _ = with_a_loss_at_the_end()
+    archive.add(entries(11, 220, 229))
+    with gateway(archive.store, onLoss="skip", durableAcks=True) as url:
+        client = connected(url)
+        consumer = client.subscribe(NAME, "s", initial_position=EARLIEST)
+        for _ in range(305):
+            consumer.acknowledge(consumer.receive(PATIENCE))
+        client.close()
+    with gateway(archive.store, onLoss="fail") as url:
+        client = connected(url)
+        consumer = client.subscribe(NAME, "s")
+        assert received(consumer, 5) == names(11, 225, 229)
+        with pytest.raises(pulsar.NotAllowedError):
+            client.subscribe(NAME, "new", initial_position=EARLIEST)
+        client.close()

@@ -116,7 +116,7 @@ class ArchivedTopicEntries:
     def missing_behind(self, after: Place) -> str | None:
         """In words the first thing that a reader behind this place will miss, from records alone; None: they say of
         nothing that it is missing. What retention has deleted at the begin is no loss for who starts at the begin."""
-        found = self._topic.missing_behind(after)
+        found = self._topic.missing_behind(after) if self._passing.fails else None
         return None if found is None else self._passing.sentence(found.missing)
 
     def deletions(self) -> Sequence[DeletedRange]:

@@ -53,13 +53,13 @@ def absences(items: Iterable[PlanItem], *, at_begin: bool) -> Iterator[Absence]:
 
 
 class Passing:
-    """What reading a topic does with what is missing. `ranges` counts what was passed over, each time. Threads may
-    share it."""
+    """What reading a topic does with what is missing. `ranges` counts what was passed over, each time; `fails`: nothing
+    is passed over. Threads may share it."""
 
     def __init__(self, topic: TopicName, on_missing: OnMissing) -> None:
         self.ranges = 0
         self._topic = topic
-        self._fails = on_missing is OnMissing.FAIL
+        self.fails = on_missing is OnMissing.FAIL
         self._told: set[Position] = set()  # the ends: who begins inside a range hears of the rest
         self._lock = threading.Lock()
 
@@ -69,7 +69,7 @@ class Passing:
 
     def meet(self, missing: Missing) -> None:
         """Go on behind it. Raises DataLostError where a consumer is to be told."""
-        if self._fails:
+        if self.fails:
             raise missing.as_error() if missing.damaged else DataLostError(self.sentence(missing))
         with self._lock:
             self.ranges += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from offloader._proto.pulsar_wire_pb2 import Ack, BaseCommand, KeySharedMeta, MessageIdData, Subscribe
@@ -20,6 +20,7 @@ from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, 
 from offloader.model import TopicName
 
 Handler = Callable[[Connection, BaseCommand], None]
+AT_ONCE = 200  # ids of a long list, before others have their turn
 READ_ONLY = "this is an archive: nothing can be produced to it"
 
 
@@ -198,11 +199,18 @@ def _ack(connection: Connection, command: BaseCommand) -> None:
         return
     if subscribed is None:
         return
-    if ack.type == Ack.CUMULATIVE:
-        for message in ack.message_id:
-            subscribed.acknowledge_up_to(place_of(message), bits_of(list(message.ack_set)))
-    else:
-        subscribed.acknowledge(list(map(_entry_ack, ack.message_id)))
+    connection.in_turns(_acknowledging(connection, ack, subscribed))
+
+
+def _acknowledging(connection: Connection, ack: Ack, subscribed: SubscribedConsumer) -> Iterator[None]:
+    for begin in range(0, len(ack.message_id), AT_ONCE):
+        ids = ack.message_id[begin : begin + AT_ONCE]
+        if ack.type == Ack.CUMULATIVE:
+            for message in ids:
+                subscribed.acknowledge_up_to(place_of(message), bits_of(list(message.ack_set)))
+        else:
+            subscribed.acknowledge(list(map(_entry_ack, ids)))
+        yield
     if ack.HasField("request_id"):
 
         async def work() -> BaseCommand:

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from offloader.cursors.durable import DurableCursor
@@ -155,7 +156,7 @@ class Leader:
         return await self.workers.know(lambda: Archived.of(self.entries))
 
     async def led(self, subscription: str, consumer: ConsumerPort) -> LedConsumer:
-        """A consumer of a subscription that is at the brokers: it subscribes here, and is led there at once. Raises
+        """A consumer of a subscription that is at the brokers: it subscribes here, and is then led there. Raises
         RefusedError where it does not get there."""
         times = self._back.times(consumer.origin, _now())
         if times >= MOST_TIMES or (times and not consumer.is_settled):
@@ -163,8 +164,8 @@ class Leader:
         address = await self.workers.live(self.live.address)
         self._told(subscription, times)
         leading = self._leading(consumer, address, times)
-        asyncio.get_running_loop().call_soon(consumer.closed, leading)  # behind the answer
-        return LedConsumer(self.entries.name.partition, f"subscription {subscription} is at the brokers")
+        why = f"subscription {subscription} is at the brokers"
+        return LedConsumer(self.entries.name.partition, why, partial(consumer.closed, leading))
 
     def _leading(self, consumer: ConsumerPort, address: Address, times: int) -> Leading:
         self._back.led(consumer.origin, _now())

@@ -1,8 +1,11 @@
-"""A consumer that is led away as soon as it has subscribed: what it says until then counts for nothing."""
+"""A consumer that is led away as soon as it wants messages: what it says until then counts for nothing.
+
+Not before that: some clients overhear what comes right behind the answer to SUBSCRIBE, and FLOW says that they listen.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from offloader._proto.pulsar_wire_pb2 import ConsumerStatsResponse
@@ -13,13 +16,14 @@ from offloader.model import Place
 
 @dataclass(frozen=True)
 class LedConsumer:
-    """A `SubscribedConsumer`. `why`: where its subscription is."""
+    """A `SubscribedConsumer`. `why`: where its subscription is. `lead`: leads it there."""
 
     partition: int
     why: str
+    lead: Callable[[], None]
 
-    def flow(self, permits: int) -> None:
-        """Nothing comes."""
+    def flow(self, permits: int) -> None:  # noqa: ARG002
+        self.lead()
 
     def acknowledge(self, acks: Sequence[EntryAck]) -> None:
         """They are given to the broker, too, or come again."""

@@ -149,10 +149,10 @@ class SubscribedTopic:
         found = await self._open(asked)
         if not isinstance(found, ServedSubscription):
             return found
+        self.subscriptions[asked.subscription] = found
         if not is_ours():
             found.end()
             raise LookUpAgainError(f"another gateway has {asked.topic}")
-        self.subscriptions[asked.subscription] = found
         return found
 
     async def _open(self, asked: Subscribing) -> ServedSubscription | asyncio.Task[Outcome]:

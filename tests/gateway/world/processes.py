@@ -13,12 +13,13 @@ from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.living import ANSWER_WITHIN
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
+from offloader.gateway.shares import Shares
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
-from offloader.model import TopicName
+from offloader.model import MIB, TopicName
 from offloader.ports.topic_states import TopicSchema
 from offloader.storage.forwarding import ForwardingStore, Verb
 from tests.gateway.world.events import Baton, VirtualLoop
@@ -144,6 +145,7 @@ class GatewayProcess:
                 lambda: next(tokens),
                 promises=True,
                 traffic=traffic,
+                read_ahead=Shares(MIB),
                 cache_bytes=CACHE_BYTES,
             )
 
