@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
@@ -24,6 +25,16 @@ DEFAULT_MAX_MESSAGE = 5 * MIB
 
 _LENGTHS = Struct(">II")
 _CHUNK = 256 * KIB
+
+
+_WITHOUT_TEXT = frozenset({"MessageIdData"})
+
+
+def _may_have_text(field: FieldDescriptor) -> bool:
+    """Whether there may be text in it, or below it."""
+    if field.type != field.TYPE_MESSAGE:
+        return field.type == field.TYPE_STRING
+    return field.message_type is None or field.message_type.name not in _WITHOUT_TEXT
 
 
 class Frame(NamedTuple):
@@ -100,6 +111,8 @@ class FrameBuffer:
     def _check_text(self, message: Message) -> None:
         """Where text is no UTF-8 the library gives bytes, which nobody expects. Raises ProtocolError."""
         for field, value in message.ListFields():
+            if not _may_have_text(field):
+                continue  # lists of ids are long
             for one in value if field.is_repeated else (value,):
                 if isinstance(one, Message):
                     self._check_text(one)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.pulsar.frames import FrameBuffer, encode
 
-PATIENCE = 20  # seconds, for hanging
+PATIENCE = 60  # seconds, for hanging
 UNASKED = ("connected", "ping")
 
 

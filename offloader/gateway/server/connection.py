@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -80,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._patterns = asyncio.Lock()
         self._pauses: set[Pause] = set()
         self._left_before = 0
+        self._steps: Iterator[None] = iter(())
         self._ended = False
 
     @property
@@ -134,17 +135,28 @@ class Connection(asyncio.BufferedProtocol):
         """With what has come, for some ms."""
         until = self._loop.time() + TURN
         try:
-            for frame in self._frames.frames():
-                if self._ended:
-                    return
-                self._took(frame.command)
+            for _ in self._work():
                 if self._loop.time() > until:
                     self._pause(Pause.OTHERS)
                     self._loop.call_soon(self._resume, Pause.OTHERS)
-                if self._pauses:
+                if self._pauses or self._ended:
                     return
         except ProtocolError as error:
             self.end(str(error))
+
+    def _work(self) -> Iterator[None]:
+        """Step by step: others may have their turn after each."""
+        for _ in self._steps:
+            yield
+        for frame in self._frames.frames():
+            self._took(frame.command)
+            yield
+            for _ in self._steps:
+                yield
+
+    def in_turns(self, steps: Iterator[None]) -> None:
+        """Do something long: between its steps others have their turn. The client's next command comes behind it."""
+        self._steps = steps
 
     def _pause(self, why: Pause) -> None:
         self._pauses.add(why)
@@ -279,6 +291,7 @@ class Connection(asyncio.BufferedProtocol):
         task = self._loop.create_task(self._answered(work, refuse))
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        task.add_done_callback(lambda _: work.close())  # it may have ended before it began
         if len(self._tasks) >= self.limits.requests:
             self._pause(Pause.REQUESTS)
 

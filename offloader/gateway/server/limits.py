@@ -14,7 +14,7 @@ class ConnectionLimits(NamedTuple):
 
     max_message: int = DEFAULT_MAX_MESSAGE
     buffered_bytes: int = 4 * MIB
-    requests: int = 100
+    requests: int = 32
     consumers: int = 10_000
     watchers: int = 100
     handshake: float = 10.0
