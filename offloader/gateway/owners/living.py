@@ -43,6 +43,9 @@ class LivingGateways:
     async def _ask(self, address: Address) -> bool:
         try:
             return await asyncio.wait_for(_answers(address.url or address.tls), self._answer_within)
+        except ssl.SSLError as error:  # it is there, and wants to see a certificate, for one
+            log.debug("gateway: %s refuses: %s", address.tls, error)
+            return True
         except (OSError, TimeoutError, ValueError) as error:
             log.info("gateway: nobody answers at %s: %s", address.url or address.tls, error)
             return False
