@@ -57,6 +57,8 @@ async def _answers(url: str) -> bool:
         to.hostname, to.port or _PORTS.get(to.scheme, 0), ssl=_unchecked() if to.scheme == "pulsar+ssl" else None
     )
     try:
+        if to.scheme == "pulsar+ssl":
+            return True  # it took part in the handshake; it may want to see a certificate before it says more
         writer.write(encode(commands.connect("", b"")))
         return bool(await reader.read(1))
     finally:
