@@ -6,7 +6,14 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from offloader._proto.pulsar_wire_pb2 import Ack, BaseCommand, KeySharedMeta, MessageIdData, Subscribe
+from offloader._proto.pulsar_wire_pb2 import (
+    Ack,
+    BaseCommand,
+    KeySharedMeta,
+    MessageIdData,
+    RedeliverUnacknowledged,
+    Subscribe,
+)
 from offloader.gateway.core.events import EntryAck, KeyPolicy
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.answers import place_of
@@ -17,7 +24,7 @@ from offloader.gateway.server.connection import Connection
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.ports import SubscribedConsumer, Subscribing
 from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
-from offloader.model import TopicName
+from offloader.model import Place, TopicName
 
 Handler = Callable[[Connection, BaseCommand], None]
 AT_ONCE = 200  # ids of a long list, before others have their turn
@@ -228,8 +235,16 @@ def _redeliver(connection: Connection, command: BaseCommand) -> None:
     asked = command.redeliver_unacknowledged
     subscribed = _subscribed(connection, asked.consumer_id)
     if subscribed is not None:
-        places = [place_of(message) for message in asked.message_ids] or None
-        subscribed.redeliver(places, asked.consumer_epoch if asked.HasField("consumer_epoch") else None)
+        connection.in_turns(_redelivering(asked, subscribed))
+
+
+def _redelivering(asked: RedeliverUnacknowledged, subscribed: SubscribedConsumer) -> Iterator[None]:
+    places: list[Place] = []
+    for begin in range(0, len(asked.message_ids), AT_ONCE):
+        places += map(place_of, asked.message_ids[begin : begin + AT_ONCE])
+        yield
+    subscribed.redeliver(places or None, asked.consumer_epoch if asked.HasField("consumer_epoch") else None)
+    yield
 
 
 def _seek(connection: Connection, command: BaseCommand) -> None:
