@@ -71,6 +71,7 @@ class SubscriptionRestorer:
                 began = True
                 bring(self.brokers, topic, mapped.cursor.name, standing)
                 self.brokers.describe(topic, mapped.cursor.name, users_properties(mapped.cursor))
+                return RestoredSubscription(RestoreStanding.RESTORED, self._batches(topic, mapped.cursor))
             except (RetryableError, OutcomeUnknownError) as error:
                 if not left:
                     return RestoredSubscription(RestoreStanding.FAILED, str(error))
@@ -82,7 +83,7 @@ class SubscriptionRestorer:
     def _found(
         self, topic: TopicName, wanted: CopiedCursor, look: SubscriptionLook, *, began: bool
     ) -> RestoredSubscription:
-        """One that has no mark: of this call, of an earlier one, or somebody's."""
+        """One that has no mark: of an earlier call, of this one whose last answer was lost, or somebody's."""
         there = Acknowledged(look.mark_delete, look.ranges)
         other = difference(standing_of(wanted).acknowledged, there, look.lengths)
         if other.first is not None:

@@ -67,6 +67,12 @@ def test_a_lost_answer_is_followed_by_another_try(brokers, step, effect, after) 
 
 
 @pytest.mark.parametrize("step", STEPS)
+def test_the_last_try_counts_like_the_first(brokers, step) -> None:
+    brokers.faults.add(step, lambda: OutcomeUnknownError("lost"), times=TRIES - 1)
+    assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.RESTORED
+
+
+@pytest.mark.parametrize("step", STEPS)
 def test_a_call_that_ended_in_between_is_made_again(brokers, step) -> None:
     brokers.faults.add(step, lambda: BrokerUnavailableError("away"), times=2 * TRIES, after=1 if step == "look" else 0)
     done = restorer(brokers).restore(TOPIC, MAPPED)
@@ -90,6 +96,17 @@ def test_one_that_was_used_since_it_was_restored_is_not_moved_back(brokers) -> N
     restorer(brokers).restore(TOPIC, MAPPED)
     brokers.acknowledge_as_a_client(TOPIC, "job", (3, 0))
     assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.NOT_TOUCHED
+
+
+def test_a_consumer_that_comes_as_soon_as_it_is_whole_is_none_of_our_business(brokers, monkeypatch) -> None:
+    describe = brokers.describe
+
+    def used(*args: object) -> None:
+        describe(*args)
+        brokers.acknowledge_as_a_client(TOPIC, "job", (3, 0))
+
+    monkeypatch.setattr(brokers, "describe", used)
+    assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.RESTORED
 
 
 def test_one_that_somebody_makes_meanwhile_is_not_moved(brokers, monkeypatch) -> None:
