@@ -139,9 +139,11 @@ def _rows(
     session: CommandSession, topic: TopicName, moment: Callable[[int], object], size: Callable[[int], object]
 ) -> Iterator[tuple[Any, ...]]:
     """The catalog is read once, and only where there are some."""
-    if found := kept_subscriptions(session.store, topic):
-        segments = segments_to_read(session.catalogs.load(topic))
-        yield from (_row(topic, one, segments, moment, size) for one in found)
+    segments: Sequence[Segment] | None = None
+    for one in kept_subscriptions(session.store, topic):
+        if segments is None:
+            segments = segments_to_read(session.catalogs.load(topic))
+        yield _row(topic, one, segments, moment, size)
 
 
 def _row(

@@ -3,7 +3,7 @@ what an operator does to one by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -55,9 +55,10 @@ def mark_delete_of(store: ObjectStore, topic: TopicName, name: str) -> Position 
     return None if found is None or found.record.marker.properties == FORGOTTEN else found.record.marker.mark_delete
 
 
-def kept_subscriptions(store: ObjectStore, topic: TopicName) -> list[KeptSubscription]:
-    """The same with all that they have acknowledged."""
-    return [one for name in sorted(_places(store, topic)) if (one := kept_subscription(store, topic, name)) is not None]
+def kept_subscriptions(store: ObjectStore, topic: TopicName) -> Iterator[KeptSubscription]:
+    """The same with all that they have acknowledged, which may be much: read one after the other."""
+    found = (kept_subscription(store, topic, name) for name in sorted(_places(store, topic)))
+    return (one for one in found if one is not None)
 
 
 def kept_subscription(store: ObjectStore, topic: TopicName, name: str) -> KeptSubscription | None:
