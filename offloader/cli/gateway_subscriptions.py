@@ -15,7 +15,7 @@ from offloader.cursors.backlog import archive_backlog, holes_of, segments_to_rea
 from offloader.cursors.copies import CopiedCursor, CursorCopy
 from offloader.cursors.copy_store import read_copy
 from offloader.cursors.core.records import DELETED_ON
-from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscription, kept_subscriptions
+from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscriptions
 from offloader.errors import FatalError
 from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.metadata.listing import partitions
@@ -105,7 +105,11 @@ def delete_subscription(session: CommandSession, topic: TopicName, name: str, *,
     \b
     JSON: one object a line: {message, topic, subscription, deleted}.
     """
-    found = [one for one in _topics(session, topic) if kept_subscription(session.store, one, name) is not None]
+    found = [
+        one
+        for one in _topics(session, topic)
+        if any(each.name == name for each in kept_subscriptions(session.store, one))
+    ]
     if not found:
         raise FatalError(f"{topic} has no subscription {name} of the gateway")
     for one in found:
