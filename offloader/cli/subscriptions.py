@@ -26,7 +26,7 @@ from offloader.model import TopicName
 
 log = logging.getLogger(__name__)
 
-SETTLES = 2.0  # seconds between the two looks of --once: a reset that is stored has taken effect by then
+SETTLES = 2.0  # seconds between two looks, at least: a reset that is stored has taken effect by then
 
 
 @click.group("subscriptions", cls=CommandGroup)
@@ -122,7 +122,7 @@ def _run(session: CommandSession, rounds: ProtectionRounds, stop: threading.Even
                 took / 1000,
                 extra={"see": "protection-slow"},
             )
-        stop.wait(max(interval - took, 0) / 1000)
+        stop.wait(max((interval - took) / 1000, SETTLES))
     return OK
 
 

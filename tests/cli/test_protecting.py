@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from dataclasses import replace
 
 import pytest
@@ -196,3 +197,24 @@ def test_a_round_that_takes_longer_than_the_interval_says_so(line, brokers, monk
     brokers.uses = slowly
     result = line.run("subscriptions", "protect")
     assert "took 31 s, longer than protection.interval" in result.stderr
+
+
+def test_after_a_slow_round_no_topic_is_looked_at_again_before_a_reset_has_taken_effect(line, brokers, monkeypatch):
+    class Stop(threading.Event):
+        def wait(self, timeout=None):
+            if timeout is None:  # threads' own
+                return super().wait()
+            waits.append(timeout)
+            if len(waits) > 1:  # the first one is for the pace
+                self.set()
+            return self.is_set()
+
+    def slowly(topic):
+        line.clock.now += 31_000
+        return before(topic)
+
+    waits, before, brokers.cursors = [], brokers.cursors, slowly
+    monkeypatch.setattr(subscriptions, "SETTLES", 2.0)
+    monkeypatch.setattr(subscriptions.threading, "Event", Stop)
+    line.run("subscriptions", "protect", str(TOPIC))
+    assert waits == [0.0, 2.0]
