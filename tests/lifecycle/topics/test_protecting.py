@@ -218,10 +218,11 @@ def test_a_lost_connection_is_told_and_tried_again_as_long_as_it_takes(world):
     assert world.one().outcome is LookOutcome.RESTORED
 
 
-def test_what_cannot_be_read_waits_and_stays_protected(world):
+def test_what_cannot_be_read_is_a_finding_and_stays_protected(world):
     world.protect()
     world.problem = "no bookie answers"
-    assert (world.one().outcome, world.one().why) == (LookOutcome.WAITING, "no bookie answers")
+    told = world.one()
+    assert (told.outcome, told.why, told.is_finding) == (LookOutcome.FAILED, "no bookie answers", True)
     assert world.saved().keys() == {SUB}
     world.problem = None
     world.broker.crash()

@@ -75,7 +75,7 @@ class Protector:
 
     def _one(self, topic: TopicName, state: _Topic, name: str, seen: CursorSeen | str) -> Told:
         if isinstance(seen, str):
-            return Told(topic, name, LookOutcome.WAITING, why=seen)
+            return Told(topic, name, LookOutcome.FAILED, why=seen)
         ruling = rule(state.known.get(name), seen)
         match ruling.action:
             case Action.ACKNOWLEDGE if self.dry_run:
