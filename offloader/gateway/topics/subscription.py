@@ -207,10 +207,6 @@ class ServedSubscription:
         """Its permits, and its unacknowledged messages."""
         return self._dispatcher.state(key) if key in self._consumers else (0, 0)
 
-    def check_unsubscribe(self, key: ConsumerKey) -> None:
-        """Raises RefusedError where others are there, too."""
-        self._dispatcher.check_unsubscribe(key)
-
     # Acknowledgements
 
     def acknowledge(self, acks: Sequence[EntryAck]) -> None:
@@ -290,11 +286,20 @@ class ServedSubscription:
         self._is_placed = False
         await self.flush()
 
-    async def forget(self) -> None:
-        """Nobody wants it any more: who subscribes with its name begins anew."""
-        await self._in_turn(self._acks.cursor.forget)
-        await self.flush()
-        self.end()
+    async def forget(self, key: ConsumerKey) -> None:
+        """Its only consumer wants it no more: who subscribes with its name begins anew. Where it is not known whether
+        that is written, nothing is acknowledged in it either: the consumer is closed, and finds what the store has.
+        Raises RefusedError where others are there, too."""
+        async with self._resetting:
+            self._dispatcher.check_unsubscribe(key)
+            try:
+                await self._in_turn(self._acks.cursor.forget)
+                await self.flush()
+            except BaseException:
+                self._loop.call_soon(self.end)  # behind the answer: until then clients do not hear that they are closed
+                raise
+            self.leave(key)
+            self.end()
 
     # The topic, and the time
 
@@ -427,16 +432,22 @@ class ServedSubscription:
         self._go()
 
     async def _in_turn(self, work: Callable[[], T]) -> T:
-        async with self._turn:
-            acks, self._pending = self._pending, []
-            self._in_hand = len(acks)
-            try:
-                return await self._workers.cursor(lambda: self._applied(acks, work))
-            except (OffloadError, asyncio.CancelledError):
-                self._pending = acks + self._pending  # to apply them twice does no harm
-                raise
-            finally:
-                self._in_hand = 0
+        await self._turn.acquire()
+        return await asyncio.shield(self._loop.create_task(self._until_done(work)))
+
+    async def _until_done(self, work: Callable[[], T]) -> T:
+        """Whoever waits for it may go: nobody has the turn, and no acknowledgement comes back, as long as a thread has
+        them."""
+        acks, self._pending = self._pending, []
+        self._in_hand = len(acks)
+        try:
+            return await self._workers.cursor(lambda: self._applied(acks, work))
+        except (OffloadError, asyncio.CancelledError):
+            self._pending = acks + self._pending  # to apply them twice does no harm
+            raise
+        finally:
+            self._in_hand = 0
+            self._turn.release()
 
     def _applied(self, acks: Sequence[EntryAck | tuple[Place, int]], work: Callable[[], T]) -> T:
         ledgers = self._entries.ledgers()
