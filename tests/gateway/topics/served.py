@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from random import Random
 from typing import TypeVar
 
-from offloader.errors import StoreUnavailableError
+from offloader.errors import DamagedObjectError, StoreUnavailableError
 from offloader.gateway.core.events import EntryAck
 from offloader.gateway.server.ports import Leading, SubscribedConsumer, Subscribing
 from offloader.gateway.shares import Shares
+from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
-from offloader.gateway.values import ServedEntry, SubscriptionType
-from offloader.model import MIB, Place, TopicName
+from offloader.gateway.values import ServedEnd, ServedEntries, ServedEntry, SubscriptionType
+from offloader.metadata.deletions import DeletedRange
+from offloader.model import MIB, Place, Position, TopicName
 from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
 from tests.gateway.world.topic import OpenTopic, WorldTopic
@@ -100,9 +102,12 @@ class Consumer:
 
 
 class ToldTopic(OpenTopic):
-    """Threads that ask for its ledgers wait while it is held."""
+    """Threads that ask for its ledgers wait while it is held. `failures`: how often the end was asked for in vain."""
 
     def __init__(self, world: WorldTopic) -> None:
+        self.deleted: list[DeletedRange] = []
+        self.damaged = self.terminated = self.deletions_fail = self.end_fails = False
+        self.failures = 0
         self.gate, self._waits = threading.Event(), threading.Event()
         self.gate.set()
         super().__init__(world)
@@ -112,6 +117,25 @@ class ToldTopic(OpenTopic):
             self._waits.set()
             self.gate.wait(PATIENCE)
         return super().ledgers()
+
+    def read(self, after: Place, most_entries: int, most_bytes: int, *, sticky: bool = False) -> ServedEntries:
+        if self.damaged:
+            raise DamagedObjectError("it is damaged (the test)")
+        return super().read(after, most_entries, most_bytes, sticky=sticky)
+
+    def end(self) -> ServedEnd:
+        if self.end_fails:
+            self.failures += 1
+            raise StoreUnavailableError("the store is away (the test)")
+        return super().end()._replace(terminated=self.terminated)
+
+    def deletions(self) -> Sequence[DeletedRange]:
+        return tuple(self.deleted)
+
+    def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
+        if self.deletions_fail:
+            raise StoreUnavailableError("the store is away (the test)")
+        return ()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -165,9 +189,19 @@ class Served:
             consumer.subscribed.flow(permits)
         return consumer
 
+    def forget_trouble(self) -> None:
+        """As if its time were over."""
+        for subscription in self.topic.subscriptions.values():
+            subscription._trouble_until = 0.0
+
+    def is_long_ago(self) -> None:
+        """As if nobody had used any subscription for long."""
+        for subscription in self.topic.subscriptions.values():
+            subscription._used_at = 0.0
+
     async def is_at_end(self, name: str = "s") -> None:
         """Nothing is read any more."""
-        await until(lambda: self.topic.subscriptions[name].may_be_led_away)
+        await until(lambda: self.topic.subscriptions[name].may_be_led_away and not any(self.workers.under_way.values()))
 
     def close(self) -> None:
         self.topic.close()
@@ -180,5 +214,5 @@ def whole(places: list[Place]) -> list[EntryAck]:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(0.001)

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from offloader.errors import OffloadError
-from tests.gateway.topics.served import Served, ToldStore, whole
+from offloader.errors import OffloadError, StoreUnavailableError
+from offloader.gateway.values import RefusedError
+from tests.gateway.topics.served import Served, ToldStore, until, whole
 
 
 def test_what_is_confirmed_after_an_unsubscribing_that_failed_is_not_forgotten() -> None:
@@ -55,6 +56,114 @@ def test_a_seek_whose_client_has_gone_is_done_or_is_not() -> None:
                 await seek
         again = await served.subscribe()
         await again.has(len(served.world.entries))
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_who_has_read_everything_hears_of_new_entries_though_something_else_fails_then() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        served.world.grow(5)
+        served.entries.deleted.append(object())
+        served.entries.deletions_fail = True
+        with pytest.raises(StoreUnavailableError):
+            await served.topic.refresh()
+        served.entries.deletions_fail = False
+        await served.topic.refresh()
+        await consumer.has(len(served.world.entries))
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_who_comes_after_damage_that_is_mended_is_given_everything() -> None:
+    async def work(served: Served) -> None:
+        served.entries.damaged = True
+        first = await served.subscribe(durable=False)
+        await first.until(lambda one: one.is_closed)
+        with pytest.raises(RefusedError, match="damaged"):
+            await served.subscribe(durable=False)
+        served.entries.damaged = False
+        served.forget_trouble()
+        second = await served.subscribe(durable=False)
+        await second.has(len(served.world.entries))
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_nothing_is_left_of_readers_that_were_closed_and_do_not_come_back() -> None:
+    async def work(served: Served) -> None:
+        before = served.shares.left
+        served.entries.damaged = True
+        damaged = await served.subscribe("damaged", durable=False)
+        await damaged.until(lambda one: one.is_closed)
+        served.entries.damaged = False
+        seeking = await served.subscribe("seeks", durable=False)
+        assert seeking.subscribed is not None
+        await seeking.subscribed.seek((-1, -1), None)
+        await served.topic.flush()
+        assert served.topic.subscriptions.keys() == {"damaged", "seeks"}, "they have some time to come back"
+        served.is_long_ago()
+        await served.topic.flush()
+        assert not served.topic.subscriptions
+        assert served.shares.left == before
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_the_end_of_a_terminated_topic_is_told_though_the_store_was_away_when_the_last_entry_was_acknowledged() -> None:
+    async def work(served: Served) -> None:
+        served.entries.terminated = True
+        consumer = await served.subscribe()
+        places = await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        served.entries.end_fails = True
+        consumer.subscribed.acknowledge(whole(places))
+        await until(lambda: served.entries.failures > 0)
+        served.entries.end_fails = False
+        await consumer.until(lambda one: one.has_all)
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_the_end_is_told_to_who_has_acknowledged_everything_before_the_topic_was_terminated() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        consumer.subscribed.acknowledge(whole(places))
+        await consumer.subscribed.durable()
+        await served.is_at_end()
+        served.entries.terminated = True
+        await served.topic.refresh()
+        await consumer.until(lambda one: one.has_all)
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_the_end_is_told_though_the_last_acknowledgement_comes_while_it_is_looked_for() -> None:
+    async def work(served: Served) -> None:
+        served.entries.terminated = True
+        consumer = await served.subscribe()
+        places = await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        with served.entries.held():
+            consumer.subscribed.acknowledge(whole(places[:-1]))
+            await served.entries.until_held()
+        with served.entries.held():
+            await served.entries.until_held()
+            consumer.subscribed.acknowledge(whole(places[-1:]))
+        await consumer.until(lambda one: one.has_all)
         served.close()
 
     asyncio.run(work(Served()))
