@@ -12,17 +12,23 @@ from typing import TypeVar
 
 from offloader.errors import DamagedObjectError, StoreUnavailableError
 from offloader.gateway.core.events import EntryAck
+from offloader.gateway.owners.claim_log import ClaimLog
+from offloader.gateway.owners.owners import TopicOwners
+from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.ports import Leading, SubscribedConsumer, Subscribing
 from offloader.gateway.shares import Shares
-from offloader.gateway.topic_entries import DeletedSegment
+from offloader.gateway.topic_entries import DeletedSegment, TopicEntries
+from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import ServedEnd, ServedEntries, ServedEntry, SubscriptionType
 from offloader.metadata.deletions import DeletedRange
 from offloader.model import MIB, Place, Position, TopicName
+from offloader.ports.topic_states import TopicSchema
 from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
+from tests.gateway.world.processes import Anyone
 from tests.gateway.world.topic import OpenTopic, WorldTopic
 
 T = TypeVar("T")
@@ -108,6 +114,7 @@ class ToldTopic(OpenTopic):
         self.deleted: list[DeletedRange] = []
         self.damaged = self.terminated = self.deletions_fail = self.end_fails = False
         self.failures = 0
+        self.missing: str | None = None
         self.gate, self._waits = threading.Event(), threading.Event()
         self.gate.set()
         super().__init__(world)
@@ -136,6 +143,9 @@ class ToldTopic(OpenTopic):
         if self.deletions_fail:
             raise StoreUnavailableError("the store is away (the test)")
         return ()
+
+    def missing_behind(self, after: Place) -> str | None:
+        return self.missing
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -199,6 +209,14 @@ class Served:
         for subscription in self.topic.subscriptions.values():
             subscription._used_at = 0.0
 
+    def break_cursor(self, name: str) -> None:
+        """Nothing of it can be written, for a reason that nobody foresaw."""
+
+        def flush() -> None:
+            raise KeyError("nobody foresaw it (the test)")
+
+        setattr(self.topic.subscriptions[name]._acks.cursor, "flush", flush)  # noqa: B010
+
     async def is_at_end(self, name: str = "s") -> None:
         """Nothing is read any more."""
         await until(lambda: self.topic.subscriptions[name].may_be_led_away and not any(self.workers.under_way.values()))
@@ -210,6 +228,35 @@ class Served:
 
 def whole(places: list[Place]) -> list[EntryAck]:
     return [EntryAck(place) for place in places]
+
+
+def archive_of(served: Served) -> ArchiveTopics:
+    """An archive of that topic, which is served."""
+    claims = ClaimLog(served.store, lambda: "token")
+    owners = TopicOwners(claims, "this", lambda: Address("here"), nobody_lives, served.workers, lambda: 0)
+    archive = ArchiveTopics(NoArchive(), lambda _entries, _traffic: served.topic, served.workers, Anyone(), owners)
+    archive.served[NAME] = served.topic
+    return archive
+
+
+async def nobody_lives(_: Address) -> bool:
+    return False
+
+
+class NoArchive:
+    """Nobody asks it."""
+
+    def names(self) -> Sequence[TopicName]:
+        return ()
+
+    def partitions(self, topic: TopicName) -> int | None:
+        return None
+
+    def schemas(self, topic: TopicName) -> Sequence[TopicSchema]:
+        return ()
+
+    def open(self, topic: TopicName) -> TopicEntries:
+        raise NotImplementedError
 
 
 async def until(condition: Callable[[], bool]) -> None:

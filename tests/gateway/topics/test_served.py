@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from offloader.cursors.stored import mark_delete_of
 from offloader.errors import OffloadError, StoreUnavailableError
 from offloader.gateway.values import RefusedError
-from tests.gateway.topics.served import Served, ToldStore, until, whole
+from offloader.model import Position
+from tests.gateway.topics.served import NAME, Served, ToldStore, archive_of, until, whole
 
 
 def test_what_is_confirmed_after_an_unsubscribing_that_failed_is_not_forgotten() -> None:
@@ -164,6 +166,48 @@ def test_the_end_is_told_though_the_last_acknowledgement_comes_while_it_is_looke
             await served.entries.until_held()
             consumer.subscribed.acknowledge(whole(places[-1:]))
         await consumer.until(lambda one: one.has_all)
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_what_nobody_foresaw_of_one_subscription_ends_it_and_the_others_are_written() -> None:
+    async def work(store: ToldStore) -> None:
+        served = Served(store)
+        archive = archive_of(served)
+        broken, sound = await served.subscribe("broken"), await served.subscribe("sound")
+        for one in (broken, sound):
+            assert one.subscribed is not None
+            one.subscribed.acknowledge(whole((await one.has(3))[:3]))
+        served.break_cursor("broken")
+        assert await archive.flush() == []
+        assert (broken.is_closed, sound.is_closed) == (True, False)
+        assert mark_delete_of(store, NAME, "sound") == Position(0, 10, 2)
+        again = await served.subscribe("broken")
+        await again.has(len(served.world.entries))
+        served.close()
+
+    asyncio.run(work(ToldStore()))
+
+
+def test_a_topic_is_not_let_go_of_while_somebody_is_about_to_subscribe() -> None:
+    async def work(served: Served) -> None:
+        served.entries.missing = "something is missing"
+        asked = [asyncio.create_task(served.subscribe(name)) for name in ("first", "second")]
+        await asyncio.sleep(0)  # they have begun
+        idle = list[bool]()
+
+        def look() -> None:
+            """In every turn of the loop."""
+            if not all(task.done() for task in asked):
+                idle.append(served.topic.is_idle)
+                asyncio.get_running_loop().call_soon(look)
+
+        look()
+        assert all(isinstance(answer, RefusedError) for answer in await asyncio.gather(*asked, return_exceptions=True))
+        assert idle
+        assert not any(idle)
+        assert served.topic.is_idle
         served.close()
 
     asyncio.run(work(Served()))
