@@ -184,7 +184,7 @@ def subscribing(asked: Subscribe) -> Subscribing:
     """Raises RefusedError."""
     start = asked.start_message_id if asked.HasField("start_message_id") else None
     if not asked.subscription:
-        raise RefusedError(ErrorCode.METADATA, "a subscription has a name")
+        raise RefusedError(ErrorCode.NOT_ALLOWED, "a subscription has a name")
     return Subscribing(
         topic=topic_of(asked.topic),
         subscription=asked.subscription,
