@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from offloader.archive.opened import OpenArchive
 from offloader.config.gateway import AtEnd, Gateway
 from offloader.cursors.facts import read_facts
-from offloader.errors import OffloadError
 from offloader.gateway.access.access import access_of
 from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
@@ -24,6 +22,7 @@ from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
+from offloader.gateway.rounds import each, tell
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
 from offloader.gateway.shares import Shares
@@ -36,8 +35,6 @@ from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
 from offloader.model import TopicName
 from offloader.ports.topic_states import TopicSchema
-
-log = logging.getLogger(__name__)
 
 LEAD_MS = 500
 """How often it is looked whether somebody may go to the brokers."""
@@ -127,18 +124,18 @@ class GatewayApplication:
         telemetry.begin(settings.metrics_listen, GatewayObserver(topics, listener, workers))
         self._listening(self._here.url or self._here.tls)
         rounds = [
-            asyncio.create_task(self._each(settings.flush_interval_ms, topics.flush)),
-            asyncio.create_task(self._each(settings.refresh_interval_ms, topics.refresh)),
-            asyncio.create_task(self._each(LEAD_MS, topics.lead_away)),
-            asyncio.create_task(self._each(settings.claim_interval_ms, owners.look)),
+            asyncio.create_task(each(settings.flush_interval_ms, topics.flush)),
+            asyncio.create_task(each(settings.refresh_interval_ms, topics.refresh)),
+            asyncio.create_task(each(LEAD_MS, topics.lead_away)),
+            asyncio.create_task(each(settings.claim_interval_ms, owners.look)),
+            asyncio.create_task(each(LOOK_AT_FILES_MS, doors.look_at_files)),
             asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
-            asyncio.create_task(_look_at_files(doors)),
         ]
         await self._stopping.wait()
         for task in rounds:
             task.cancel()
-        _tell(await topics.flush())
-        _tell(await owners.release())
+        tell(await topics.flush())
+        tell(await owners.release())
         await listener.close()
         topics.close()
         await asyncio.to_thread(telemetry.close)
@@ -177,19 +174,3 @@ class GatewayApplication:
             return None
         live = LiveTopic(entries.name, self._brokers, lambda: self._opened.records(entries.name).head)
         return Leader(entries, live, workers, self._new_token)
-
-    async def _each(self, interval_ms: int, work: Callable[[], Awaitable[Sequence[OffloadError]]]) -> None:
-        while True:
-            await asyncio.sleep(interval_ms / 1000)
-            _tell(await work())
-
-
-async def _look_at_files(doors: Doors) -> None:
-    while True:
-        await asyncio.sleep(LOOK_AT_FILES_MS / 1000)
-        await doors.look_at_files()
-
-
-def _tell(errors: Sequence[OffloadError]) -> None:
-    for error in errors:
-        log.warning("gateway: %s", error, extra={"see": "gateway-waits"})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
 from offloader.config.gateway import Gateway, address_of
-from offloader.errors import ConfigError
+from offloader.errors import ConfigError, OffloadError
 from offloader.gateway.access.access import Access
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.listener import GatewayListener, Tls
@@ -38,10 +38,12 @@ class Doors:
         listener.http = Address(_url("http", http, here.url or here.tls), _url("https", https, here.tls or here.url))
         return here
 
-    async def look_at_files(self) -> None:
-        """Whoever was let in with another key must show a new token."""
+    async def look_at_files(self) -> Sequence[OffloadError]:
+        """Whoever was let in with another key must show a new token. Nothing is returned: what files have that is of
+        no use is in the log."""
         if await asyncio.to_thread(self._access.look):
             self._listener.ask_again()
+        return ()
 
     async def _opened(self, setting: str, listen: str, door: Listen, tls: Tls | None = None) -> tuple[str, int] | None:
         if not listen:

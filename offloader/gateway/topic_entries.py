@@ -41,7 +41,7 @@ class TopicEntries(Protocol):
         ...
 
     def refresh(self) -> bool:
-        """Look for what was sealed since. Returns whether the end has moved."""
+        """Look for what was sealed since. Returns whether the end has moved since the last call."""
         ...
 
     def before_time(self, published_ms: int) -> Place:

@@ -55,6 +55,11 @@ class Dispatcher:
         """Whether all that the topic has was read."""
         return self._reading.is_at_end
 
+    @property
+    def is_over(self) -> bool:
+        """Whether consumers were told that nothing comes any more."""
+        return self._at_end
+
     def state(self, key: ConsumerKey) -> tuple[int, int]:
         """A consumer's permits, and its unacknowledged messages (0 where it does not share the subscription)."""
         consumer = self._consumers[key]

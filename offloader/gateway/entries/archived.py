@@ -62,6 +62,7 @@ class ArchivedTopicEntries:
         self._changing = threading.Lock()
         self._closed = False
         self._topic = ServedTopic.of(self._records())
+        self._told = self._topic.served.last  # what `refresh` has said last
         self._last: tuple[ServedTopic, ServedEntry | None] | None = None
 
     @property
@@ -88,17 +89,10 @@ class ArchivedTopicEntries:
         return ServedEnd(None if last is None else last.place, last.messages if last else 0, self._is_terminated())
 
     def refresh(self) -> bool:
-        topic = self._topic
-        records = self._records()
-        if records.head == topic.records.head and records.last_position == topic.records.last_position:
-            return False
-        later = topic.followed_by(records)
+        self._look_anew()
         with self._changing:
-            if self._topic is topic:  # else somebody else has looked meanwhile
-                self._topic = later
-        if self._topic.key is not topic.key:
-            self._kept.forget(topic.key)
-        return self._topic.served.last != topic.served.last
+            before, self._told = self._told, self._topic.served.last
+            return self._told != before
 
     def before_time(self, published_ms: int) -> Place:
         return self._as_planned(lambda topic: last_before(published_ms, self._look(topic), topic.ledgers()))
@@ -129,6 +123,18 @@ class ArchivedTopicEntries:
         """Give up what was read ahead. Calls that are under way end as ever."""
         self._closed = True
         self._kept.forget(self._topic.key)
+
+    def _look_anew(self) -> None:
+        topic = self._topic
+        records = self._records()
+        if records.head == topic.records.head and records.last_position == topic.records.last_position:
+            return
+        later = topic.followed_by(records)
+        with self._changing:
+            if self._topic is topic:  # else somebody else has looked meanwhile
+                self._topic = later
+        if self._topic.key is not topic.key:
+            self._kept.forget(topic.key)
 
     def _records(self) -> TopicRecords:
         records = self._archive.records(self.name)
@@ -187,7 +193,7 @@ class ArchivedTopicEntries:
         try:
             return work(topic)
         except (PlanOutdatedError, ObjectNotFoundError, DamagedRecordError):  # all of which a newer look may explain
-            self.refresh()
+            self._look_anew()
             if self._topic is topic:
                 raise
         return work(self._topic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -14,6 +15,7 @@ from offloader._proto.pulsar_wire_pb2 import (
     RedeliverUnacknowledged,
     Subscribe,
 )
+from offloader.errors import OutcomeUnknownError, OvertakenError, RetryableError
 from offloader.gateway.core.events import EntryAck, KeyPolicy
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.answers import place_of
@@ -26,8 +28,11 @@ from offloader.gateway.server.ports import SubscribedConsumer, Subscribing
 from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.model import Place, TopicName
 
+log = logging.getLogger(__name__)
+
 Handler = Callable[[Connection, BaseCommand], None]
 AT_ONCE = 200  # ids of a long list, before others have their turn
+AGAIN = 1.0  # seconds before a client that cannot be served now is told to look up again
 READ_ONLY = "this is an archive: nothing can be produced to it"
 
 
@@ -47,7 +52,8 @@ def topic_of(text: str) -> TopicName:
         raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, str(error)) from error
 
 
-# What a topic is
+# What a topic is. Where the store does not answer, a look-up is never answered with ServiceNotReady: that ends the
+# connection of all consumers, of other topics, too.
 
 
 def _partitions(connection: Connection, command: BaseCommand) -> None:
@@ -58,7 +64,7 @@ def _partitions(connection: Connection, command: BaseCommand) -> None:
         count = await connection.topics.partitions(topic_of(asked.topic), connection.role)
         return answers.partitions(asked.request_id, count)
 
-    connection.answer(work(), partial(answers.partitions_refused, asked.request_id))
+    connection.answer(work(), partial(answers.partitions_refused, asked.request_id), ErrorCode.METADATA)
 
 
 def _lookup(connection: Connection, command: BaseCommand) -> None:
@@ -70,7 +76,7 @@ def _lookup(connection: Connection, command: BaseCommand) -> None:
         address = await connection.topics.address(topic, connection.role)
         return answers.served_at(asked.request_id, led or address)
 
-    connection.answer(work(), partial(answers.lookup_refused, asked.request_id))
+    connection.answer(work(), partial(answers.lookup_refused, asked.request_id), ErrorCode.METADATA)
 
 
 def _topics(connection: Connection, command: BaseCommand) -> None:
@@ -147,8 +153,12 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         try:
             subscribed = await connection.topics.subscribe(subscribing(asked), consumer, connection.role)
         except LookUpAgainError:
-            connection.send(answers.success(asked.request_id))
-            consumer.closed()
+            _look_up_again(connection, asked.request_id, consumer)
+            return None
+        except (OvertakenError, RetryableError, OutcomeUnknownError) as error:
+            log.warning("gateway: %s waits: %s", asked.topic, error, extra={"see": "gateway-waits"})
+            await asyncio.sleep(AGAIN)  # so that clients do not ask all the time
+            _look_up_again(connection, asked.request_id, consumer)
             return None
         except BaseException:
             connection.forget(consumer)
@@ -161,14 +171,20 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         consumer.pass_permits_on()
         return None
 
-    connection.answer(work(), refuse)
+    connection.answer(work(), refuse, ErrorCode.NOT_ALLOWED)
+
+
+def _look_up_again(connection: Connection, request: int, consumer: ClientConsumer) -> None:
+    """Subscribed, and closed at once: whoever is refused may never ask again (see LookUpAgainError)."""
+    connection.send(answers.success(request))
+    consumer.closed()
 
 
 def subscribing(asked: Subscribe) -> Subscribing:
     """Raises RefusedError."""
     start = asked.start_message_id if asked.HasField("start_message_id") else None
     if not asked.subscription:
-        raise RefusedError(ErrorCode.METADATA, "a subscription has a name")
+        raise RefusedError(ErrorCode.NOT_ALLOWED, "a subscription has a name")
     return Subscribing(
         topic=topic_of(asked.topic),
         subscription=asked.subscription,

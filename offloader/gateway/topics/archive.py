@@ -148,11 +148,12 @@ class ArchiveTopics:
             topic.close()
 
     async def _each(self, work: Callable[[SubscribedTopic], Awaitable[None]]) -> list[OffloadError]:
-        """All at the same time: none waits for another. What went wrong."""
-        answers = await asyncio.gather(*map(work, self.served.values()), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, OffloadError):
-                raise answer
+        """All at the same time: none waits for another. What went wrong; what nobody foresaw is in the log."""
+        topics = list(self.served.items())
+        answers = await asyncio.gather(*(work(topic) for _, topic in topics), return_exceptions=True)
+        for (name, _), answer in zip(topics, answers, strict=True):
+            if isinstance(answer, Exception) and not isinstance(answer, OffloadError):
+                log.error("gateway: %s", name, exc_info=answer, extra={"see": "gateway-defect"})
         return [answer for answer in answers if isinstance(answer, OffloadError)]
 
     async def _topic(self, name: TopicName) -> SubscribedTopic:

@@ -74,6 +74,4 @@ class Member:
 
     async def unsubscribe(self) -> None:
         """Raises RefusedError."""
-        self.subscription.check_unsubscribe(self.key)
-        self.subscription.leave(self.key)
-        await self.subscription.forget()
+        await self.subscription.forget(self.key)

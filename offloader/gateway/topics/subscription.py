@@ -73,6 +73,7 @@ class ServedSubscription:
         self._pending: list[EntryAck | tuple[Place, int]] = []  # acknowledgements that no thread has applied
         self._in_hand = 0  # how many of them a thread applies now
         self._applying: asyncio.Task[None] | None = None
+        self._may_be_over = False  # the topic, for its consumers
         self._flushing: asyncio.Future[None] | None = None
         self._resetting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -109,6 +110,11 @@ class ServedSubscription:
     def goes_on_where_it_stands(self) -> bool:
         """Of consumers of what nobody keeps only one alone knows where it stands, and that only once it has said so."""
         return self.durable or (self._is_placed and not self._shared and len(self._consumers) == 1)
+
+    @property
+    def waits_for_end(self) -> bool:
+        """Whether its consumers were given everything, and know of no end."""
+        return bool(self._consumers) and self._dispatcher.is_at_end and not self._dispatcher.is_over
 
     @property
     def quiet_for(self) -> float:
@@ -207,10 +213,6 @@ class ServedSubscription:
         """Its permits, and its unacknowledged messages."""
         return self._dispatcher.state(key) if key in self._consumers else (0, 0)
 
-    def check_unsubscribe(self, key: ConsumerKey) -> None:
-        """Raises RefusedError where others are there, too."""
-        self._dispatcher.check_unsubscribe(key)
-
     # Acknowledgements
 
     def acknowledge(self, acks: Sequence[EntryAck]) -> None:
@@ -234,7 +236,7 @@ class ServedSubscription:
         self.traffic.acknowledged(count)
         if self.durable and self._changed_at is None:
             self._changed_at = self._loop.time()
-        self._apply_soon()
+        self.look_for_end_soon()
 
     async def flush(self) -> None:
         """Returns when what was acknowledged before is durable. Those who wait at the same time wait for one write."""
@@ -290,11 +292,20 @@ class ServedSubscription:
         self._is_placed = False
         await self.flush()
 
-    async def forget(self) -> None:
-        """Nobody wants it any more: who subscribes with its name begins anew."""
-        await self._in_turn(self._acks.cursor.forget)
-        await self.flush()
-        self.end()
+    async def forget(self, key: ConsumerKey) -> None:
+        """Its only consumer wants it no more: who subscribes with its name begins anew. Where it is not known whether
+        that is written, nothing is acknowledged in it either: the consumer is closed, and finds what the store has.
+        Raises RefusedError where others are there, too."""
+        async with self._resetting:
+            self._dispatcher.check_unsubscribe(key)
+            try:
+                await self._in_turn(self._acks.cursor.forget)
+                await self.flush()
+            except BaseException:
+                self._loop.call_soon(self.end)  # behind the answer: until then clients do not hear that they are closed
+                raise
+            self.leave(key)
+            self.end()
 
     # The topic, and the time
 
@@ -302,7 +313,7 @@ class ServedSubscription:
         """The topic has more entries."""
         self._dispatcher.more()
         self._go()
-        self._start(self._look_for_end)
+        self.look_for_end_soon()
 
     async def freeze(self) -> SubscriptionCursor:
         """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done."""
@@ -359,6 +370,7 @@ class ServedSubscription:
                     self._consumers[key].end_reached()
             case CloseConsumer(key):
                 if key in self._consumers:
+                    self._used_at = self._loop.time()
                     self._consumers.pop(key).closed(self._leads)
             case ReadBehind():
                 self._start(partial(self._read, decision))
@@ -397,7 +409,7 @@ class ServedSubscription:
         self._dispatcher.arrived(asked.request, left)
         self._go()
         if found.covered is None:
-            await self._look_for_end()
+            self.look_for_end_soon()
 
     async def _read_again(self, asked: ReadAgain) -> None:
         sticky = self._sticky
@@ -418,6 +430,7 @@ class ServedSubscription:
             log.error("gateway: %s: %s", self._entries.name, error, extra={"see": "gateway-unreadable"})
             self._trouble, self._trouble_until = str(error), self._loop.time() + TOLD_FOR
             self._dispatcher.reset()
+            self._dispatcher.failed(request)  # or whoever comes later would wait for it
             self._go()
             return
         log.warning("gateway: %s waits: %s", self._entries.name, error, extra={"see": "gateway-waits"})
@@ -427,16 +440,22 @@ class ServedSubscription:
         self._go()
 
     async def _in_turn(self, work: Callable[[], T]) -> T:
-        async with self._turn:
-            acks, self._pending = self._pending, []
-            self._in_hand = len(acks)
-            try:
-                return await self._workers.cursor(lambda: self._applied(acks, work))
-            except (OffloadError, asyncio.CancelledError):
-                self._pending = acks + self._pending  # to apply them twice does no harm
-                raise
-            finally:
-                self._in_hand = 0
+        await self._turn.acquire()
+        return await asyncio.shield(self._loop.create_task(self._until_done(work)))
+
+    async def _until_done(self, work: Callable[[], T]) -> T:
+        """Whoever waits for it may go: nobody has the turn, and no acknowledgement comes back, as long as a thread has
+        them."""
+        acks, self._pending = self._pending, []
+        self._in_hand = len(acks)
+        try:
+            return await self._workers.cursor(lambda: self._applied(acks, work))
+        except (OffloadError, asyncio.CancelledError):
+            self._pending = acks + self._pending  # to apply them twice does no harm
+            raise
+        finally:
+            self._in_hand = 0
+            self._turn.release()
 
     def _applied(self, acks: Sequence[EntryAck | tuple[Place, int]], work: Callable[[], T]) -> T:
         ledgers = self._entries.ledgers()
@@ -449,21 +468,32 @@ class ServedSubscription:
             self._acks.advance(ledgers)
         return work()
 
-    def _apply_soon(self) -> None:
+    def look_for_end_soon(self) -> None:
+        """All of a terminated topic may be acknowledged, and nobody has been told."""
+        self._may_be_over = True
         if self._applying is None or self._applying.done():
             self._applying = self._start(self._apply)
 
     async def _apply(self) -> None:
-        while self._pending:
+        """Acknowledgements that have come, and what follows from having them all."""
+        waits = FIRST_WAIT
+        while self._pending or self._may_be_over:
             try:
-                await self._in_turn(lambda: None)
+                if self._pending:
+                    await self._in_turn(lambda: None)
+                else:
+                    self._may_be_over = False
+                    await self._look_for_end()
             except OffloadError as error:
+                self._may_be_over = True
                 log.warning("gateway: %s waits: %s", self._entries.name, error, extra={"see": "gateway-waits"})
-                await asyncio.sleep(self._waited)
-        await self._look_for_end()
+                await asyncio.sleep(waits)
+                waits = min(2 * waits, LONGEST_WAIT)
 
     async def _look_for_end(self) -> None:
         """Whether all of a terminated topic is acknowledged."""
+        if not self.waits_for_end:
+            return
         end = await self._workers.know(self._entries.end)
         if end.terminated and (end.last is None or await self.mark_delete() >= end.last):
             self._dispatcher.all_acknowledged()
@@ -476,13 +506,17 @@ class ServedSubscription:
         return task
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        """What nobody foresaw ends the subscription: its consumers begin anew."""
         try:
             await work()
         except OffloadError as error:
             log.warning("gateway: %s waits: %s", self._entries.name, error, extra={"see": "gateway-waits"})
         except asyncio.CancelledError:
             raise
-        except Exception:
-            log.exception("gateway: %s of %s", self.name, self._entries.name, extra={"see": "gateway-defect"})
-            self.end()
+        except Exception as error:  # noqa: BLE001 (it is in the log)
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """What nobody foresaw ends the subscription: its consumers begin anew."""
+        name = self._entries.name
+        log.error("gateway: %s of %s", self.name, name, exc_info=error, extra={"see": "gateway-defect"})
+        self.end()

@@ -10,6 +10,7 @@ from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import mark_delete_of
+from offloader.errors import OffloadError
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import DEFAULT_LIMITS, DispatchLimits, Joining
 from offloader.gateway.server.ports import LATEST, ConsumerPort, SubscribedConsumer, Subscribing
@@ -61,13 +62,18 @@ class SubscribedTopic:
         self._leader = leader
         self._follows = follows
         self._opening = asyncio.Lock()
+        self._coming = 0  # who are about to get a subscription
         self._deletions = entries.deletions()
 
     async def subscribe(
         self, asked: Subscribing, consumer: ConsumerPort, key: object, is_ours: Callable[[], bool]
     ) -> SubscribedConsumer:
         """Raises RefusedError, and what the store raises. `is_ours`: whether no other gateway has taken the topic."""
-        found = await self._found(asked, is_ours)
+        self._coming += 1
+        try:
+            found = await self._found(asked, is_ours)
+        finally:
+            self._coming -= 1
         if found is None:
             assert self._leader is not None
             return await self._leader.led(asked.subscription, consumer)
@@ -91,15 +97,26 @@ class SubscribedTopic:
         """Look for what was archived since."""
         if self._follows:
             await self._refresh()
+        waiting = [one for one in self.subscriptions.values() if one.waits_for_end]
+        if waiting and (await self._workers.know(self.entries.end)).terminated:
+            for one in waiting:
+                one.look_for_end_soon()
 
     async def _refresh(self) -> None:
+        """Raises the first thing that went wrong, once all have heard of what is new."""
         grown = await self._workers.know(self.entries.refresh)
         deletions = self.entries.deletions()
+        failed: list[OffloadError] = []
         for subscription in list(self.subscriptions.values()):
-            if deletions != self._deletions and subscription.durable:
-                await subscription.skip_deleted()
+            try:
+                if deletions != self._deletions and subscription.durable:
+                    await subscription.skip_deleted()
+            except OffloadError as error:
+                failed.append(error)
             if grown:
                 subscription.grown()
+        if failed:  # which is tried again with the next look
+            raise failed[0]
         self._deletions = deletions
 
     async def flush(self) -> None:
@@ -107,18 +124,21 @@ class SubscribedTopic:
         wrong, once all were tried."""
         durable = [one for one in self.subscriptions.values() if one.durable]
         answers = await asyncio.gather(*(one.flush() for one in durable), return_exceptions=True)
-        for one in durable:
+        for one, answer in zip(durable, answers, strict=True):
+            if isinstance(answer, Exception) and not isinstance(answer, OffloadError):
+                one.fail(answer)
+        for one in list(self.subscriptions.values()):
             if one.is_idle:
                 one.end()
         for answer in answers:
-            if isinstance(answer, BaseException):
+            if isinstance(answer, OffloadError):
                 raise answer
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody uses it."""
         is_led = self._leader is not None and self._leader.is_busy
-        return not self.subscriptions and not self._opening.locked() and not is_led
+        return not self.subscriptions and not self._coming and not is_led
 
     def lose(self) -> None:
         """Another gateway has it: durable consumers look up and go there. Readers need no owner, and stay."""

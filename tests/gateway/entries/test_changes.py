@@ -169,6 +169,19 @@ def test_a_segment_that_goes_to_brokers_between_plan_and_reading_is_planned_anew
     assert places(entries) == before
 
 
+def test_a_refresh_tells_what_was_sealed_also_where_a_read_has_seen_it_before() -> None:
+    topic = next(each for each in map(MixedTopic, range(200)) if first_is_bridged(each))
+    archive = topic.reader(Asked.NOBODY, 4096)._opened
+    entries = ArchivedTopicEntries(archive, TOPIC, KeptReaders(), on_missing=OnMissing.SKIP)
+    before = places(entries)
+    ledger = before[-1][0] + 100
+    topic.archive.add(stream(ledger, 0, 9))
+    hand_over(topic.archive, 1)
+    assert places(entries) == [*before, *((ledger, entry) for entry in range(10))], "it has found its plan outdated"
+    assert entries.refresh(), "others wait for what is behind the former end"
+    assert not entries.refresh()
+
+
 def test_a_topic_that_is_not_there_or_not_any_more_says_so() -> None:
     with pytest.raises(FatalError, match="is not in the archive"):
         opened(MemoryStore())

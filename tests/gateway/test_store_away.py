@@ -1,0 +1,67 @@
+"""What clients get while the store does not answer: they wait, and go on once it does; nobody else is troubled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pulsar
+import pytest
+
+from offloader.storage.memory import MemoryStore
+from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+from tests.archive.support import TOPIC, Archive, message
+from tests.format.support import Stored
+from tests.gateway.gateway import free_port, gateway
+from tests.gateway.test_stock_client import EARLIEST, connected, received
+
+NAME = str(TOPIC)
+ENTRIES = 20
+
+
+@pytest.fixture
+def faults() -> StoreFaults:
+    return StoreFaults()
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def client(faults: StoreFaults, port: int) -> Iterator[pulsar.Client]:
+    made = Archive(MemoryStore())
+    made.claim(10, 0)
+    made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(ENTRIES)])
+    with gateway(FaultyStore(made.store, faults), metricsListen=f"127.0.0.1:{port}") as url:
+        found = connected(url)
+        yield found
+        found.close()
+
+
+def fails(faults: StoreFaults, folder: str, times: int) -> None:
+    faults.add(StoreFault("*", key=lambda key: folder in key, times=times))
+
+
+def accepted(port: int) -> int:
+    """How many connections there have been."""
+    return int(httpx.get(f"http://127.0.0.1:{port}/status", trust_env=False).json()["accepted"])
+
+
+def test_a_consumer_is_subscribed_once_the_store_answers(client: pulsar.Client, faults: StoreFaults) -> None:
+    fails(faults, "_subscriptions", 3)
+    consumer = client.subscribe(NAME, "s", initial_position=EARLIEST)
+    assert received(consumer, ENTRIES) == [b"m%d" % n for n in range(ENTRIES)]
+
+
+def test_a_topic_that_cannot_be_looked_up_cuts_off_no_other_consumer(
+    client: pulsar.Client, faults: StoreFaults, port: int
+) -> None:
+    reader = client.create_reader(NAME, pulsar.MessageId.earliest)
+    connections = accepted(port)
+    fails(faults, "_gateways", 3)
+    consumer = client.subscribe(NAME, "s", initial_position=EARLIEST)
+    assert received(consumer, ENTRIES) == [b"m%d" % n for n in range(ENTRIES)]
+    assert accepted(port) == connections
+    assert [reader.read_next(20_000).data() for _ in range(ENTRIES)] == [b"m%d" % n for n in range(ENTRIES)]

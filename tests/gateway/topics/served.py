@@ -1,0 +1,265 @@
+"""A topic that is served, with consumers that note what they are given, and a store that can be told what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import TypeVar
+
+from offloader.errors import DamagedObjectError, StoreUnavailableError
+from offloader.gateway.core.events import EntryAck
+from offloader.gateway.owners.claim_log import ClaimLog
+from offloader.gateway.owners.owners import TopicOwners
+from offloader.gateway.protocol.answers import Address
+from offloader.gateway.server.ports import Leading, SubscribedConsumer, Subscribing
+from offloader.gateway.shares import Shares
+from offloader.gateway.topic_entries import DeletedSegment, TopicEntries
+from offloader.gateway.topics.archive import ArchiveTopics
+from offloader.gateway.topics.topic import SubscribedTopic
+from offloader.gateway.topics.workers import Workers
+from offloader.gateway.traffic import Traffic
+from offloader.gateway.values import ServedEnd, ServedEntries, ServedEntry, SubscriptionType
+from offloader.metadata.deletions import DeletedRange
+from offloader.model import MIB, Place, Position, TopicName
+from offloader.ports.topic_states import TopicSchema
+from offloader.storage.forwarding import ForwardingStore, Verb
+from offloader.storage.memory import MemoryStore
+from tests.gateway.world.processes import Anyone
+from tests.gateway.world.topic import OpenTopic, WorldTopic
+
+T = TypeVar("T")
+NAME = TopicName("public", "default", "t")
+PATIENCE = 5.0  # seconds, for hanging
+
+
+class ToldStore(ForwardingStore):
+    """`fails`: writes do. `gate`: writes wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.fails = False
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def _call(self, verb: Verb, key: str, work: Callable[[], T]) -> T:
+        if verb == "put":
+            self.gate.wait(PATIENCE)
+            if self.fails:
+                raise StoreUnavailableError("the store is away (the test)")
+        return work()
+
+
+class Consumer:
+    """`ConsumerPort`."""
+
+    def __init__(self) -> None:
+        self.given: list[ServedEntry] = []
+        self.is_closed = self.has_all = False
+        self.subscribed: SubscribedConsumer | None = None
+        self._happened = asyncio.Event()
+
+    def deliver(self, entry: ServedEntry, redeliveries: int, epoch: int | None) -> None:
+        self.given.append(entry)
+        self._happened.set()
+
+    def active_changed(self, *, is_active: bool) -> None:
+        """It does not matter."""
+
+    def end_reached(self) -> None:
+        self.has_all = True
+        self._happened.set()
+
+    def pass_permits_on(self) -> None:
+        """It has enough."""
+
+    def closed(self, to: Leading | None = None) -> None:
+        self.is_closed = True
+        self._happened.set()
+
+    @property
+    def origin(self) -> Hashable:
+        return self
+
+    @property
+    def is_settled(self) -> bool:
+        return True
+
+    async def is_alive(self) -> bool:
+        return True
+
+    @property
+    def places(self) -> list[Place]:
+        return [entry.place for entry in self.given]
+
+    async def until(self, condition: Callable[[Consumer], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not condition(self):
+                self._happened.clear()
+                await self._happened.wait()
+
+    async def has(self, count: int) -> list[Place]:
+        """So many entries."""
+        await self.until(lambda one: len(one.given) >= count)
+        return self.places
+
+
+class ToldTopic(OpenTopic):
+    """Threads that ask for its ledgers wait while it is held. `failures`: how often the end was asked for in vain."""
+
+    def __init__(self, world: WorldTopic) -> None:
+        self.deleted: list[DeletedRange] = []
+        self.damaged = self.terminated = self.deletions_fail = self.end_fails = False
+        self.failures = 0
+        self.missing: str | None = None
+        self.gate, self._waits = threading.Event(), threading.Event()
+        self.gate.set()
+        super().__init__(world)
+
+    def ledgers(self) -> Sequence[tuple[int, int, int]]:
+        if not self.gate.is_set() and threading.current_thread() is not threading.main_thread():
+            self._waits.set()
+            self.gate.wait(PATIENCE)
+        return super().ledgers()
+
+    def read(self, after: Place, most_entries: int, most_bytes: int, *, sticky: bool = False) -> ServedEntries:
+        if self.damaged:
+            raise DamagedObjectError("it is damaged (the test)")
+        return super().read(after, most_entries, most_bytes, sticky=sticky)
+
+    def end(self) -> ServedEnd:
+        if self.end_fails:
+            self.failures += 1
+            raise StoreUnavailableError("the store is away (the test)")
+        return super().end()._replace(terminated=self.terminated)
+
+    def deletions(self) -> Sequence[DeletedRange]:
+        return tuple(self.deleted)
+
+    def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
+        if self.deletions_fail:
+            raise StoreUnavailableError("the store is away (the test)")
+        return ()
+
+    def missing_behind(self, after: Place) -> str | None:
+        return self.missing
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        self._waits.clear()
+        self.gate.clear()
+        try:
+            yield
+        finally:
+            self.gate.set()
+
+    async def until_held(self) -> None:
+        """A thread waits."""
+        assert await asyncio.to_thread(self._waits.wait, PATIENCE)
+
+
+class Served:
+    """A topic of 20 places, as one process serves it."""
+
+    def __init__(self, store: ToldStore | None = None) -> None:
+        self.store = store or ToldStore()
+        self.world = WorldTopic(NAME, Random(1))
+        self.world.grow(20)
+        self.entries = ToldTopic(self.world)
+        self.workers = Workers(1)  # what is asked for first is done first
+        self.shares = Shares(MIB)
+        self._keys = itertools.count()
+        tokens = (f"{id(self)}/{number}" for number in itertools.count())
+        self.topic = SubscribedTopic(
+            self.entries,
+            self.store,
+            self.workers,
+            lambda: next(tokens),
+            promises=True,
+            traffic=Traffic(),
+            read_ahead=self.shares,
+        )
+
+    async def subscribe(
+        self,
+        name: str = "s",
+        kind: SubscriptionType = SubscriptionType.SHARED,
+        *,
+        durable: bool = True,
+        earliest: bool = True,
+        permits: int = 1000,
+    ) -> Consumer:
+        asked = Subscribing(NAME, name, kind, durable=durable, earliest=earliest, start=None if durable else (-1, -1))
+        consumer = Consumer()
+        consumer.subscribed = await self.topic.subscribe(asked, consumer, next(self._keys), lambda: True)
+        if permits:
+            consumer.subscribed.flow(permits)
+        return consumer
+
+    def forget_trouble(self) -> None:
+        """As if its time were over."""
+        for subscription in self.topic.subscriptions.values():
+            subscription._trouble_until = 0.0
+
+    def is_long_ago(self) -> None:
+        """As if nobody had used any subscription for long."""
+        for subscription in self.topic.subscriptions.values():
+            subscription._used_at = 0.0
+
+    def break_cursor(self, name: str) -> None:
+        """Nothing of it can be written, for a reason that nobody foresaw."""
+
+        def flush() -> None:
+            raise KeyError("nobody foresaw it (the test)")
+
+        setattr(self.topic.subscriptions[name]._acks.cursor, "flush", flush)  # noqa: B010
+
+    async def is_at_end(self, name: str = "s") -> None:
+        """Nothing is read any more."""
+        await until(lambda: self.topic.subscriptions[name].may_be_led_away and not any(self.workers.under_way.values()))
+
+    def close(self) -> None:
+        self.topic.close()
+        self.workers.close()
+
+
+def whole(places: list[Place]) -> list[EntryAck]:
+    return [EntryAck(place) for place in places]
+
+
+def archive_of(served: Served) -> ArchiveTopics:
+    """An archive of that topic, which is served."""
+    claims = ClaimLog(served.store, lambda: "token")
+    owners = TopicOwners(claims, "this", lambda: Address("here"), nobody_lives, served.workers, lambda: 0)
+    archive = ArchiveTopics(NoArchive(), lambda _entries, _traffic: served.topic, served.workers, Anyone(), owners)
+    archive.served[NAME] = served.topic
+    return archive
+
+
+async def nobody_lives(_: Address) -> bool:
+    return False
+
+
+class NoArchive:
+    """Nobody asks it."""
+
+    def names(self) -> Sequence[TopicName]:
+        return ()
+
+    def partitions(self, topic: TopicName) -> int | None:
+        return None
+
+    def schemas(self, topic: TopicName) -> Sequence[TopicSchema]:
+        return ()
+
+    def open(self, topic: TopicName) -> TopicEntries:
+        raise NotImplementedError
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.001)

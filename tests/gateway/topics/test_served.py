@@ -1,0 +1,213 @@
+"""What must hold of subscriptions at work when the store fails, or clients go in the middle of something."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from offloader.cursors.stored import mark_delete_of
+from offloader.errors import OffloadError, StoreUnavailableError
+from offloader.gateway.values import RefusedError
+from offloader.model import Position
+from tests.gateway.topics.served import NAME, Served, ToldStore, archive_of, until, whole
+
+
+def test_what_is_confirmed_after_an_unsubscribing_that_failed_is_not_forgotten() -> None:
+    async def work(store: ToldStore) -> None:
+        served = Served(store)
+        consumer = await served.subscribe()
+        places = await consumer.has(5)
+        store.fails = True
+        assert consumer.subscribed is not None
+        with pytest.raises(OffloadError):
+            await consumer.subscribed.unsubscribe()
+        await consumer.until(lambda one: one.is_closed)
+        store.fails = False
+        again = await served.subscribe()
+        assert again.subscribed is not None
+        again.subscribed.acknowledge(whole(places[:3]))
+        await again.subscribed.durable()
+        served.close()
+        anew = Served(store)
+        third = await anew.subscribe()
+        await third.has(5)
+        assert not set(third.places) & set(places[:3])
+        anew.close()
+
+    asyncio.run(work(ToldStore()))
+
+
+def test_a_seek_whose_client_has_gone_is_done_or_is_not() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        entries = served.entries
+        with entries.held():
+            consumer.subscribed.acknowledge(whole(places[:1]))
+            await entries.until_held()
+            consumer.subscribed.acknowledge(whole(places[1:2]))
+            seek = asyncio.create_task(consumer.subscribed.seek((-1, -1), None))
+            await consumer.until(lambda one: one.is_closed)
+        with entries.held():
+            await entries.until_held()
+            seek.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await seek
+        again = await served.subscribe()
+        await again.has(len(served.world.entries))
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_who_has_read_everything_hears_of_new_entries_though_something_else_fails_then() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        served.world.grow(5)
+        served.entries.deleted.append(object())
+        served.entries.deletions_fail = True
+        with pytest.raises(StoreUnavailableError):
+            await served.topic.refresh()
+        served.entries.deletions_fail = False
+        await served.topic.refresh()
+        await consumer.has(len(served.world.entries))
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_who_comes_after_damage_that_is_mended_is_given_everything() -> None:
+    async def work(served: Served) -> None:
+        served.entries.damaged = True
+        first = await served.subscribe(durable=False)
+        await first.until(lambda one: one.is_closed)
+        with pytest.raises(RefusedError, match="damaged"):
+            await served.subscribe(durable=False)
+        served.entries.damaged = False
+        served.forget_trouble()
+        second = await served.subscribe(durable=False)
+        await second.has(len(served.world.entries))
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_nothing_is_left_of_readers_that_were_closed_and_do_not_come_back() -> None:
+    async def work(served: Served) -> None:
+        before = served.shares.left
+        served.entries.damaged = True
+        damaged = await served.subscribe("damaged", durable=False)
+        await damaged.until(lambda one: one.is_closed)
+        served.entries.damaged = False
+        seeking = await served.subscribe("seeks", durable=False)
+        assert seeking.subscribed is not None
+        await seeking.subscribed.seek((-1, -1), None)
+        await served.topic.flush()
+        assert served.topic.subscriptions.keys() == {"damaged", "seeks"}, "they have some time to come back"
+        served.is_long_ago()
+        await served.topic.flush()
+        assert not served.topic.subscriptions
+        assert served.shares.left == before
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_the_end_of_a_terminated_topic_is_told_though_the_store_was_away_when_the_last_entry_was_acknowledged() -> None:
+    async def work(served: Served) -> None:
+        served.entries.terminated = True
+        consumer = await served.subscribe()
+        places = await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        served.entries.end_fails = True
+        consumer.subscribed.acknowledge(whole(places))
+        await until(lambda: served.entries.failures > 0)
+        served.entries.end_fails = False
+        await consumer.until(lambda one: one.has_all)
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_the_end_is_told_to_who_has_acknowledged_everything_before_the_topic_was_terminated() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        consumer.subscribed.acknowledge(whole(places))
+        await consumer.subscribed.durable()
+        await served.is_at_end()
+        served.entries.terminated = True
+        await served.topic.refresh()
+        await consumer.until(lambda one: one.has_all)
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_the_end_is_told_though_the_last_acknowledgement_comes_while_it_is_looked_for() -> None:
+    async def work(served: Served) -> None:
+        served.entries.terminated = True
+        consumer = await served.subscribe()
+        places = await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        with served.entries.held():
+            consumer.subscribed.acknowledge(whole(places[:-1]))
+            await served.entries.until_held()
+        with served.entries.held():
+            await served.entries.until_held()
+            consumer.subscribed.acknowledge(whole(places[-1:]))
+        await consumer.until(lambda one: one.has_all)
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_what_nobody_foresaw_of_one_subscription_ends_it_and_the_others_are_written() -> None:
+    async def work(store: ToldStore) -> None:
+        served = Served(store)
+        archive = archive_of(served)
+        broken, sound = await served.subscribe("broken"), await served.subscribe("sound")
+        for one in (broken, sound):
+            assert one.subscribed is not None
+            one.subscribed.acknowledge(whole((await one.has(3))[:3]))
+        served.break_cursor("broken")
+        assert await archive.flush() == []
+        assert (broken.is_closed, sound.is_closed) == (True, False)
+        assert mark_delete_of(store, NAME, "sound") == Position(0, 10, 2)
+        again = await served.subscribe("broken")
+        await again.has(len(served.world.entries))
+        served.close()
+
+    asyncio.run(work(ToldStore()))
+
+
+def test_a_topic_is_not_let_go_of_while_somebody_is_about_to_subscribe() -> None:
+    async def work(served: Served) -> None:
+        served.entries.missing = "something is missing"
+        asked = [asyncio.create_task(served.subscribe(name)) for name in ("first", "second")]
+        await asyncio.sleep(0)  # they have begun
+        idle = list[bool]()
+
+        def look() -> None:
+            """In every turn of the loop."""
+            if not all(task.done() for task in asked):
+                idle.append(served.topic.is_idle)
+                asyncio.get_running_loop().call_soon(look)
+
+        look()
+        assert all(isinstance(answer, RefusedError) for answer in await asyncio.gather(*asked, return_exceptions=True))
+        assert idle
+        assert not any(idle)
+        assert served.topic.is_idle
+        served.close()
+
+    asyncio.run(work(Served()))
