@@ -109,7 +109,7 @@ class SubscriptionAcks:
                     self.cursor.acknowledge((incarnation, ledger), first, last)
         return ServedEntries(self.left_of(read.entries, ledgers), read.covered)
 
-    def skip_deleted(self, deleted: Iterable[DeletedSegment]) -> None:
+    def skip_deleted(self, deleted: Iterable[DeletedSegment], ledgers: Ledgers) -> None:
         """What is deleted for good counts as acknowledged; of what was not, the cursor says how much, and of when."""
         for at, segment in deleted:
             incarnation, left = segment.start.incarnation, 0
@@ -119,10 +119,17 @@ class SubscriptionAcks:
                 key = incarnation, held.ledger
                 left += self.cursor.count_left(key, held.first, held.last)
                 self.cursor.acknowledge(key, held.first, held.last)
-            if self.cursor.mark_delete.incarnation == incarnation:  # what went is a beginning: all before it went, too
+            if not self._is_left_before(segment.start, ledgers):
                 self.cursor.acknowledge_up_to(segment.end)
             if left:
                 self.cursor.count_property(f"{DELETED_ON}{day(at)[:10]}", left)
+
+    def _is_left_before(self, start: Position, ledgers: Ledgers) -> bool:
+        """Whether something is served between the mark-delete position and what was deleted: a former incarnation, or
+        ledgers that brokers have offloaded by themselves, and that no retention of ours deletes."""
+        mark = self.cursor.mark_delete
+        before = ((incarnation, ledger, last) for incarnation, ledger, last in ledgers if ledger < start.ledger)
+        return mark.incarnation != start.incarnation or any(Position(*each) > mark for each in before)
 
     def left_of(self, entries: Iterable[ServedEntry], ledgers: Ledgers) -> list[ServedEntry]:
         """What of these is not acknowledged."""

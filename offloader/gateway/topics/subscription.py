@@ -270,7 +270,8 @@ class ServedSubscription:
         await self._in_turn(self._skip_deleted)
 
     def _skip_deleted(self) -> None:
-        self._acks.skip_deleted(self._entries.deleted_behind(self._acks.cursor.mark_delete))
+        entries, acks = self._entries, self._acks
+        acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), entries.ledgers())
 
     async def reset(self, mark_delete: Place, left: tuple[Place, int] | None = None) -> None:
         """All consumers must subscribe anew, behind this position. `left`: of its next entry. None of them joins before

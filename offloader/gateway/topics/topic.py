@@ -217,8 +217,9 @@ class SubscribedTopic:
 
     async def _skip_deleted(self, cursor: DurableCursor) -> None:
         """Raises RefusedError where it would not get everything else."""
+        entries, acks = self.entries, SubscriptionAcks(cursor)
         await self._workers.cursor(
-            lambda: SubscriptionAcks(cursor).skip_deleted(self.entries.deleted_behind(cursor.mark_delete))
+            lambda: acks.skip_deleted(entries.deleted_behind(cursor.mark_delete), entries.ledgers())
         )
         await self._check_missing(cursor.mark_delete.place)
 

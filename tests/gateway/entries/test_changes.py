@@ -13,12 +13,15 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.reading.stores import Stores
+from offloader.cursors.core.records import CursorMarker
 from offloader.errors import DamagedObjectError, DataLostError, FatalError, StoreUnavailableError
 from offloader.format.entry import ABORT_MARKER
+from offloader.gateway.core.events import EntryAck
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
 from offloader.gateway.topic_entries import TopicEntries
+from offloader.gateway.topics.acks import SubscriptionAcks, VolatileCursor, position_of
 from offloader.gateway.values import BEFORE_ALL, ServedEntry
 from offloader.metadata import layout
 from offloader.model import Place, Position
@@ -257,6 +260,26 @@ def test_topics_in_every_state_are_delivered_as_the_archive_reads_them(seed: int
     assert entries.end().last == (expected[-1] if expected else None)
     assert [each.place for each in entries.again(expected[::2])] == expected[::2]
     assert {each[1] for each in entries.ledgers()} >= {place[0] for place in expected}
+
+
+@pytest.mark.parametrize("asked", Asked)
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_deleted_counts_as_acknowledged_and_nothing_that_is_left_before_it(seed: int, asked: Asked) -> None:
+    """Ledgers that brokers have offloaded by themselves stay, whatever retention deletes behind them."""
+    archive = MixedTopic(seed).reader(asked, 4096)
+    entries = ArchivedTopicEntries(archive._opened, TOPIC, KeptReaders(), on_missing=OnMissing.SKIP)
+    ledgers = entries.ledgers()
+    acks = SubscriptionAcks(VolatileCursor(CursorMarker(position_of(BEFORE_ALL, ledgers))))
+    acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), ledgers)
+    found, after = list[Place](), acks.advance(ledgers)
+    while (read := entries.read(after, 7, 10**6)).covered is not None:
+        found += [each.place for each in acks.not_acknowledged(read, after, ledgers).entries]
+        after = read.covered
+    assert found == places(entries)
+    for ledger, entry in found:
+        acks.apply([EntryAck((ledger, entry), 0)], ledgers)
+    acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), ledgers)
+    assert acks.advance(ledgers) >= after
 
 
 @pytest.mark.parametrize(("second", "served"), [(1, [(1, 0), (1, 1)]), (5, [(5, 0), (5, 1), (7, 0), (7, 1)])])
