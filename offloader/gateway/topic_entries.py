@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from offloader.gateway.values import ServedEnd, ServedEntries, ServedEntry
-from offloader.metadata.deletions import DeletedRange
+from offloader.metadata.deletions import DeletedRange, SegmentRange
 from offloader.model import Place, Position, Segment, TopicName
 
 
@@ -72,6 +72,11 @@ class TopicEntries(Protocol):
 
     def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
         """Of that what lies behind a position, in order."""
+        ...
+
+    def being_deleted(self) -> Sequence[SegmentRange]:
+        """What is going to be deleted, and may still be taken back, as of the last `refresh`: it is missing, and nobody
+        has acknowledged it."""
         ...
 
     @property

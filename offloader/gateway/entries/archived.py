@@ -23,7 +23,7 @@ from offloader.gateway.entries.times import last_before
 from offloader.gateway.entries.topic import ServedTopic
 from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
-from offloader.metadata.deletions import DeletedRange
+from offloader.metadata.deletions import DeletedRange, SegmentRange
 from offloader.model import Place, Position, TopicName
 
 NOTHING = ServedEntries((), None)
@@ -115,6 +115,9 @@ class ArchivedTopicEntries:
 
     def deletions(self) -> Sequence[DeletedRange]:
         return self._topic.deletions()
+
+    def being_deleted(self) -> Sequence[SegmentRange]:
+        return self._topic.being_deleted()
 
     def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
         return self._topic.deleted_behind(position)

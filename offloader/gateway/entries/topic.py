@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from offloader.archive.object_range import PlanItem
 from offloader.archive.records import TopicRecords
@@ -12,7 +12,7 @@ from offloader.gateway.entries.missing import Absence, absences, covered_by
 from offloader.gateway.entries.served import Served
 from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL
-from offloader.metadata.deletions import DeletedRange, range_of
+from offloader.metadata.deletions import DeletedRange, DeletionReason, SegmentRange, range_of
 from offloader.model import Place, Position, Transaction
 
 Ledger = tuple[int, int]
@@ -71,6 +71,11 @@ class ServedTopic:
     def deletions(self) -> list[DeletedRange]:
         """See the port. What brokers have instead is not deleted."""
         return [each for each in self.records.head.removed.ranges if not each.is_bridged]
+
+    def being_deleted(self) -> Sequence[SegmentRange]:
+        """See the port."""
+        pending = self.records.head.removed.pending
+        return () if pending is None or pending.reason is DeletionReason.BRIDGED else pending.ranges
 
     def deleted_behind(self, position: Position) -> list[DeletedSegment]:
         """See the port."""

@@ -12,7 +12,7 @@ from offloader.cursors.core.records import DELETED_ON, LedgerKey, key_of
 from offloader.gateway.core.events import EntryAck
 from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
-from offloader.metadata.deletions import day
+from offloader.metadata.deletions import SegmentRange, day
 from offloader.model import Place, Position
 
 Ledgers = Sequence[tuple[int, int, int]]
@@ -136,12 +136,14 @@ class SubscriptionAcks:
         incarnations = incarnations_of(ledgers)
         return [left for entry in entries if (left := self._left(entry, incarnations)) is not None]
 
-    def advance(self, ledgers: Ledgers) -> Place:
-        """The mark-delete position, moved over what is acknowledged. The last ledger may go on."""
+    def advance(self, ledgers: Ledgers, going: Iterable[SegmentRange] = ()) -> Place:
+        """The mark-delete position, moved over what is acknowledged. The last ledger may go on. `going`: what is not
+        served, and may be again: not over that."""
         lengths = [LedgerLength((incarnation, ledger), last) for incarnation, ledger, last in ledgers]
         if lengths:
             lengths[-1] = lengths[-1]._replace(last=None)
-        self.cursor.advance(lengths)
+        stop = min((each.start for each in going if each.end > self.cursor.mark_delete), default=None)
+        self.cursor.advance(each for each in lengths if stop is None or each.key <= key_of(stop))
         return self.cursor.mark_delete.place
 
     def behind(self, ledgers: Ledgers) -> tuple[Place, int | None]:

@@ -30,10 +30,11 @@ from offloader.gateway.core.events import (
 from offloader.gateway.server.ports import ConsumerPort, Leading
 from offloader.gateway.status import SubscriptionStatus
 from offloader.gateway.topic_entries import TopicEntries
-from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, position_of
+from offloader.gateway.topics.acks import Ledgers, SubscriptionAcks, SubscriptionCursor, position_of
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
+from offloader.metadata.deletions import SegmentRange
 from offloader.model import Place
 
 log = logging.getLogger(__name__)
@@ -263,7 +264,7 @@ class ServedSubscription:
             done.set_result(None)
 
     async def mark_delete(self) -> Place:
-        return await self._in_turn(lambda: self._acks.advance(self._entries.ledgers()))
+        return await self._in_turn(lambda: self._advance(self._entries.being_deleted(), self._entries.ledgers()))
 
     async def skip_deleted(self) -> None:
         """What is deleted by now counts as acknowledged."""
@@ -459,15 +460,19 @@ class ServedSubscription:
             self._turn.release()
 
     def _applied(self, acks: Sequence[EntryAck | tuple[Place, int]], work: Callable[[], T]) -> T:
-        ledgers = self._entries.ledgers()
+        going, ledgers = self._entries.being_deleted(), self._entries.ledgers()
         for ack in acks:
             if isinstance(ack, EntryAck):
                 self._acks.apply([ack], ledgers)
             else:
                 self._acks.apply_up_to(*ack, ledgers)
         if acks:
-            self._acks.advance(ledgers)
+            self._advance(going, ledgers)
         return work()
+
+    def _advance(self, going: Sequence[SegmentRange], ledgers: Ledgers) -> Place:
+        """`going`: from before `ledgers` was asked for. A refresh may have come in between: it is asked once more."""
+        return self._acks.advance(ledgers, (*going, *self._entries.being_deleted()))
 
     def look_for_end_soon(self) -> None:
         """All of a terminated topic may be acknowledged, and nobody has been told."""

@@ -13,7 +13,7 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.cursors.core.records import CursorMarker
+from offloader.cursors.core.records import DELETED_ON, CursorMarker
 from offloader.errors import DamagedObjectError, DataLostError, FatalError, StoreUnavailableError
 from offloader.format.entry import ABORT_MARKER
 from offloader.gateway.core.events import EntryAck
@@ -24,13 +24,14 @@ from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, VolatileCursor, position_of
 from offloader.gateway.values import BEFORE_ALL, ServedEntry
 from offloader.metadata import layout
+from offloader.metadata.deletions import Deleted, DeletionBegun, DeletionUndone
 from offloader.model import Place, Position
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.archive.bridges import hand_over
 from tests.archive.mixed import Asked, MixedTopic
 from tests.archive.support import TOPIC, Archive, gap, message, stream
-from tests.archive.test_deleted import WHOLE, archived, delete
+from tests.archive.test_deleted import WHOLE, append, archived, delete, deleting
 from tests.format.support import Stored, checksummed
 
 from .test_read import LARGEST, read_all, read_on
@@ -280,6 +281,26 @@ def test_what_is_deleted_counts_as_acknowledged_and_nothing_that_is_left_before_
         acks.apply([EntryAck((ledger, entry), 0)], ledgers)
     acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), ledgers)
     assert acks.advance(ledgers) >= after
+
+
+@pytest.mark.parametrize("undone", [True, False])
+def test_what_may_still_be_taken_back_is_acknowledged_by_nobody(undone: bool) -> None:
+    archive = archived(5)
+    entries = opened(archive.store)
+    acks = SubscriptionAcks(VolatileCursor(CursorMarker(position_of(BEFORE_ALL, entries.ledgers()))))
+    acks.apply([EntryAck(place, 0) for place in WHOLE if place[0] or place[1] < 5], entries.ledgers())
+    record = deleting(archive, 2)  # ledger 0
+    append(archive, record)
+    entries.refresh()
+    assert acks.advance(entries.ledgers(), entries.being_deleted()) == (0, -1)
+    append(archive, DeletionUndone(0, "me", "", 2) if undone else DeletionBegun(0, "app", 2))
+    if not undone:
+        append(archive, Deleted(0, record.ranges, record.reason, record.policy, record.by, record.at))
+    entries.refresh()
+    acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), entries.ledgers())
+    assert acks.advance(entries.ledgers(), entries.being_deleted()) == ((0, 4) if undone else (2, 9))
+    counts = [count for name, count in acks.cursor.properties if name.startswith(DELETED_ON)]
+    assert counts == ([] if undone else [15])
 
 
 @pytest.mark.parametrize(("second", "served"), [(1, [(1, 0), (1, 1)]), (5, [(5, 0), (5, 1), (7, 0), (7, 1)])])

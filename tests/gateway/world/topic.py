@@ -7,7 +7,7 @@ from random import Random
 
 from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
-from offloader.metadata.deletions import DeletedRange
+from offloader.metadata.deletions import DeletedRange, SegmentRange
 from offloader.model import Place, Position, TopicName
 
 PER_LEDGER = 8
@@ -88,6 +88,9 @@ class OpenTopic:
         return 0
 
     def deletions(self) -> Sequence[DeletedRange]:
+        return ()
+
+    def being_deleted(self) -> Sequence[SegmentRange]:
         return ()
 
     def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
