@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from offloader.archive.opened import OpenArchive
 from offloader.config.gateway import AtEnd, Gateway
 from offloader.cursors.facts import read_facts
+from offloader.errors import OffloadError, StoreUnavailableError
 from offloader.gateway.access.access import access_of
 from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
@@ -40,6 +41,8 @@ LEAD_MS = 500
 """How often it is looked whether somebody may go to the brokers."""
 NO_BOUND = 1 << 62
 LOOK_AT_FILES_MS = 5_000
+WRITES_WITHIN = 20.0
+"""Seconds for each of the two things that a stop writes. What is not written comes again."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +137,8 @@ class GatewayApplication:
         await self._stopping.wait()
         for task in rounds:
             task.cancel()
-        tell(await topics.flush())
-        tell(await owners.release())
+        tell(await _in_time(topics.flush()))
+        tell(await _in_time(owners.release()))
         await listener.close()
         topics.close()
         await asyncio.to_thread(telemetry.close)
@@ -174,3 +177,10 @@ class GatewayApplication:
             return None
         live = LiveTopic(entries.name, self._brokers, lambda: self._opened.records(entries.name).head)
         return Leader(entries, live, workers, self._new_token)
+
+
+async def _in_time(work: Awaitable[Sequence[OffloadError]]) -> Sequence[OffloadError]:
+    try:
+        return await asyncio.wait_for(work, WRITES_WITHIN)
+    except TimeoutError:
+        return [StoreUnavailableError(f"it stops, and not everything could be written within {WRITES_WITHIN:g} s")]
