@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from offloader.cursors.stored import mark_delete_of
-from offloader.errors import OffloadError, StoreUnavailableError
-from offloader.gateway.values import RefusedError
-from offloader.model import Position
-from tests.gateway.topics.served import NAME, Served, ToldStore, archive_of, until, whole
+from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreUnavailableError
+from offloader.gateway.topics.archive import LIST_KEPT
+from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.model import Position, TopicName
+from tests.gateway.topics.served import NAME, Consumer, Served, ToldStore, archive_of, asked, until, whole
 
 
 def test_what_is_confirmed_after_an_unsubscribing_that_failed_is_not_forgotten() -> None:
@@ -193,21 +195,56 @@ def test_what_nobody_foresaw_of_one_subscription_ends_it_and_the_others_are_writ
 def test_a_topic_is_not_let_go_of_while_somebody_is_about_to_subscribe() -> None:
     async def work(served: Served) -> None:
         served.entries.missing = "something is missing"
-        asked = [asyncio.create_task(served.subscribe(name)) for name in ("first", "second")]
+        coming = [asyncio.create_task(served.subscribe(name)) for name in ("first", "second")]
         await asyncio.sleep(0)  # they have begun
         idle = list[bool]()
 
         def look() -> None:
             """In every turn of the loop."""
-            if not all(task.done() for task in asked):
+            if not all(task.done() for task in coming):
                 idle.append(served.topic.is_idle)
                 asyncio.get_running_loop().call_soon(look)
 
         look()
-        assert all(isinstance(answer, RefusedError) for answer in await asyncio.gather(*asked, return_exceptions=True))
+        assert all(isinstance(answer, RefusedError) for answer in await asyncio.gather(*coming, return_exceptions=True))
         assert idle
         assert not any(idle)
         assert served.topic.is_idle
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_a_topic_that_cannot_be_opened_is_not_taken_for_none() -> None:
+    """Clients give up for good where there is no topic."""
+
+    async def work(served: Served) -> None:
+        archive = archive_of(served, AccessDeniedError("the store refuses it (the test)"))
+        archive.served.clear()
+        with pytest.raises(AccessDeniedError):
+            await archive.subscribe(asked("s"), Consumer(), "")
+        other = replace(asked("s"), topic=TopicName("public", "default", "other"))
+        with pytest.raises(RefusedError) as caught:
+            await archive.subscribe(other, Consumer(), "")
+        assert caught.value.code is ErrorCode.TOPIC_NOT_FOUND
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_who_consumes_a_topic_that_is_deleted_looks_it_up_again() -> None:
+    async def work(served: Served) -> None:
+        archive = archive_of(served)
+        consumer = await served.subscribe()
+        served.entries.refuses = AccessDeniedError("the store refuses it (the test)")
+        assert await archive.refresh() == [served.entries.refuses]
+        assert not consumer.is_closed
+        served.entries.refuses = FatalError("it is not in the archive (the test)")
+        served.archived.topics.clear()
+        archive._listed_at = -LIST_KEPT
+        assert await archive.refresh() == []
+        assert consumer.is_closed
+        assert not archive.served
         served.close()
 
     asyncio.run(work(Served()))
