@@ -193,6 +193,7 @@ class ServedSubscription:
         """What it has not acknowledged goes to others."""
         if self._consumers.pop(key, None) is None:
             return
+        self._tick()
         self._dispatcher.leave(key)
         self._used_at = self._loop.time()
         self._go()
