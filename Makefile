@@ -37,8 +37,8 @@ test-integration: setup ## Only the tests with a real Pulsar, stores and Spark
 	$(BIN)/python -m pytest integration -n 2 --dist loadfile --no-loadscope-reorder
 
 test-soak: setup ## Thousands of seeds and the full cross product of faults (hours)
-	OFFLOADER_EXAMPLES=3000 OFFLOADER_WORLDS=10000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests -n 2 -o timeout=14400
-	OFFLOADER_EXAMPLES=3000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest integration -o timeout=14400
+	OFFLOADER_EXAMPLES=3000 OFFLOADER_WORLDS=10000 OFFLOADER_GATEWAY_WORLDS=1000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests -n 2 -o timeout=14400
+	OFFLOADER_EXAMPLES=3000 OFFLOADER_GATEWAY_KILLS=20 OFFLOADER_SOAK=1 $(BIN)/python -m pytest integration -o timeout=14400
 	$(BIN)/python -m integration.lifecycle.soak
 	OFFLOADER_SOAK=1 $(BIN)/python -m integration.bridge.soak --rounds 200 --go
 

@@ -22,6 +22,7 @@ from benchmarks import (
     cutter,
     deletion_rate,
     forgotten,
+    gateway,
     historical,
     history,
     idle,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "lifecycle": lifecycle_idle.run,
     "bridging": bridging.run,
     "cursors": cursors.run,
+    "gateway": gateway.run,
     "forgotten": forgotten.run,
 }
 

@@ -50,8 +50,8 @@ def run(options: Options) -> Report:
 
 def _one_kind(options: Options, here: Place, kind: str, size: int) -> list[Figure]:
     topics = {
-        STOCK: _filled(here, size, batched=kind == "batches"),
-        BRIDGED: _filled(here, size, batched=kind == "batches"),
+        STOCK: filled(here, size, batched=kind == "batches"),
+        BRIDGED: filled(here, size, batched=kind == "batches"),
     }
     here.offload(topics[STOCK])
     namespace = topics[BRIDGED].namespace
@@ -87,7 +87,7 @@ def _one_kind(options: Options, here: Place, kind: str, size: int) -> list[Figur
     return figures
 
 
-def _filled(here: Place, size: int, *, batched: bool) -> TopicName:
+def filled(here: Place, size: int, *, batched: bool) -> TopicName:
     topic = here.new_topic(here.new_namespace(), "measured")
     client = open_client(here.service_url)
     producer = client.create_producer(

@@ -169,15 +169,15 @@ def stock_clients(folder: Path, service_url: str, *, go: bool) -> Iterator[tuple
         yield tuple(clients)
 
 
-def go_program() -> Path:
-    """The Go client, built where the user's cache does not have it yet."""
+def go_program(name: str = "pulsar-stock-reader", source: Path = HERE / "go") -> Path:
+    """A program with the Go client, built where the user's cache does not have it yet."""
     folder = versitygw.program_folder()
-    program = folder / f"pulsar-stock-reader-{GO_CLIENT}"
-    if not program.exists() or program.stat().st_mtime < (HERE / "go" / "main.go").stat().st_mtime:
+    program = folder / f"{name}-{GO_CLIENT}"
+    if not program.exists() or program.stat().st_mtime < (source / "main.go").stat().st_mtime:
         folder.mkdir(parents=True, exist_ok=True)
-        scratch = folder / f"stock-reader-{os.getpid()}"
+        scratch = folder / f"{name}-{os.getpid()}"
         command = ["go", "build", "-p", "2", "-o", str(scratch), "."]
-        done = subprocess.run(command, cwd=HERE / "go", capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         scratch.replace(program)
     return program

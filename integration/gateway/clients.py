@@ -18,6 +18,7 @@ from typing import Any
 from dev.embedded.commands import JavaCommands
 from dev.embedded.jars import fetch_lock
 from dev.embedded.lock import PULSAR
+from integration.bridge.clients import go_program
 from integration.processes import HANGS
 from offloader.java import find_java
 
@@ -80,6 +81,11 @@ class StockClient:
 
 def python_command() -> list[str]:
     return [sys.executable, "-m", "integration.gateway.python_client"]
+
+
+def go_command() -> list[str]:
+    """Built where the user's cache does not have it yet, which takes minutes the first time."""
+    return [str(go_program("pulsar-stock-client", HERE / "go"))]
 
 
 def java_command(folder: Path) -> list[str]:

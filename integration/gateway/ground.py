@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -24,37 +25,42 @@ _SMALL = {"maxOffloadSegmentRolloverTimeInSeconds": "2s"}
 _ADDRESS = re.compile(r"serving .* at (pulsar://\S+)")
 
 
-def archived(pulsar: PatientPulsar, namespace: str, java: StockClient, folder: Path) -> tuple[Mapping[str, Made], Path]:
+def archived(
+    pulsar: PatientPulsar, namespace: str, java: StockClient, folder: Path
+) -> tuple[Mapping[str, Made], StoreSettings]:
     """Topics of all kinds, and where they are archived, completely."""
     pulsar.create_namespace(namespace)
     keep_everything(pulsar, namespace)
-    archive = folder / "archive"
-    store = StoreSettings(archive.as_uri())
+    store = StoreSettings((folder / "archive").as_uri())
     with World(pulsar, store, folder / "world", [namespace], policies=_SMALL, light=True) as world:
         topics = Maker(pulsar, namespace, java, folder).all()
         world.see()
         world.catch_up()
         assert all(world.at_rest_in(each) for made in topics.values() for each in made.archived)
-    return topics, archive
+    return topics, store
 
 
 @contextmanager
-def gateway(archive: Path, folder: Path, **settings: Any) -> Iterator[tuple[str, int]]:
+def gateway(archive: StoreSettings, folder: Path, **settings: Any) -> Iterator[tuple[str, int]]:
     """`offloader gateway` as a process: its address and its id. It must stop well."""
     configuration, log = folder / "gateway.yaml", folder / "gateway.log"
+    storage = {"root": archive.root, "endpoint": archive.endpoint, "region": archive.region}
+    keys = {"AWS_ACCESS_KEY_ID": archive.access_key, "AWS_SECRET_ACCESS_KEY": archive.secret_key}
+    environment = {**os.environ, **{key: value for key, value in keys.items() if value}}
     configuration.write_text(
         yaml.safe_dump(
             {
                 "application": "tests",
                 "pulsar": {"serviceUrl": "pulsar://127.0.0.1:1", "adminUrl": "http://127.0.0.1:1"},
-                "storage": {"root": archive.as_uri()},
+                "storage": {key: value for key, value in storage.items() if value},
                 "gateway": {"listen": "127.0.0.1:0", "flushInterval": "500ms", **settings},
             }
         )
     )
     program = str(Path(sys.executable).with_name("offloader"))
     with log.open("wb") as out:
-        process = subprocess.Popen([program, "gateway", "--config", str(configuration)], stdout=out, stderr=out)
+        command = [program, "gateway", "--config", str(configuration)]
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
     try:
         yield _address(process, log), process.pid
     finally:

@@ -60,7 +60,7 @@ def readers_seek(does: Script, topics: Topics) -> None:
     for name in ("single", "batched"):
         all_ = _read_all(does, topics[name])
         does.reader("r", topics[name])
-        for to in _moments(all_):
+        for to in _moments(does, all_):
             does("seek", of="r", to=to)
             does("available", of="r")
             if to != "latest":
@@ -81,6 +81,8 @@ def schemas_come_with_messages(does: Script, topics: Topics) -> None:
 
 
 def tables_hold_the_last_value_of_each_key(does: Script, topics: Topics) -> None:
+    if does.client == "go":  # its tables have a schema, which a broker compares, and the gateway does not
+        return
     for name in ("single", "compacted", "customers"):
         does("table", topic=topics[name].name)
 
@@ -144,6 +146,8 @@ def what_is_refused_comes_again(does: Script, topics: Topics) -> None:
 
 
 def everything_is_asked_for_again(does: Script, topics: Topics) -> None:
+    if does.client == "go":  # it cannot
+        return
     for kind in KINDS:
         does.consumer("c", topics["single"], kind=kind, subscription=f"-{kind}")
         came = does.take("c", 40)
@@ -154,8 +158,8 @@ def everything_is_asked_for_again(does: Script, topics: Topics) -> None:
 
 
 def time_outs_bring_messages_again(does: Script, topics: Topics) -> None:
-    """Python's shortest one is ten seconds."""
-    if does.client == "python":
+    """Go's client has none, and Python's shortest one is ten seconds."""
+    if not does.client.startswith("java"):
         return
     made = topics["chunked"]
     does.consumer("c", made, kind="Shared", ack_timeout_ms=1500)
@@ -177,7 +181,7 @@ def consumers_seek(does: Script, topics: Topics) -> None:
         all_ = _read_all(does, made)
         does.consumer("c", made, kind=kind, subscription=f"-{name}-{kind}", inclusive=inclusive, batch_index=True)
         does.take("c", 5)
-        for to in _moments(all_):
+        for to in _moments(does, all_):
             does("seek", of="c", to=to)
             if to == "latest":
                 does.nothing_comes("c")
@@ -190,8 +194,9 @@ def a_new_subscription_begins_at_the_end(does: Script, topics: Topics) -> None:
     does.consumer("c", topics["single"], position="Latest")
     does.nothing_comes("c")
     does("last", of="c")
-    does("seek", of="c", to="earliest")
-    does.take("c", 3)
+    if does.client != "go":  # it takes the latest message for the beginning
+        does("seek", of="c", to="earliest")
+        does.take("c", 3)
 
 
 def the_last_message_is_known(does: Script, topics: Topics) -> None:
@@ -253,8 +258,9 @@ def partitions_are_read_together(does: Script, topics: Topics) -> None:
         does.consumer("c", made, kind=kind, subscription=f"-{kind}")
         does.take("c", made.count - len(came[::3]), ordered=False)
         does.nothing_comes("c")
-        does("seek", of="c", to="earliest")
-        does.take("c", made.count, ordered=False)
+        if does.client != "go":  # it cannot seek in several topics
+            does("seek", of="c", to="earliest")
+            does.take("c", made.count, ordered=False)
         does.close("c")
 
 
@@ -290,6 +296,8 @@ def who_comes_second_is_refused(does: Script, topics: Topics) -> None:
 
 
 def consumers_share_by_their_permits(does: Script, topics: Topics) -> None:
+    if does.client == "go":  # which takes as many more as it likes
+        return
     made = topics["single"]
     does.consumer("a", made, kind="Shared", queue=10, name="a")
     does.take("a", 3)
@@ -344,9 +352,12 @@ def keys_are_shared_out(does: Script, topics: Topics) -> None:
                 does.close(of)
 
 
-def _moments(all_: Sequence[Message]) -> list[Id | int | str]:
-    """Where to seek: ids, times, the ends."""
+def _moments(does: Script, all_: Sequence[Message]) -> list[Id | int | str]:
+    """Where to seek: ids, times, the ends. Go's client: ids. Its seeks tell the broker which messages of a batch are
+    left, and 4.0.7 leaves the others out after the next seek, too, wherever that goes."""
     some = [all_[number] for number in (4, len(all_) // 2 + 3, 15)]
+    if does.client == "go":
+        return [*ids(some)]
     times = [some[1]["published"], some[0]["published"] - 1, 1]
     return [*ids(some), *times, "earliest", "latest"]
 

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from integration.gateway.clients import StockClient, java_command, python_command
+from integration.gateway.clients import StockClient, go_command, java_command, python_command
 from integration.gateway.ground import archived, gateway
 from integration.gateway.scenarios import SCENARIOS, Scenario, Topics
 from integration.gateway.scripts import Script
 from integration.patient import PatientPulsar
+from integration.soak import SOAK
 
 pytestmark = pytest.mark.pulsar
 
 NAMESPACE = "public/differential"
-CLIENTS = ("python", "java")
+CLIENTS = ("python", "java", *(["go"] if SOAK else []))  # Go's is built first, which takes minutes once
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Ground:
 @pytest.fixture(scope="module")
 def ground(pulsar: PatientPulsar, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     folder = tmp_path_factory.mktemp("differential")
-    commands = {"python": python_command(), "java": java_command(folder / "java")}
+    makers = {"python": python_command, "java": lambda: java_command(folder / "java"), "go": go_command}
+    commands = {name: makers[name]() for name in CLIENTS}
     with ExitStack() as stack:
 
         def client(name: str, url: str, where: str) -> StockClient:

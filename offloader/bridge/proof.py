@@ -104,13 +104,17 @@ class BrokerProof:
         return NotProven(f"ledger {one.ledger}: entry {first} arrives, and none from its end")
 
     def _behind(self, topic: TopicName, one: BridgedLedger, last: RawEntry) -> RawEntry | NotProven:
-        """The last one that arrives: what follows it is hidden, or the broker was silent for too long, and is waited
-        for."""
-        while last.entry < one.last and not self._hidden(topic, one, last.entry + 1):
-            found = self._arrived(topic, one, last.entry + 1, timeout=self._timeout)
+        """The last one that arrives: what follows it is hidden, to the ledger's end, or the broker was silent for too
+        long, and is waited for."""
+        begin = last.entry + 1
+        while begin <= one.last:
+            if self._hidden(topic, one, begin):
+                begin += _EXPLAINED
+                continue
+            found = self._arrived(topic, one, begin, timeout=self._timeout)
             if found is None:
-                return _absent(one, last.entry + 1, self._timeout)
-            last = found.last
+                return _absent(one, begin, self._timeout)
+            last, begin = found.last, found.last.entry + 1
         return last
 
     def _arrived(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -11,15 +11,15 @@ from offloader.archive.spark.values import parse_publish_time
 from offloader.cli.command import OK, CommandSession, GroupWithDefault, command
 from offloader.cli.gateway import gateway_group
 from offloader.cli.parsing import TOPIC, parsed
-from offloader.cursors.backlog import archive_backlog, holes_of
+from offloader.cursors.backlog import archive_backlog, holes_of, segments_to_read
+from offloader.cursors.copies import CopiedCursor, CursorCopy
 from offloader.cursors.copy_store import read_copy
 from offloader.cursors.core.records import DELETED_ON
-from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscriptions
+from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscription, kept_subscriptions
 from offloader.errors import FatalError
 from offloader.lifecycle.explaining.words import moment_text, size_text
-from offloader.metadata.deletions import range_of
 from offloader.metadata.listing import partitions
-from offloader.model import TopicName
+from offloader.model import Segment, TopicName
 
 COLUMNS = (
     "topic", "subscription", "mark delete", "ranges", "acknowledged", "batches", "backlog", "bytes", "opened",
@@ -60,11 +60,8 @@ def list_subscriptions(session: CommandSession, topic: TopicName | None) -> None
     note}; written in ms since 1970; note says what is damaged, and what was deleted before it was acknowledged.
     """
     shown = session.output.name == "text"
-    rows = [
-        _row(session, name, one, moment_text if shown else int, size_text if shown else int)
-        for name in _topics(session, topic)
-        for one in kept_subscriptions(session.store, name)
-    ]
+    moment, size = (moment_text, size_text) if shown else (int, int)
+    rows = [row for name in _topics(session, topic) for row in _rows(session, name, moment, size)]
     session.output.table(COLUMNS, rows, "the gateway has no subscriptions")
 
 
@@ -80,17 +77,13 @@ def import_subscription(session: CommandSession, topic: TopicName, name: str, at
     """Begin a subscription of the gateway with what the archive's copy of Pulsar's has.
 
     Of a partitioned topic that of each partition. From then on the two go their own ways: no later copy changes
-    anything.
+    anything. A call that was interrupted is made again, with the same --at: what nobody has used yet is no obstacle.
 
     \b
     JSON: one object a line: {message, topic, subscription, copied, mark delete}.
     """
-    for one in partitions(session.store, topic) or [topic]:
-        copy = read_copy(session.store, one, at)
-        cursor = None if copy is None else copy.cursor(name)
-        if copy is None or cursor is None:
-            of = "" if at is None else f" of {moment_text(at)}"
-            raise FatalError(f"{one}: there is no copy{of} of a subscription {name}; `topics cursors show` says which")
+    copied = [_copied(session, one, name, at) for one in partitions(session.store, topic) or [topic]]
+    for one, copy, cursor in copied:
         import_copy(session.store, one, cursor, copy.incarnation, session.dependencies.new_token)
         mark = "{}:{}".format(*cursor.mark_delete)
         message = f"{one}: {name} begins behind {mark}, as copied at {moment_text(copy.at)}"
@@ -112,11 +105,7 @@ def delete_subscription(session: CommandSession, topic: TopicName, name: str, *,
     \b
     JSON: one object a line: {message, topic, subscription, deleted}.
     """
-    found = [
-        one
-        for one in _topics(session, topic)
-        if any(each.name == name for each in kept_subscriptions(session.store, one))
-    ]
+    found = [one for one in _topics(session, topic) if kept_subscription(session.store, one, name) is not None]
     if not found:
         raise FatalError(f"{topic} has no subscription {name} of the gateway")
     for one in found:
@@ -127,6 +116,18 @@ def delete_subscription(session: CommandSession, topic: TopicName, name: str, *,
     return OK
 
 
+def _copied(
+    session: CommandSession, topic: TopicName, name: str, at: int | None
+) -> tuple[TopicName, CursorCopy, CopiedCursor]:
+    """Raises FatalError where there is none."""
+    copy = read_copy(session.store, topic, at)
+    cursor = None if copy is None else copy.cursor(name)
+    if copy is None or cursor is None:
+        of = "" if at is None else f" of {moment_text(at)}"
+        raise FatalError(f"{topic}: there is no copy{of} of a subscription {name}; `topics cursors show` says which")
+    return topic, copy, cursor
+
+
 def _topics(session: CommandSession, topic: TopicName | None) -> Iterator[TopicName]:
     if topic is None:
         yield from session.catalogs.topics()
@@ -134,18 +135,24 @@ def _topics(session: CommandSession, topic: TopicName | None) -> Iterator[TopicN
         yield from partitions(session.store, topic) or [topic]
 
 
+def _rows(
+    session: CommandSession, topic: TopicName, moment: Callable[[int], object], size: Callable[[int], object]
+) -> Iterator[tuple[Any, ...]]:
+    """The catalog is read once, and only where there are some."""
+    if found := kept_subscriptions(session.store, topic):
+        segments = segments_to_read(session.catalogs.load(topic))
+        yield from (_row(topic, one, segments, moment, size) for one in found)
+
+
 def _row(
-    session: CommandSession,
     topic: TopicName,
     one: KeptSubscription,
+    segments: Sequence[Segment],
     moment: Callable[[int], object],
     size: Callable[[int], object],
 ) -> tuple[Any, ...]:
     if one.damage:
         return (str(topic), one.name, "", *[None] * 7, f"damaged: {one.damage}")
-    catalog = session.catalogs.load(topic)
-    told = catalog.head.removed.told
-    segments = [each for each in catalog.segments if range_of(told, each.end) is None]
     mark = one.marker.mark_delete
     incarnations = {each.start.incarnation for each in segments if each.start.incarnation >= mark.incarnation}
     copies = [(incarnation, one.as_copy(incarnation)) for incarnation in sorted(incarnations)]

@@ -21,6 +21,7 @@ from offloader.cli.restored_subscriptions import NONE_MADE, SubscriptionsWanted,
 from offloader.cli.topics import topics
 from offloader.config import Config
 from offloader.config.units import format_size
+from offloader.cursors.backlog import segments_to_read
 from offloader.cursors.copies import CursorCopy
 from offloader.errors import DataLostError
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
@@ -217,7 +218,7 @@ def _subscriptions(
         return
     teller = SubscriptionTeller(session.output, job.topic, job.to, job.copy, cluster.storing(job.to.namespace))
     if dry_run:
-        yield from teller.plan(session.catalogs.load(job.topic).segments)
+        yield from teller.plan(segments_to_read(session.catalogs.load(job.topic)))
         return
     stored = _stored(session, config)
     restorer = SubscriptionRestorer(cluster.subscriptions, stored, session.dependencies.sleep)

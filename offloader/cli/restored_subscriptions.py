@@ -19,6 +19,7 @@ from offloader.operations.restore.mapped_cursors import MappedCursor
 from offloader.operations.restore.ports import BrokerStoring
 from offloader.operations.restore.subscriptions import RestoredSubscription, RestoreStanding
 from offloader.ports.object_store import ObjectStore
+from offloader.ports.subscriptions import EARLIEST
 
 ALL, NONE = "all", "none"
 NONE_MADE = "policies.archiveCursors: true has the application make them"
@@ -80,9 +81,14 @@ class SubscriptionTeller:
     storing: BrokerStoring
 
     def plan(self, segments: tuple[Segment, ...]) -> Iterator[RestoreStanding]:
-        """What would be restored; what will be pending is counted by the archive's records."""
+        """What would be restored; what will be pending is counted by the archive's records. Of what came after the
+        topic was made anew, all of it is."""
+        mine = self.copy.incarnation
+        later = sorted({each.start.incarnation for each in segments if each.start.incarnation > mine})
         for one in self.copy.cursors:
-            pending = archive_backlog(one, segments, self.copy.incarnation).entries
+            nothing = CopiedCursor(one.name, EARLIEST)
+            parts = ((mine, one), *((incarnation, nothing) for incarnation in later))
+            pending = sum(archive_backlog(part, segments, incarnation).entries for incarnation, part in parts)
             yield self._tell(MappedCursor(one, pending, 0), RestoredSubscription(RestoreStanding.PLANNED))
 
     def restored(

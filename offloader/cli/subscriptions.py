@@ -15,7 +15,7 @@ from offloader.cli.command import FINDINGS, OK, CommandGroup, CommandSession, co
 from offloader.cli.cursors.listing import TIMEOUT, Target, chosen_topics, names_of, parse_target, stored_topics
 from offloader.cli.parsing import parsed
 from offloader.cursors.protection_store import ProtectionStore
-from offloader.errors import OffloadError
+from offloader.errors import OffloadError, TopicNotFoundError
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.pace import VisitPace
 from offloader.lifecycle.topics.protecting.looks import ProtectionLooks
@@ -75,7 +75,7 @@ def protect(session: CommandSession, targets: tuple[Target, ...], *, once: bool,
     with ThreadPoolExecutor(settings.at_once, "protector") as pool:
         rounds = ProtectionRounds(
             protector,
-            lambda: _topics(stored, targets),
+            lambda: _topics(stored, targets, once=once),
             lambda: session.subscriptions.uses().keys(),
             pool,
             settings.at_once,
@@ -86,9 +86,17 @@ def protect(session: CommandSession, targets: tuple[Target, ...], *, once: bool,
         return _once(session, rounds, stop) if once else _run(session, rounds, stop)
 
 
-def _topics(stored: StoredTopics, targets: Iterable[Target]) -> list[TopicName]:
-    found = (topic for target in (*targets,) or (None,) for topic in chosen_topics(stored, target))
-    return list(dict.fromkeys(found))
+def _topics(stored: StoredTopics, targets: Iterable[Target], *, once: bool) -> list[TopicName]:
+    """A named topic that is not there is an error; whoever is not asked `once` goes on with the others."""
+    found = dict[TopicName, None]()
+    for target in (*targets,) or (None,):
+        try:
+            found |= dict.fromkeys(chosen_topics(stored, target))
+        except TopicNotFoundError as error:
+            if once:
+                raise
+            log.warning("not protected now: %s", error, extra={"see": "not-protected"})
+    return list(found)
 
 
 def _once(session: CommandSession, rounds: ProtectionRounds, stop: threading.Event) -> int:

@@ -15,6 +15,7 @@ from offloader.config.units import Size, Wait
 from offloader.model import MIB
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\s/]+):(?P<port>[0-9]{1,5})")
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 (addresses that are listened on, and are none to connect to)
 _NAMESPACES = re.compile(r"\*|[^/\s*]+/(?:\*|[^/\s*]+)")
 
 
@@ -208,6 +209,19 @@ class Gateway(Section):
                 raise ValueError(
                     f"whoever reaches {address} would read everything: set tokenPublicKey and roles, "
                     "or anyoneMayRead: true if that is what you want"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _clients_are_told_where_it_is(self) -> Self:
+        told = [("listen", self.listen, self.advertised, "pulsar")]
+        if self.tls is not None:
+            told.append(("tls.listen", self.tls.listen, self.tls.advertised, "pulsar+ssl"))
+        for name, listen, advertised, scheme in told:
+            if listen and not advertised and address_of(listen)[0] in _EVERYWHERE:
+                raise ValueError(
+                    f"{name} is {listen}, which no client can connect to; set {name.replace('listen', 'advertised')}, "
+                    f"for example {scheme}://gateway.example:{address_of(listen)[1]}"
                 )
         return self
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from offloader.cursors.copies import CopiedCursor
 from offloader.cursors.core.ledger_acks import LedgerAcks
+from offloader.metadata.deletions import range_of
+from offloader.metadata.state import TopicCatalog
 from offloader.model import LedgerRange, Place, Segment
 
 
@@ -26,8 +28,14 @@ class Holes(NamedTuple):
     batches: int
 
 
+def segments_to_read(catalog: TopicCatalog) -> tuple[Segment, ...]:
+    """Those of which readers get something: from the archive, or from what brokers have instead."""
+    gone = catalog.head.removed.withheld
+    return tuple(one for one in catalog.segments if range_of(gone, one.end) is None)
+
+
 def archive_backlog(cursor: CopiedCursor, segments: Iterable[Segment], incarnation: int) -> ArchiveBacklog:
-    """`segments`: those that the archive has. Raises DamagedRecordError."""
+    """`segments`: `segments_to_read`. Raises DamagedRecordError."""
     acks = cursor.acks()
     entries = size = 0
     for segment in (one for one in segments if one.start.incarnation == incarnation):

@@ -88,13 +88,24 @@ def import_copy(
     new_token: Callable[[], str],
 ) -> None:
     """Begin a subscription with what a copy of Pulsar's says. From then on the two have nothing in common. Raises
-    IntegrityError where there is one of that name, OvertakenError."""
-    if kept_subscription(store, topic, cursor.name) is not None:
+    IntegrityError where there is one of that name, unless it has just begun so; OvertakenError."""
+    there, first = kept_subscription(store, topic, cursor.name), first_of(cursor, incarnation)
+    if there is not None and _stands_at(there, first):
+        return
+    if there is not None:
         raise IntegrityError(
             f"{topic} has a subscription {cursor.name} already, which goes its own way; "
             f"`offloader gateway subscriptions delete {topic} {cursor.name} --yes` first"
         )
-    _log(store, topic, cursor.name, new_token).open(first_of(cursor, incarnation))
+    _log(store, topic, cursor.name, new_token).open(first)
+
+
+def _stands_at(there: KeptSubscription, first: FirstState) -> bool:
+    """Whether nobody has acknowledged anything since."""
+    now = there.marker
+    return not there.damage and (now.mark_delete, now.properties, dict(there.pieces)) == (
+        first.mark_delete, first.properties, dict(first.pieces),
+    )  # fmt: skip
 
 
 def first_of(cursor: CopiedCursor, incarnation: int) -> FirstState:

@@ -5,7 +5,7 @@ Of what it is told a broker promises nothing, and drops some of it without a wor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,13 +52,15 @@ class Difference(NamedTuple):
 
 
 def difference(wanted: Acknowledged, there: Acknowledged, lengths: Lengths) -> Difference:
-    """In these ledgers; how the states are written may differ."""
+    """In these ledgers; how the states are written may differ. Takes memory for the largest one of them."""
     again = unseen = 0
     first: Place | None = None
     known = _known((wanted, there), lengths)
-    mine, theirs = _bits(wanted, known), _bits(there, known)
-    for ledger, _ in known:
-        here, other = mine.get(ledger, 0), theirs.get(ledger, 0)
+    mine, theirs = _ledgers(wanted, known), _ledgers(there, known)
+    for ledger, entries in known:
+        if mine.get(ledger) == theirs.get(ledger):
+            continue
+        here, other = _bits(mine.get(ledger, ()), entries), _bits(theirs.get(ledger, ()), entries)
         again += (here & ~other).bit_count()
         unseen += (other & ~here).bit_count()
         if here != other and first is None:
@@ -134,9 +136,7 @@ def _missing(look: SubscriptionLook, wanted: Acknowledged, lengths: Lengths) -> 
     """What is to be acknowledged, and is not."""
     seen = Acknowledged(look.mark_delete, look.ranges)
     known = _known((seen, wanted), lengths)
-    done: dict[int, list[EntryRange]] = {}
-    for one in _whole(seen, known):
-        done.setdefault(one.ledger, []).append(one)
+    done = _ledgers(seen, known)
     return tuple(left for one in _whole(wanted, known) for left in one.without(done.get(one.ledger, ())))
 
 
@@ -154,15 +154,21 @@ def _known(states: Sequence[Acknowledged], lengths: Lengths) -> list[tuple[int, 
     return [(ledger, spoken.get(ledger, 0) if entries is None else entries) for ledger, entries in lengths]
 
 
-def _bits(state: Acknowledged, lengths: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """By ledger, as one number: bit n is entry n."""
-    done: dict[int, bytearray] = {}
-    ends = dict(lengths)
+def _ledgers(state: Acknowledged, lengths: Sequence[tuple[int, int]]) -> dict[int, list[EntryRange]]:
+    """What is acknowledged, by ledger."""
+    done: dict[int, list[EntryRange]] = {}
     for one in _whole(state, lengths):
-        digits = done.setdefault(one.ledger, bytearray(b"0" * ends[one.ledger]))
-        after = min(one.after, len(digits))
+        done.setdefault(one.ledger, []).append(one)
+    return done
+
+
+def _bits(done: Iterable[EntryRange], entries: int) -> int:
+    """Of one ledger, as one number: bit n is entry n."""
+    digits = bytearray(b"0" * entries)
+    for one in done:
+        after = min(one.after, entries)
         digits[one.first : after] = b"1" * (after - one.first)
-    return {ledger: int(digits[::-1] or b"0", 2) for ledger, digits in done.items()}
+    return int(digits[::-1] or b"0", 2)
 
 
 def _lowest(bits: int) -> int:

@@ -10,6 +10,7 @@ from offloader.cursors.copies import CopiedCursor, CursorCopy, CursorSource, pie
 from offloader.cursors.copy_store import write_copy
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, TopicName
 from tests.archive.support import TOPIC, gap, stream
+from tests.archive.test_deleted import append, deleting
 
 LENGTHS = [(1, 20), (2, None)]
 
@@ -71,3 +72,9 @@ def test_partitions_are_shown_together(copied):
         write_copy(copied.archive.store, copy(5, (1, 1), topic=part), token, None)
     found = copied.json("topics", "cursors", "show", "public/default/parts", "--subscription", "job")
     assert [one["topic"] for one in found] == [str(part) for part in parts]
+
+
+def test_what_retention_has_deleted_is_no_backlog(copied):
+    append(copied.archive, deleting(copied.archive, 1))  # ledger 1
+    job, _ = copied.json("topics", "cursors", "show", str(TOPIC))
+    assert job["backlog"] == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -10,9 +11,13 @@ from offloader.cursors.copy_store import write_copy
 from offloader.cursors.core.records import DELETED_ON, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import mark_delete_of
+from offloader.metadata.catalog import Catalogs
 from offloader.metadata.layout import subscription_folder
-from offloader.model import Position
+from offloader.metadata.state import TopicCatalog
+from offloader.model import Position, TopicName
+from tests.archive.bridges import hand_over
 from tests.archive.support import TOPIC, gap, stream
+from tests.archive.test_deleted import append, deleting
 from tests.cli.test_copied_cursors import copy
 
 TOKENS = itertools.count()
@@ -56,6 +61,29 @@ def test_each_subscription_is_shown_with_its_backlog(served) -> None:
     assert "job" in served.ok(*GROUP, str(TOPIC))
 
 
+def test_the_catalog_of_a_topic_is_read_once_for_all_its_subscriptions(served, monkeypatch) -> None:
+    loads, load = [], Catalogs.load
+
+    def counted(catalogs: Catalogs, topic: TopicName) -> TopicCatalog:
+        loads.append(topic)
+        return load(catalogs, topic)
+
+    monkeypatch.setattr(Catalogs, "load", counted)
+    for number in range(3):
+        opened(served, f"s{number}")
+    assert len(served.json(*GROUP, str(TOPIC))) == 4
+    assert loads == [TOPIC]
+
+
+def test_what_brokers_have_instead_of_segments_is_backlog_and_what_is_deleted_is_none(served) -> None:
+    hand_over(served.archive, 1)
+    (job,) = served.json(*GROUP, str(TOPIC))
+    assert job["backlog"] == 7 + 4, "it is read from brokers' objects"
+    append(served.archive, replace(deleting(served.archive, 1), number=1))
+    (job,) = served.json(*GROUP, str(TOPIC))
+    assert job["backlog"] == 0, "with what follows it, what was handed over is not given any more"
+
+
 def test_a_damaged_one_is_told_and_can_be_deleted(served) -> None:
     for key, _ in list(served.archive.store.list(subscription_folder(TOPIC, "job"))):
         served.archive.store.put(key, b"nothing")
@@ -86,3 +114,17 @@ def test_a_subscription_begins_with_a_copy_once(line) -> None:
     assert [each["mark delete"] for each in line.json(*GROUP, str(TOPIC))] == ["1:3", "2:9"]
     assert "no copy of a subscription nobody" in line.run(*GROUP, "import", str(TOPIC), "nobody").output
     assert "no copy of 1970" in line.run(*GROUP, "import", str(TOPIC), "late", "--at", "1").output
+
+
+def test_an_import_that_ended_between_partitions_is_made_again(line) -> None:
+    store = line.root().archive.store
+    parts = [TopicName(TOPIC.tenant, TOPIC.namespace_part, f"{TOPIC.name}-partition-{number}") for number in range(2)]
+    first, second = (replace(copy(1_000, (1, 3)), topic=part) for part in parts)
+    write_copy(store, first, lambda: "first", None)
+    write_copy(store, replace(second, cursors=()), lambda: "none", None)
+    assert "no copy of a subscription job" in line.run(*GROUP, "import", str(TOPIC), "job").output
+    assert mark_delete_of(store, parts[0], "job") is None, "nothing is begun where one of them cannot be"
+    write_copy(store, replace(second, at=2_000), lambda: "second", None)
+    line.ok(*GROUP, "import", str(parts[0]), "job")
+    line.ok(*GROUP, "import", str(TOPIC), "job")
+    assert [mark_delete_of(store, part, "job") for part in parts] == [Position(0, 1, 3)] * 2

@@ -169,6 +169,21 @@ def test_brokers_that_are_away_end_nothing_and_a_signal_does(line, brokers, monk
     assert "not protected now: down; see docs/running.md#not-protected" in result.stderr
 
 
+def test_a_named_topic_that_is_deleted_does_not_end_the_protection_of_others(line, brokers, monkeypatch):
+    handlers, looked = {}, []
+
+    def look(topic):
+        looked.append(topic)
+        handlers[signal.SIGTERM]()
+        return before(topic)
+
+    before, brokers.cursors = brokers.cursors, look
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    result = line.run("subscriptions", "protect", "public/default/none", str(TOPIC))
+    assert looked == [TOPIC]
+    assert "not protected now: persistent://public/default/none has no managed ledger" in result.stderr
+
+
 def test_a_round_that_takes_longer_than_the_interval_says_so(line, brokers, monkeypatch):
     handlers = {}
 

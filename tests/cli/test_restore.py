@@ -21,6 +21,7 @@ from offloader.operations.restore.tail import Tail, TargetContents, tail_of
 from offloader.testing.cluster_subscriptions import HeldCursor, MemorySubscriptions
 from offloader.testing.ledger_metadata import MemoryMetadata
 from tests.archive.support import TOPIC, Archive, gap, stream
+from tests.archive.test_deleted import append, deleting
 from tests.cli.support import Line
 from tests.operations.restore.support import MemoryTarget, envelopes
 
@@ -323,6 +324,22 @@ def test_a_dry_run_says_what_would_be_restored(line: Line, cluster: FakeCluster)
     assert (job["standing"], job["pending"], job["dryRun"]) == ("to be restored", 5, True)
     assert (other["standing"], other["pending"]) == ("to be restored", 0)
     assert cluster.subscriptions.topics == {}
+
+
+def test_a_dry_run_counts_what_came_after_the_topic_was_made_anew_and_nothing_that_is_deleted(
+    line: Line, cluster: FakeCluster
+) -> None:
+    archive(line)
+    copied(line, 1_000)
+    line.archive.incarnation = 1
+    line.archive.claim(3, created=1)
+    line.archive.add(stream(3, 0, 9))
+    dry = line.json_lines("topics", "restore", "orders", "--to", "again", "--dry-run")
+    done = line.json_lines("topics", "restore", "orders", "--to", "again")
+    assert [one["pending"] for one in dry[1:]] == [one["pending"] for one in done[1:]] == [5 + 10, 10]
+    append(line.archive, deleting(line.archive, 1))  # ledger 1
+    arguments = ("topics", "restore", "orders", "--to", "other", "--dry-run", "--allow-missing")
+    assert [one["pending"] for one in line.json_lines(*arguments)[1:]] == [3 + 10, 10]
 
 
 def test_one_that_is_somebody_s_is_a_finding(line: Line, cluster: FakeCluster) -> None:

@@ -20,14 +20,23 @@ def problem(**section: object) -> str:
         {},
         {"listen": "[::1]:6650"},
         {"listen": "localhost:0"},
-        {"listen": "0.0.0.0:6650", "anyoneMayRead": True},
-        {"listen": "0.0.0.0:6650", "tokenPublicKey": "k", "roles": {"*": "*"}},
+        {"listen": "0.0.0.0:6650", "advertised": "pulsar://g:6650", "anyoneMayRead": True},
+        {"listen": "[::]:6650", "advertised": "pulsar://g:6650", "tokenPublicKey": "k", "roles": {"*": "*"}},
         {"listen": "", "tls": {"certificate": "c", "key": "k"}},
         {"listen": "gateway:6650", "tokenSecretKey": "k", "roles": {"a": ["t/n", "t/*"], "b": "t/n"}},
     ],
 )
 def test_what_is_complete(section: dict[str, object]) -> None:
     Gateway.model_validate(section)
+
+
+def test_clients_are_never_told_an_address_that_is_none() -> None:
+    for listen in ("0.0.0.0:7000", "[::]:7000"):
+        told = problem(listen=listen, anyoneMayRead=True)
+        assert f"listen is {listen}, which no client can connect to" in told
+        assert "set advertised, for example pulsar://gateway.example:7000" in told
+        told = problem(tls={"listen": listen, "certificate": "c", "key": "k"}, anyoneMayRead=True)
+        assert "set tls.advertised, for example pulsar+ssl://gateway.example:7000" in told
 
 
 def test_nobody_opens_an_archive_by_mistake() -> None:

@@ -127,6 +127,7 @@ def test_whoever_looks_while_the_owner_removes_what_was_named_looks_again() -> N
 def test_a_subscription_begins_with_a_copy_and_goes_its_own_way() -> None:
     store = MemoryStore()
     import_copy(store, TOPIC, COPY, 2, token)
+    import_copy(store, TOPIC, COPY, 2, token)  # as long as it stands there
     cursor = opened(store, "job")
     assert cursor.mark_delete == Position(2, 1, 3)
     assert [entry for entry in range(12) if cursor.is_acknowledged(Position(2, 1, entry))] == [0, 1, 2, 3, 6, 7]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from pydantic import ValidationError
 from offloader._proto.pulsar_wire_pb2 import Connect, Lookup
 from offloader.errors import ConfigError
 from offloader.gateway import application
+from offloader.gateway.owners.living import LivingGateways
+from offloader.gateway.protocol.answers import Address
 from offloader.pulsar.commands import command
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
@@ -96,6 +99,7 @@ def test_clients_that_must_show_a_certificate(archive: Archive, authority: Autho
             read_first(url, authentication=pulsar.AuthenticationTLS(str(bad.certificate), str(bad.key)), **trusted)
         with pytest.raises((pulsar.ConnectError, pulsar.Timeout)):
             read_first(url, **trusted)
+        assert asyncio.run(LivingGateways().is_living(Address("", url)))  # who refuses us lives
 
 
 def test_a_new_certificate_is_shown_once_its_files_are_there(

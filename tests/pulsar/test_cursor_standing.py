@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +78,18 @@ def test_a_difference_counts_entries_of_either_side(one, other) -> None:
     wanted = Difference(len(here - there), len(there - here), min(here ^ there, default=None))
     assert difference(one, other, lengths) == wanted
     assert is_same(one, other, lengths) is (here == there)
+
+
+def test_a_difference_takes_memory_for_one_ledger_at_a_time() -> None:
+    lengths = [(ledger, 50_000) for ledger in range(100)]
+    tracemalloc.start()
+    try:
+        found = difference(Acknowledged((99, 40_000), ()), Acknowledged((1, -1), ()), lengths)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.again == 98 * 50_000 + 40_001
+    assert most < 1_000_000
 
 
 def has(state, place) -> bool:

@@ -12,7 +12,7 @@ from offloader.cli.command import CommandSession, command
 from offloader.cli.cursors import cursors
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
-from offloader.cursors.backlog import archive_backlog, holes_of
+from offloader.cursors.backlog import archive_backlog, holes_of, segments_to_read
 from offloader.cursors.copies import CopiedCursor, CursorCopy
 from offloader.cursors.copy_store import copy_times, read_copy
 from offloader.errors import FatalError
@@ -76,7 +76,7 @@ def _rows(
     moment: Callable[[int], object],
     shown: bool,  # noqa: FBT001 (as text)
 ) -> list[tuple[Any, ...]]:
-    segments = session.catalogs.load(copy.topic).segments
+    segments = segments_to_read(session.catalogs.load(copy.topic))
     wanted = [one for one in copy.cursors if subscription in (None, one.name)]
     return [_row(copy, one, segments, moment(copy.at), size_text if shown else int) for one in wanted]
 

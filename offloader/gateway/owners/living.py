@@ -43,6 +43,9 @@ class LivingGateways:
     async def _ask(self, address: Address) -> bool:
         try:
             return await asyncio.wait_for(_answers(address.url or address.tls), self._answer_within)
+        except ssl.SSLError as error:  # it is there, and wants to see a certificate, for one
+            log.debug("gateway: %s refuses: %s", address.tls, error)
+            return True
         except (OSError, TimeoutError, ValueError) as error:
             log.info("gateway: nobody answers at %s: %s", address.url or address.tls, error)
             return False
@@ -54,6 +57,8 @@ async def _answers(url: str) -> bool:
         to.hostname, to.port or _PORTS.get(to.scheme, 0), ssl=_unchecked() if to.scheme == "pulsar+ssl" else None
     )
     try:
+        if to.scheme == "pulsar+ssl":
+            return True  # it took part in the handshake; it may want to see a certificate before it says more
         writer.write(encode(commands.connect("", b"")))
         return bool(await reader.read(1))
     finally:

@@ -87,8 +87,7 @@ def partitions(request_id: int, count: int) -> BaseCommand:
 
 def partitions_refused(request_id: int, error: RefusedError) -> BaseCommand:
     """Answers PARTITIONED_METADATA."""
-    code = _code_of_lookup(error)
-    answer = PartitionedMetadataResponse(request_id=request_id, response=1, error=code, message=str(error))
+    answer = PartitionedMetadataResponse(request_id=request_id, response=1, error=error.code, message=str(error))
     return command(partitioned_metadata_response=answer)
 
 
@@ -108,11 +107,7 @@ def served_at(request_id: int, address: Address) -> BaseCommand:
 def lookup_refused(request_id: int, error: RefusedError) -> BaseCommand:
     """Answers LOOKUP."""
     answer = LookupResponse(
-        request_id=request_id,
-        response=LookupResponse.FAILED,
-        error=_code_of_lookup(error),
-        message=str(error),
-        authoritative=True,
+        request_id=request_id, response=LookupResponse.FAILED, error=error.code, message=str(error), authoritative=True
     )
     return command(lookup_response=answer)
 
@@ -230,9 +225,3 @@ def place_of(message: MessageIdData) -> Place:
 
 def _signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
-
-
-def _code_of_lookup(error: RefusedError) -> ErrorCode:
-    """Where a lookup is answered with "not ready", clients close the connection, with the consumers of all topics;
-    after this one they ask again, too."""
-    return ErrorCode.METADATA if error.code is ErrorCode.NOT_READY else error.code

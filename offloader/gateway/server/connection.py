@@ -285,10 +285,14 @@ class Connection(asyncio.BufferedProtocol):
     # Requests
 
     def answer(
-        self, work: Coroutine[Any, Any, BaseCommand | None], refuse: Callable[[RefusedError], BaseCommand]
+        self,
+        work: Coroutine[Any, Any, BaseCommand | None],
+        refuse: Callable[[RefusedError], BaseCommand],
+        not_now: ErrorCode = ErrorCode.NOT_READY,
     ) -> None:
-        """Do something that waits, then send what it gives. Too many at a time, and nothing more is read."""
-        task = self._loop.create_task(self._answered(work, refuse))
+        """Do something that waits, then send what it gives; `not_now` where the store does not answer. Too many at a
+        time, and nothing more is read."""
+        task = self._loop.create_task(self._answered(work, refuse, not_now))
         self._tasks.add(task)
         task.add_done_callback(self._done)
         task.add_done_callback(lambda _: work.close())  # it may have ended before it began
@@ -296,14 +300,17 @@ class Connection(asyncio.BufferedProtocol):
             self._pause(Pause.REQUESTS)
 
     async def _answered(
-        self, work: Awaitable[BaseCommand | None], refuse: Callable[[RefusedError], BaseCommand]
+        self,
+        work: Awaitable[BaseCommand | None],
+        refuse: Callable[[RefusedError], BaseCommand],
+        not_now: ErrorCode,
     ) -> None:
         try:
             answer = await work
         except RefusedError as error:
             answer = self.refused(error, refuse)
-        except OffloadError as error:  # what the store says: not now
-            answer = self.refused(RefusedError(ErrorCode.NOT_READY, str(error)), refuse)
+        except OffloadError as error:
+            answer = self.refused(RefusedError(not_now, str(error)), refuse)
         if answer is not None:
             self.send(answer)
 

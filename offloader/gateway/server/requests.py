@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from offloader._proto.pulsar_wire_pb2 import Ack, BaseCommand, KeySharedMeta, MessageIdData, Subscribe
+from offloader._proto.pulsar_wire_pb2 import (
+    Ack,
+    BaseCommand,
+    KeySharedMeta,
+    MessageIdData,
+    RedeliverUnacknowledged,
+    Subscribe,
+)
+from offloader.errors import OutcomeUnknownError, OvertakenError, RetryableError
 from offloader.gateway.core.events import EntryAck, KeyPolicy
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.answers import place_of
@@ -17,10 +26,13 @@ from offloader.gateway.server.connection import Connection
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.ports import SubscribedConsumer, Subscribing
 from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
-from offloader.model import TopicName
+from offloader.model import Place, TopicName
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[[Connection, BaseCommand], None]
 AT_ONCE = 200  # ids of a long list, before others have their turn
+AGAIN = 1.0  # seconds before a client that cannot be served now is told to look up again
 READ_ONLY = "this is an archive: nothing can be produced to it"
 
 
@@ -40,7 +52,8 @@ def topic_of(text: str) -> TopicName:
         raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, str(error)) from error
 
 
-# What a topic is
+# What a topic is. Where the store does not answer, a look-up is never answered with ServiceNotReady: that ends the
+# connection of all consumers, of other topics, too.
 
 
 def _partitions(connection: Connection, command: BaseCommand) -> None:
@@ -51,7 +64,7 @@ def _partitions(connection: Connection, command: BaseCommand) -> None:
         count = await connection.topics.partitions(topic_of(asked.topic), connection.role)
         return answers.partitions(asked.request_id, count)
 
-    connection.answer(work(), partial(answers.partitions_refused, asked.request_id))
+    connection.answer(work(), partial(answers.partitions_refused, asked.request_id), ErrorCode.METADATA)
 
 
 def _lookup(connection: Connection, command: BaseCommand) -> None:
@@ -63,7 +76,7 @@ def _lookup(connection: Connection, command: BaseCommand) -> None:
         address = await connection.topics.address(topic, connection.role)
         return answers.served_at(asked.request_id, led or address)
 
-    connection.answer(work(), partial(answers.lookup_refused, asked.request_id))
+    connection.answer(work(), partial(answers.lookup_refused, asked.request_id), ErrorCode.METADATA)
 
 
 def _topics(connection: Connection, command: BaseCommand) -> None:
@@ -140,8 +153,12 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         try:
             subscribed = await connection.topics.subscribe(subscribing(asked), consumer, connection.role)
         except LookUpAgainError:
-            connection.send(answers.success(asked.request_id))
-            consumer.closed()
+            _look_up_again(connection, asked.request_id, consumer)
+            return None
+        except (OvertakenError, RetryableError, OutcomeUnknownError) as error:
+            log.warning("gateway: %s waits: %s", asked.topic, error, extra={"see": "gateway-waits"})
+            await asyncio.sleep(AGAIN)  # so that clients do not ask all the time
+            _look_up_again(connection, asked.request_id, consumer)
             return None
         except BaseException:
             connection.forget(consumer)
@@ -154,14 +171,20 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         consumer.pass_permits_on()
         return None
 
-    connection.answer(work(), refuse)
+    connection.answer(work(), refuse, ErrorCode.NOT_ALLOWED)
+
+
+def _look_up_again(connection: Connection, request: int, consumer: ClientConsumer) -> None:
+    """Subscribed, and closed at once: whoever is refused may never ask again (see LookUpAgainError)."""
+    connection.send(answers.success(request))
+    consumer.closed()
 
 
 def subscribing(asked: Subscribe) -> Subscribing:
     """Raises RefusedError."""
     start = asked.start_message_id if asked.HasField("start_message_id") else None
     if not asked.subscription:
-        raise RefusedError(ErrorCode.METADATA, "a subscription has a name")
+        raise RefusedError(ErrorCode.NOT_ALLOWED, "a subscription has a name")
     return Subscribing(
         topic=topic_of(asked.topic),
         subscription=asked.subscription,
@@ -228,8 +251,16 @@ def _redeliver(connection: Connection, command: BaseCommand) -> None:
     asked = command.redeliver_unacknowledged
     subscribed = _subscribed(connection, asked.consumer_id)
     if subscribed is not None:
-        places = [place_of(message) for message in asked.message_ids] or None
-        subscribed.redeliver(places, asked.consumer_epoch if asked.HasField("consumer_epoch") else None)
+        connection.in_turns(_redelivering(asked, subscribed))
+
+
+def _redelivering(asked: RedeliverUnacknowledged, subscribed: SubscribedConsumer) -> Iterator[None]:
+    places: list[Place] = []
+    for begin in range(0, len(asked.message_ids), AT_ONCE):
+        places += map(place_of, asked.message_ids[begin : begin + AT_ONCE])
+        yield
+    subscribed.redeliver(places or None, asked.consumer_epoch if asked.HasField("consumer_epoch") else None)
+    yield
 
 
 def _seek(connection: Connection, command: BaseCommand) -> None:

@@ -24,7 +24,7 @@ def copied(store: ObjectStore, asked: Subscribing) -> FirstState | None:
     cursor = None if copy is None else copy.cursor(asked.subscription)
     if copy is None or cursor is None:
         what = f"no copy of a subscription {asked.subscription} ({FROM_COPY}: {wanted})"
-        raise RefusedError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{asked.topic}: the archive has {what}")
+        raise RefusedError(ErrorCode.NOT_ALLOWED, f"{asked.topic}: the archive has {what}")
     return first_of(cursor, copy.incarnation)
 
 
@@ -35,4 +35,4 @@ def _moment(wanted: str) -> int | None:
         return parse_publish_time(wanted)
     except ValueError as error:
         why = f"{FROM_COPY}: {error}; or write `{NEWEST}`"
-        raise RefusedError(ErrorCode.METADATA, why) from error
+        raise RefusedError(ErrorCode.NOT_ALLOWED, why) from error

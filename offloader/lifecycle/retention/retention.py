@@ -104,7 +104,10 @@ class ArchiveRetention:
         deletion.catalogs.keep_deleting(head)
         whole = SecondLook(deletion.store, head.topic)
         for _ in range(LOOKS):
-            why, ready = self._why_not(head, pending), deletion.is_time(head.topic, pending)
+            ready = deletion.is_time(head.topic, pending)
+            if ready:  # by the store's clock: whatever ours says, everything is looked at
+                self.quiet.pop(head.topic, None)
+            why = self._why_not(head, pending)
             if why is None:
                 return f"deletion {pending.number} waits: what Pulsar has of the topic is not known yet"
             if ready and not why:

@@ -19,7 +19,7 @@ from offloader.pulsar.cursor_standing import Acknowledged, CursorStanding, bring
 
 UNFINISHED = "offloader.restore.unfinished"
 INTERNAL = "#pulsar.internal."
-IN_USE = "an earlier call did not end, and a consumer is connected: end the consumer, or delete the subscription"
+IN_USE = "it is not whole yet, and a consumer is connected: end the consumer, and make this call again"
 TRIES, PAUSE = 5, 1.0  # of one subscription; seconds between them
 
 
@@ -64,11 +64,12 @@ class SubscriptionRestorer:
                 if look is not None and UNFINISHED not in dict(look.properties):
                     return self._found(topic, mapped.cursor, look, began=began)
                 if look is not None and look.consumers:
-                    return RestoredSubscription(
-                        RestoreStanding.NOT_TOUCHED, "a consumer is connected, and it is not whole yet"
-                    )
+                    return RestoredSubscription(RestoreStanding.NOT_TOUCHED, IN_USE)
+                standing = standing_of(mapped.cursor, UNFINISHED)
+                if look is None and not self.brokers.create(topic, mapped.cursor.name, dict(standing.properties)):
+                    continue  # it was made meanwhile: another look says whose it is
                 began = True
-                bring(self.brokers, topic, mapped.cursor.name, standing_of(mapped.cursor, UNFINISHED))
+                bring(self.brokers, topic, mapped.cursor.name, standing)
                 self.brokers.describe(topic, mapped.cursor.name, users_properties(mapped.cursor))
             except (RetryableError, OutcomeUnknownError) as error:
                 if not left:
@@ -129,5 +130,6 @@ def standing_of(cursor: CopiedCursor, mark: str = "") -> CursorStanding:
 
 
 def users_properties(cursor: CopiedCursor) -> dict[str, str]:
-    """Without those that a broker sets for itself."""
-    return {name: text for name, text in cursor.subscription_properties if not name.startswith(INTERNAL)}
+    """Without those that a broker sets for itself, and without our mark: the copy may be of a restored topic."""
+    own = (one for one in cursor.subscription_properties if one[0] != UNFINISHED)
+    return {name: text for name, text in own if not name.startswith(INTERNAL)}

@@ -62,7 +62,9 @@ def test_an_entry_that_should_arrive_and_does_not(town: SwapTown, entries: str):
     assert isinstance(found, NotProven) == (entries != "wm")
 
 
-@pytest.mark.parametrize("entries", ["mwh", "mhwhh", "mmw" + 10 * "h", 20 * "m" + "w" + 15 * "h"])
+@pytest.mark.parametrize(
+    "entries", ["mwh", "mhwhh", "mmw" + 10 * "h", 20 * "m" + "w" + 15 * "h", 45 * "m" + 80 * "h" + "w" + 174 * "h"]
+)
 def test_a_message_that_does_not_arrive_is_found_before_a_hidden_end_too(town: SwapTown, entries: str):
     """A broker that has fallen silent, or is slow, must not pass for one that has nothing more to say."""
     one = fill(town, entries)

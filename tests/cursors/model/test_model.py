@@ -69,6 +69,9 @@ class FencesGo(CursorLog):
             patch.setattr(log_module, "_all_but_the_last_of_each_epoch", set)
             return super().open(first)
 
+    def _is_record(self, place: Place) -> bool:
+        return True
+
 
 class NoFence(CursorLog):
     """The next epoch begins without one."""

@@ -24,6 +24,7 @@ from offloader._proto.pulsar_wire_pb2 import (
     Lookup,
     MessageIdData,
     PartitionedMetadata,
+    RedeliverUnacknowledged,
     Subscribe,
     WatchTopicList,
 )
@@ -141,6 +142,11 @@ FLOODS = {
     "acknowledgements": [
         subscribe(0),
         *[command(ack=Ack(consumer_id=0, type=0, message_id=everywhere(100_000)))] * 20,
+    ],
+    "redeliveries": [
+        subscribe(0),
+        *[command(redeliver_unacknowledged=RedeliverUnacknowledged(consumer_id=0, message_ids=everywhere(100_000)))]
+        * 20,
     ],
     "consumers": [subscribe(number) for number in range(2_000)],
     "the same consumer": [subscribe(0)] * 50_000,

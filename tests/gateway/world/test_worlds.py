@@ -89,8 +89,11 @@ def test_fences_that_go_with_a_compaction_are_caught(lived: Living, monkeypatch:
     def all_of_them(places: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
         return set(places)
 
+    def always(_: CursorLog, __: tuple[int, int]) -> bool:
+        return True
+
     monkeypatch.setattr(log_module, "_all_but_the_last_of_each_epoch", all_of_them)
-    monkeypatch.setattr(CursorLog, "_is_record", lambda _log, _place: True)
+    monkeypatch.setattr(CursorLog, "_is_record", always)
     assert caught(lived, ["pause while it writes"]) != "nothing was noticed"
 
 

@@ -124,6 +124,19 @@ def test_the_second_look_waits_for_who_came_or_went_back_in_the_grace() -> None:
     assert told(made) == [("1:0", "1:9")], "what it has acknowledged goes by itself"
 
 
+def test_one_whose_clock_is_behind_by_more_than_the_grace_looks_again_too() -> None:
+    made, clock, behind = archive(), Clock(), Clock()
+    application(made, clock, HOUR).visit(TOPIC, noted=False)
+    behind.now -= 30 * MINUTE_MS
+    two = application(made, behind, HOUR)
+    made.store.backing.clock_ms = clock
+    assert two.visit(TOPIC) == ""
+    subscribed(made, "job", Position(0, 1, 12))
+    clock.now += 11 * MINUTE_MS
+    behind.now += 11 * MINUTE_MS
+    assert "is undone: the gateway's subscriptions have not acknowledged it: job (at 1:12)" in two.visit(TOPIC)
+
+
 def test_once_it_is_acknowledged_it_goes_within_an_hour() -> None:
     made, clock = archive(), Clock()
     one = application(made, clock, HOUR)

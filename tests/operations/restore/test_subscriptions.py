@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -89,6 +90,25 @@ def test_one_that_was_used_since_it_was_restored_is_not_moved_back(brokers) -> N
     restorer(brokers).restore(TOPIC, MAPPED)
     brokers.acknowledge_as_a_client(TOPIC, "job", (3, 0))
     assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.NOT_TOUCHED
+
+
+def test_one_that_somebody_makes_meanwhile_is_not_moved(brokers, monkeypatch) -> None:
+    create = brokers.create
+
+    def second(*args: object) -> bool:
+        brokers.topics[TOPIC].cursors.setdefault("job", HeldCursor((3, 6)))
+        return create(*args)
+
+    monkeypatch.setattr(brokers, "create", second)
+    assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.NOT_TOUCHED
+    assert brokers.topics[TOPIC].cursors["job"].mark == (3, 6)
+
+
+def test_one_that_was_copied_before_it_was_whole_is_restored_like_any_other(brokers) -> None:
+    marked = replace(CURSOR, subscription_properties=(*CURSOR.subscription_properties, (UNFINISHED, "true")))
+    done = restorer(brokers).restore(TOPIC, replace(MAPPED, cursor=marked))
+    assert done.standing is RestoreStanding.RESTORED
+    assert is_whole(brokers.topics[TOPIC].cursors["job"])
 
 
 def test_a_consumer_of_one_that_is_not_whole_is_told(brokers) -> None:

@@ -102,7 +102,8 @@ class Protector:
             return Told(topic, name, LookOutcome.WAITING, why=why)
         former = state.known.get(name)
         decision = _Decision(self.looks, topic, name, former)
-        state.known[name] = replace(ruling.protection, parts_in=former.parts_in if former is not None else None)
+        known = former or Protection(ruling.protection.incarnation, ruling.protection.record)
+        state.known[name] = replace(ruling.protection, tries=known.tries, parts_in=known.parts_in)
         try:
             done = self.brokers.acknowledge_as_seen(topic, name, decision)
             is_there = done and self._is_there(topic, name, decision)
@@ -112,7 +113,8 @@ class Protector:
             outcome = LookOutcome.FAILED if decision.is_another else LookOutcome.WAITING
             return Told(topic, name, outcome, why=REMADE if decision.is_another else CHANGED)
         counts = decision.ruling.entries, len(decision.ruling.parts)
-        if not is_there:
+        if not is_there:  # only this may say that the broker does not keep it
+            state.known[name] = replace(ruling.protection, parts_in=known.parts_in)
             return Told(topic, name, LookOutcome.FAILED, *counts, NOT_THERE)
         state.known[name] = ruling.protection
         return Told(topic, name, LookOutcome.RESTORED, *counts)
