@@ -11,6 +11,7 @@ from offloader.cursors.stored import mark_delete_of
 from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreUnavailableError
 from offloader.gateway.topics.archive import LIST_KEPT
 from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.metadata.deletions import DeletedRange
 from offloader.model import Position, TopicName
 from tests.gateway.topics.served import NAME, Consumer, Served, ToldStore, archive_of, asked, until, whole
 
@@ -71,7 +72,7 @@ def test_who_has_read_everything_hears_of_new_entries_though_something_else_fail
         await consumer.has(len(served.world.entries))
         await served.is_at_end()
         served.world.grow(5)
-        served.entries.deleted.append(object())
+        served.entries.deleted.append(DeletedRange(Position(0, 10, 0), Position(0, 10, 1), (), "", 0, 0))
         served.entries.deletions_fail = True
         with pytest.raises(StoreUnavailableError):
             await served.topic.refresh()
