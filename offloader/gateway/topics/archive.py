@@ -122,7 +122,7 @@ class ArchiveTopics:
 
     async def refresh(self) -> list[OffloadError]:
         """Look at all topics that are served for what was archived since; returns what went wrong."""
-        return await self._each(self._refresh)
+        return await self._each(lambda topic: self._workers.in_rounds("know", lambda: self._refresh(topic)))
 
     async def lead_away(self) -> list[OffloadError]:
         """Consumers that have all that is archived go to the brokers; returns what went wrong."""

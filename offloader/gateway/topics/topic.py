@@ -123,7 +123,8 @@ class SubscribedTopic:
         """Write what has changed, and let go of what nobody has used for a while. Raises the first thing that went
         wrong, once all were tried."""
         durable = [one for one in self.subscriptions.values() if one.durable]
-        answers = await asyncio.gather(*(one.flush() for one in durable), return_exceptions=True)
+        flushes = (self._workers.in_rounds("flush", one.flush) for one in durable)
+        answers = await asyncio.gather(*flushes, return_exceptions=True)
         for one, answer in zip(durable, answers, strict=True):
             if isinstance(answer, Exception) and not isinstance(answer, OffloadError):
                 one.fail(answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
@@ -37,16 +38,19 @@ PATIENCE = 5.0  # seconds, for hanging
 
 
 class ToldStore(ForwardingStore):
-    """`fails`: writes do. `gate`: writes wait for it."""
+    """`fails`: writes do. `gate`: they wait for it. `seconds`: a write takes so many; `writes`: how many there were."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore())
         self.fails = False
+        self.seconds, self.writes = 0.0, 0
         self.gate = threading.Event()
         self.gate.set()
 
     def _call(self, verb: Verb, key: str, work: Callable[[], T]) -> T:
         if verb == "put":
+            self.writes += 1
+            time.sleep(self.seconds)
             self.gate.wait(PATIENCE)
             if self.fails:
                 raise StoreUnavailableError("the store is away (the test)")
@@ -170,12 +174,12 @@ class ToldTopic(OpenTopic):
 class Served:
     """A topic of 20 places, as one process serves it."""
 
-    def __init__(self, store: ToldStore | None = None) -> None:
+    def __init__(self, store: ToldStore | None = None, threads: int = 1) -> None:
         self.store = store or ToldStore()
         self.world = WorldTopic(NAME, Random(1))
         self.world.grow(20)
         self.entries = ToldTopic(self.world)
-        self.workers = Workers(1)  # what is asked for first is done first
+        self.workers = Workers(threads)  # of one what is asked for first is done first
         self.shares = Shares(MIB)
         self.archived = OneTopic()
         self._keys = itertools.count()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
@@ -249,3 +250,44 @@ def test_who_consumes_a_topic_that_is_deleted_looks_it_up_again() -> None:
         served.close()
 
     asyncio.run(work(Served()))
+
+
+def test_who_subscribes_does_not_wait_until_all_others_are_written() -> None:
+    async def work(served: Served) -> None:
+        count = 60
+        for number in range(count):
+            consumer = await served.subscribe(f"s{number}")
+            assert consumer.subscribed is not None
+            consumer.subscribed.acknowledge(whole((await consumer.has(1))[:1]))
+        served.store.seconds, served.store.writes = 0.01, 0
+        flush = asyncio.create_task(served.topic.flush())
+        await until(lambda: served.store.writes > 0)
+        await served.subscribe("new")
+        assert served.store.writes < count / 2
+        await flush
+        assert served.store.writes >= count
+        served.close()
+
+    asyncio.run(work(Served(threads=4)))
+
+
+def test_who_looks_up_does_not_wait_until_all_topics_were_looked_at() -> None:
+    async def work(served: Served) -> None:
+        archive, count, looked = archive_of(served), 60, list[int]()
+
+        def look() -> bool:
+            looked.append(1)
+            time.sleep(0.01)
+            return False
+
+        setattr(served.entries, "refresh", look)  # noqa: B010
+        archive.served |= {TopicName("public", "default", f"t{number}"): served.topic for number in range(count)}
+        refresh = asyncio.create_task(archive.refresh())
+        await until(lambda: bool(looked))
+        assert await archive.topics(NAME.namespace, "") == [str(NAME)]
+        assert len(looked) < count / 2
+        assert await refresh == []
+        assert len(looked) > count
+        served.close()
+
+    asyncio.run(work(Served(threads=4)))
