@@ -240,12 +240,14 @@ class ServedSubscription:
         self.look_for_end_soon()
 
     async def flush(self) -> None:
-        """Returns when what was acknowledged before is durable. Those who wait at the same time wait for one write."""
+        """Returns when what was acknowledged before is durable. Those who wait at the same time wait for one write.
+        Raises LookUpAgainError where it has ended before: nobody may be told that this is durable."""
         while self._flushing is not None:  # it may not have all of ours
             await asyncio.shield(self._flushing)
         if not self.changed:
             self._changed_at = None
             return
+        self._check_open()
         self._flushing = self._loop.create_future()
         since, self._changed_at = self._changed_at, None  # what comes while it is written is not in it
         try:

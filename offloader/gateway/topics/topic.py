@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -132,7 +133,7 @@ class SubscribedTopic:
             if one.is_idle:
                 one.end()
         for answer in answers:
-            if isinstance(answer, OffloadError):
+            if isinstance(answer, OffloadError) and not isinstance(answer, LookUpAgainError):  # it ended meanwhile
                 raise answer
 
     @property
@@ -239,6 +240,9 @@ class SubscribedTopic:
     async def _begin(self, asked: Subscribing) -> Place:
         """The mark-delete position of a subscription that is new."""
         entries, start = self.entries, asked.start
+        if asked.rollback_seconds and not asked.durable:
+            since = int(time.time() - asked.rollback_seconds) * 1000
+            return await self._workers.read(lambda: entries.before_time(since))
         if start is None or asked.durable:
             start = BEFORE_ALL if asked.earliest else LATEST
         if start >= LATEST:

@@ -13,8 +13,8 @@ from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreU
 from offloader.gateway.topics.archive import LIST_KEPT
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.metadata.deletions import DeletedRange
-from offloader.model import Position, TopicName
-from tests.gateway.topics.served import NAME, Consumer, Served, ToldStore, archive_of, asked, until, whole
+from offloader.model import Place, Position, TopicName
+from tests.gateway.topics.served import NAME, PATIENCE, Consumer, Served, ToldStore, archive_of, asked, until, whole
 
 
 def test_what_is_confirmed_after_an_unsubscribing_that_failed_is_not_forgotten() -> None:
@@ -291,3 +291,40 @@ def test_who_looks_up_does_not_wait_until_all_topics_were_looked_at() -> None:
         served.close()
 
     asyncio.run(work(Served(threads=4)))
+
+
+def test_a_reader_begins_as_far_back_in_time_as_it_says() -> None:
+    async def work(served: Served) -> None:
+        asked_for = list[int]()
+
+        def before_time(published_ms: int) -> Place:
+            asked_for.append(published_ms)
+            return (11, 0)
+
+        setattr(served.entries, "before_time", before_time)  # noqa: B010
+        reader = Consumer()
+        wanted = replace(asked("r", durable=False), rollback_seconds=60)
+        subscribed = await served.topic.subscribe(wanted, reader, "key", lambda: True)
+        subscribed.flow(1000)
+        later = [entry.place for entry in served.world.entries if entry.place > (11, 0)]
+        assert (await reader.has(len(later))) == later
+        assert abs(asked_for[0] + 60_000 - 1000 * time.time()) < 1000 * PATIENCE
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_what_comes_too_late_for_a_hand_over_is_not_confirmed() -> None:
+    """The broker is told of what was acknowledged until then."""
+
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(3)
+        assert consumer.subscribed is not None
+        await served.topic.subscriptions["s"].freeze()
+        consumer.subscribed.acknowledge(whole(places[:1]))
+        with pytest.raises(RefusedError):
+            await consumer.subscribed.durable()
+        served.close()
+
+    asyncio.run(work(Served()))
