@@ -99,6 +99,7 @@ class GatewayApplication:
         self._read_ahead = Shares(settings.memory // 2)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
+        self._is_stopped = False
 
     def run(self) -> None:
         """Until it is stopped. Raises ConfigError where it cannot listen."""
@@ -108,7 +109,8 @@ class GatewayApplication:
             self._loop = None
 
     def stop(self) -> None:
-        """From any thread, or a signal's handler."""
+        """From any thread, or a signal's handler; also before it has begun."""
+        self._is_stopped = True
         if self._loop is not None and self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
 
@@ -116,6 +118,8 @@ class GatewayApplication:
         settings, telemetry = self._settings, Telemetry()
         workers = Workers(worked=telemetry.metrics.worked)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        if self._is_stopped:
+            self._stopping.set()
         archived = StoredTopicsOfArchive(self._opened, OnMissing(settings.on_loss.value))
         access, owners = access_of(settings), self._owners(workers)
         topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions, owners)

@@ -9,8 +9,12 @@ from typing import TypeVar
 import pulsar
 import pytest
 
+from offloader.archive.opened import OpenArchive
+from offloader.archive.reading.stores import Stores
+from offloader.config.gateway import Gateway
 from offloader.errors import StoreUnavailableError
 from offloader.gateway import application as application_module
+from offloader.gateway.application import GatewayApplication
 from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
@@ -38,6 +42,19 @@ class AwayStore(ForwardingStore):
         self.writes += verb == "put"
         threading.Event().wait(0.5)
         raise StoreUnavailableError("the store is away (the test)")
+
+
+def test_a_gateway_that_is_stopped_before_it_has_begun_ends() -> None:
+    settings = Gateway.model_validate({"listen": "127.0.0.1:0", "metricsListen": ""})
+    application = GatewayApplication(OpenArchive(Stores.of(MemoryStore())), settings, lambda: "token")
+    application.stop()
+    running = threading.Thread(target=application.run)
+    running.start()
+    running.join(10)
+    ended = not running.is_alive()
+    application.stop()
+    running.join()
+    assert ended
 
 
 def test_a_stop_does_not_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
