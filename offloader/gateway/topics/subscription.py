@@ -254,6 +254,9 @@ class ServedSubscription:
             await self._in_turn(lambda: None)
             await self._workers.flush(self._acks.cursor.flush)
             self.traffic.wrote(failed=False)
+        except asyncio.CancelledError:  # whoever waited has gone; it may be written, or not
+            self._changed_at = since
+            raise
         except OffloadError as error:
             self._changed_at = since
             self.traffic.wrote(failed=True)

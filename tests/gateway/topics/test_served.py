@@ -328,3 +328,26 @@ def test_what_comes_too_late_for_a_hand_over_is_not_confirmed() -> None:
         served.close()
 
     asyncio.run(work(Served()))
+
+
+def test_what_is_not_written_is_told_though_the_client_that_waited_has_gone() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(3)
+        assert consumer.subscribed is not None
+        served.store.gate.clear()
+        served.store.writes = 0
+        consumer.subscribed.acknowledge(whole(places[:1]))
+        waiting = asyncio.create_task(consumer.subscribed.durable())
+        await until(lambda: served.store.writes > 0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        subscription = served.topic.subscriptions["s"]
+        assert subscription.unwritten_for > 0
+        served.store.gate.set()
+        await served.topic.flush()
+        assert subscription.unwritten_for == 0
+        served.close()
+
+    asyncio.run(work(Served()))
