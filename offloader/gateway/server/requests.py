@@ -150,7 +150,7 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
     connection.consumers[asked.consumer_id] = consumer
 
     async def work() -> BaseCommand | None:
-        if consumer.is_closed:  # while it waited in the line
+        if connection.consumers.get(consumer.number) is not consumer:  # closed while it waited in the line
             return None
         try:
             subscribed = await connection.topics.subscribe(subscribing(asked), consumer, connection.role)
