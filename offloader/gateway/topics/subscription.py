@@ -456,7 +456,7 @@ class ServedSubscription:
         self._in_hand = len(acks)
         try:
             return await self._workers.cursor(lambda: self._applied(acks, work))
-        except (OffloadError, asyncio.CancelledError):
+        except BaseException:
             self._pending = acks + self._pending  # to apply them twice does no harm
             raise
         finally:

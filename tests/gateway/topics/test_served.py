@@ -351,3 +351,24 @@ def test_what_is_not_written_is_told_though_the_client_that_waited_has_gone() ->
         served.close()
 
     asyncio.run(work(Served()))
+
+
+def test_what_could_not_be_applied_for_a_reason_that_nobody_foresaw_is_not_confirmed() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(3)
+        assert consumer.subscribed is not None
+        await served.is_at_end()
+        await served.topic.flush()
+
+        def acknowledge(*_: object) -> bool:
+            raise KeyError("nobody foresaw it (the test)")
+
+        setattr(served.topic.subscriptions["s"]._acks.cursor, "acknowledge", acknowledge)  # noqa: B010
+        consumer.subscribed.acknowledge(whole(places[:1]))
+        await consumer.until(lambda one: one.is_closed)
+        with pytest.raises(RefusedError):
+            await consumer.subscribed.durable()
+        served.close()
+
+    asyncio.run(work(Served()))
