@@ -39,6 +39,7 @@ from offloader.model import Place
 log = logging.getLogger(__name__)
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 30.0  # seconds before a read that failed is tried again
+LOOK_WITHIN = 1.0  # seconds that whoever looks at it waits for its turn
 IDLE_FOR = 60.0  # seconds without a consumer, until a subscription is let go of
 TOLD_FOR = 60.0  # seconds for which whoever subscribes hears why the topic cannot be read; then it is tried again
 T = TypeVar("T")
@@ -137,9 +138,8 @@ class ServedSubscription:
         return len(self._consumers)
 
     async def seen(self) -> SubscriptionStatus:
-        """What there is to tell, without a look into the store."""
-        async with self._turn:
-            mark_delete, backlog = await self._workers.cursor(lambda: self._acks.behind(self._entries.ledgers()))
+        """What there is to tell, without a look into the store. The backlog where that takes no time."""
+        mark_delete, backlog = await self._behind()
         states = [self._dispatcher.state(key) for key in self._consumers]
         return SubscriptionStatus(
             topic=str(self._entries.name),
@@ -157,6 +157,20 @@ class ServedSubscription:
             redelivered=self.traffic.redelivered,
             acknowledgements=self.traffic.acknowledgements,
         )
+
+    async def _behind(self) -> tuple[Place, int | None]:
+        unknown = self._acks.cursor.mark_delete.place, None
+        try:
+            async with asyncio.timeout(LOOK_WITHIN):
+                await self._turn.acquire()
+        except TimeoutError:  # a thread waits for the store
+            return unknown
+        try:
+            return await self._workers.cursor(lambda: self._acks.behind(self._entries.ledgers()))
+        except OffloadError:
+            return unknown
+        finally:
+            self._turn.release()
 
     # Consumers
 

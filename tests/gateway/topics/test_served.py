@@ -10,6 +10,7 @@ import pytest
 
 from offloader.cursors.stored import mark_delete_of
 from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreUnavailableError
+from offloader.gateway.topics import subscription as subscription_module
 from offloader.gateway.topics.archive import LIST_KEPT
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.metadata.deletions import DeletedRange
@@ -371,4 +372,24 @@ def test_what_could_not_be_applied_for_a_reason_that_nobody_foresaw_is_not_confi
             await consumer.subscribed.durable()
         served.close()
 
+    asyncio.run(work(Served()))
+
+
+def test_a_subscription_that_waits_for_the_store_is_seen_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        subscription = served.topic.subscriptions["s"]
+        with served.entries.held():
+            consumer.subscribed.acknowledge(whole(places[:1]))
+            await served.entries.until_held()
+            seen = await asyncio.wait_for(subscription.seen(), PATIENCE / 2)
+        assert (seen.consumers, seen.backlog) == (1, None)
+        await served.topic.flush()
+        assert (await subscription.seen()).backlog == len(places) - 1
+        served.close()
+
+    monkeypatch.setattr(subscription_module, "LOOK_WITHIN", 0.1)
     asyncio.run(work(Served()))
