@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ from functools import partial
 from offloader.archive.opened import OpenArchive
 from offloader.config.gateway import AtEnd, Gateway
 from offloader.cursors.facts import read_facts
-from offloader.errors import OffloadError, StoreUnavailableError
+from offloader.cursors.facts_codec import TopicFacts
+from offloader.errors import IntegrityError, OffloadError, StoreUnavailableError
 from offloader.gateway.access.access import access_of
 from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
@@ -37,6 +39,8 @@ from offloader.gateway.traffic import Traffic
 from offloader.model import TopicName
 from offloader.ports.topic_states import TopicSchema
 
+log = logging.getLogger(__name__)
+
 LEAD_MS = 500
 """How often it is looked whether somebody may go to the brokers."""
 NO_BOUND = 1 << 62
@@ -52,12 +56,13 @@ class StoredTopicsOfArchive:
     opened: OpenArchive
     on_missing: OnMissing
     kept: KeptReaders = field(default_factory=KeptReaders)
+    _told: set[TopicName] = field(default_factory=set)  # of whose facts it is in the log that they cannot be read
 
     def names(self) -> Sequence[TopicName]:
         return list(self.opened.topics())
 
     def partitions(self, topic: TopicName) -> int | None:
-        facts = read_facts(self.opened.store, topic)
+        facts = self._facts(topic)
         return facts.partitions if facts is not None else None
 
     def schemas(self, topic: TopicName) -> Sequence[TopicSchema]:
@@ -74,8 +79,18 @@ class StoredTopicsOfArchive:
         )
 
     def _is_terminated(self, topic: TopicName) -> bool:
-        facts = read_facts(self.opened.store, topic)
+        facts = self._facts(topic)
         return facts is not None and facts.terminated
+
+    def _facts(self, topic: TopicName) -> TopicFacts | None:
+        """None: there are none that can be read."""
+        try:
+            return read_facts(self.opened.store, topic)
+        except IntegrityError as error:
+            if topic not in self._told:
+                log.warning("gateway: %s; the topic is served without", error, extra={"see": "gateway-facts"})
+            self._told.add(topic)
+            return None
 
 
 class GatewayApplication:
