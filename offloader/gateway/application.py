@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from offloader.archive.opened import OpenArchive
 from offloader.config.gateway import AtEnd, Gateway
 from offloader.cursors.facts import read_facts
+from offloader.cursors.facts_codec import TopicFacts
+from offloader.errors import IntegrityError, OffloadError, StoreUnavailableError
 from offloader.gateway.access.access import access_of
 from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
@@ -36,10 +39,14 @@ from offloader.gateway.traffic import Traffic
 from offloader.model import TopicName
 from offloader.ports.topic_states import TopicSchema
 
+log = logging.getLogger(__name__)
+
 LEAD_MS = 500
 """How often it is looked whether somebody may go to the brokers."""
 NO_BOUND = 1 << 62
 LOOK_AT_FILES_MS = 5_000
+WRITES_WITHIN = 20.0
+"""Seconds for each of the two things that a stop writes. What is not written comes again."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +56,13 @@ class StoredTopicsOfArchive:
     opened: OpenArchive
     on_missing: OnMissing
     kept: KeptReaders = field(default_factory=KeptReaders)
+    _told: set[TopicName] = field(default_factory=set)  # of whose facts it is in the log that they cannot be read
 
     def names(self) -> Sequence[TopicName]:
         return list(self.opened.topics())
 
     def partitions(self, topic: TopicName) -> int | None:
-        facts = read_facts(self.opened.store, topic)
+        facts = self._facts(topic)
         return facts.partitions if facts is not None else None
 
     def schemas(self, topic: TopicName) -> Sequence[TopicSchema]:
@@ -71,8 +79,18 @@ class StoredTopicsOfArchive:
         )
 
     def _is_terminated(self, topic: TopicName) -> bool:
-        facts = read_facts(self.opened.store, topic)
+        facts = self._facts(topic)
         return facts is not None and facts.terminated
+
+    def _facts(self, topic: TopicName) -> TopicFacts | None:
+        """None: there are none that can be read."""
+        try:
+            return read_facts(self.opened.store, topic)
+        except IntegrityError as error:
+            if topic not in self._told:
+                log.warning("gateway: %s; the topic is served without", error, extra={"see": "gateway-facts"})
+            self._told.add(topic)
+            return None
 
 
 class GatewayApplication:
@@ -96,6 +114,7 @@ class GatewayApplication:
         self._read_ahead = Shares(settings.memory // 2)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
+        self._is_stopped = False
 
     def run(self) -> None:
         """Until it is stopped. Raises ConfigError where it cannot listen."""
@@ -105,7 +124,8 @@ class GatewayApplication:
             self._loop = None
 
     def stop(self) -> None:
-        """From any thread, or a signal's handler."""
+        """From any thread, or a signal's handler; also before it has begun."""
+        self._is_stopped = True
         if self._loop is not None and self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
 
@@ -113,6 +133,8 @@ class GatewayApplication:
         settings, telemetry = self._settings, Telemetry()
         workers = Workers(worked=telemetry.metrics.worked)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        if self._is_stopped:
+            self._stopping.set()
         archived = StoredTopicsOfArchive(self._opened, OnMissing(settings.on_loss.value))
         access, owners = access_of(settings), self._owners(workers)
         topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions, owners)
@@ -134,8 +156,8 @@ class GatewayApplication:
         await self._stopping.wait()
         for task in rounds:
             task.cancel()
-        tell(await topics.flush())
-        tell(await owners.release())
+        tell(await _in_time(topics.flush()))
+        tell(await _in_time(owners.release()))
         await listener.close()
         topics.close()
         await asyncio.to_thread(telemetry.close)
@@ -174,3 +196,10 @@ class GatewayApplication:
             return None
         live = LiveTopic(entries.name, self._brokers, lambda: self._opened.records(entries.name).head)
         return Leader(entries, live, workers, self._new_token)
+
+
+async def _in_time(work: Awaitable[Sequence[OffloadError]]) -> Sequence[OffloadError]:
+    try:
+        return await asyncio.wait_for(work, WRITES_WITHIN)
+    except TimeoutError:
+        return [StoreUnavailableError(f"it stops, and not everything could be written within {WRITES_WITHIN:g} s")]

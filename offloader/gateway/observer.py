@@ -55,7 +55,9 @@ class GatewayObserver:
                 NamespaceStatus(name, one.entries, one.messages, one.size, one.redelivered, one.acknowledgements)
                 for name, one in sorted(self._topics.traffic.items())
             ],
-            subscriptions=[await one.seen() for one in self._subscriptions()],
+            subscriptions=await asyncio.gather(
+                *(self._workers.in_rounds("cursor", one.seen) for one in self._subscriptions())
+            ),
         )
 
     async def _sampled(self) -> list[Sample]:

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable, Iterable
 
 from offloader.config.gateway import address_of
-from offloader.errors import OffloadError
 from offloader.gateway.observer import GatewayObserver
 from offloader.gateway.topics.workers import Workers
 from offloader.metadata import layout
@@ -42,16 +41,20 @@ class Telemetry:
             )
 
     async def keep_looking(self, store: ObjectStore, workers: Workers) -> None:
-        """The loop turns, and the store answers or does not."""
+        """The loop turns, also while the store does not answer; and it does or does not."""
+        looking: asyncio.Task[None] | None = None
         for number in itertools.count():
             self.metrics.health.tick()
-            if number % LOOK == 0:
-                try:
-                    await workers.know(lambda: store.stat(layout.ROOT))
-                    self.metrics.health.checked("store")
-                except OffloadError as error:
-                    self.metrics.health.checked("store", str(error))
+            if number % LOOK == 0 and (looking is None or looking.done()):
+                looking = asyncio.create_task(self._look(store, workers))
             await asyncio.sleep(TICK)
+
+    async def _look(self, store: ObjectStore, workers: Workers) -> None:
+        try:
+            await workers.know(lambda: store.stat(layout.ROOT))
+            self.metrics.health.checked("store")
+        except Exception as error:  # noqa: BLE001 (whatever it is, the store did not answer)
+            self.metrics.health.checked("store", str(error))
 
     def close(self) -> None:
         """Stop serving it."""

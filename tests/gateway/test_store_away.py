@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import httpx
 import pulsar
 import pytest
 
+from offloader._proto.pulsar_wire_pb2 import Connect, Ping, Subscribe
+from offloader.gateway.server.limits import DEFAULT_LIMITS
+from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.commands import command
+from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
 from tests.gateway.gateway import free_port, gateway
+from tests.gateway.raw import PATIENCE, RawClient
 from tests.gateway.test_stock_client import EARLIEST, connected, received
 
+T = TypeVar("T")
 NAME = str(TOPIC)
 ENTRIES = 20
 
@@ -65,3 +74,39 @@ def test_a_topic_that_cannot_be_looked_up_cuts_off_no_other_consumer(
     assert received(consumer, ENTRIES) == [b"m%d" % n for n in range(ENTRIES)]
     assert accepted(port) == connections
     assert [reader.read_next(20_000).data() for _ in range(ENTRIES)] == [b"m%d" % n for n in range(ENTRIES)]
+
+
+class SlowStore(ForwardingStore):
+    """Calls for subscriptions wait until it is told to answer."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.answers = threading.Event()
+
+    def _call(self, verb: Verb, key: str, work: Callable[[], T]) -> T:
+        if "_subscriptions" in key:
+            self.answers.wait(PATIENCE)
+        return work()
+
+
+def test_who_waits_for_many_subscriptions_is_heard_meanwhile() -> None:
+    """A client whose PING is not answered closes the connection, with its consumers of all topics."""
+    made = Archive(MemoryStore())
+    made.claim(10, 0)
+    made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(ENTRIES)])
+    store, count = SlowStore(made.store), 2 * DEFAULT_LIMITS.requests
+    with gateway(store) as url, RawClient(url) as client:
+        client.send(command(connect=Connect(client_version="x", protocol_version=21)))
+        assert client.command().HasField("connected")
+        for number in range(count):
+            asked = Subscribe(
+                topic=NAME, subscription=f"s{number}", type=Subscribe.SHARED, consumer_id=number, request_id=number
+            )
+            client.send(command(subscribe=asked))
+        try:
+            client.send(command(ping=Ping()))
+            client.socket.settimeout(10)
+            client.until("pong")
+        finally:
+            store.answers.set()
+        assert {client.until("success").success.request_id for _ in range(count)} == set(range(count))

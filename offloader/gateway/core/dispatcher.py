@@ -175,8 +175,8 @@ class Dispatcher:
             self._mode.go_on()
 
     def tick(self, now_ms: int) -> None:
-        """The time is at least that: ms since 1970."""
-        self._now_ms = max(self._now_ms, now_ms)
+        """The time: ms since 1970. It may have been set back."""
+        self._now_ms = now_ms
         if self._mode is not None:
             self._mode.tick(self._now_ms)
             self._mode.go_on()

@@ -90,7 +90,10 @@ class SingleActive:
 
     def tick(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        if self._takes_over_ms is not None and self._takes_over_ms <= now_ms:
+        if self._takes_over_ms is None:
+            return
+        self._takes_over_ms = min(self._takes_over_ms, now_ms + self._delay_ms)  # the clock may have been set back
+        if self._takes_over_ms <= now_ms:
             self._take_over()
 
     def go_on(self) -> None:

@@ -91,12 +91,17 @@ class TopicOwners:
             return []
         try:
             newest = await self._workers.know(self._claims.newest_of_all)
-            for topic, number in owned.items():
-                if newest.get(topic) != number and self.owned.get(topic) == number:
-                    await self._look_at(topic, surprised=not was_late)
         except OffloadError as error:
             return [error]
-        return []
+        failed: list[OffloadError] = []
+        for topic, number in owned.items():
+            if newest.get(topic) == number or self.owned.get(topic) != number:
+                continue
+            try:
+                await self._look_at(topic, surprised=not was_late)
+            except OffloadError as error:
+                failed.append(error)
+        return failed
 
     async def release(self) -> list[OffloadError]:
         """Nothing is claimed any more, and all topics are anybody's; returns what went wrong."""

@@ -71,6 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         self._output_bytes = 0
         self._flushing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._in_line: set[asyncio.Task[None]] = set()
+        self._line = asyncio.Semaphore(limits.requests)
         self._connected = False
         self._takes_challenges = False
         self._heard_at = self._loop.time()
@@ -112,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
     def _leave(self) -> None:
         """Nothing is done for it any more."""
         self._expire_no_more()
-        for task in (*self._tasks, *self.watchers.values()):
+        for task in (*self._tasks, *self._in_line, *self.watchers.values()):
             task.cancel()
         self.watchers.clear()
         for consumer in list(self.consumers.values()):
@@ -292,12 +294,39 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Do something that waits, then send what it gives; `not_now` where the store does not answer. Too many at a
         time, and nothing more is read."""
-        task = self._loop.create_task(self._answered(work, refuse, not_now))
-        self._tasks.add(task)
+        self._begin(self._tasks, work, self._answered(work, refuse, not_now))
+
+    def answer_in_line(
+        self,
+        work: Coroutine[Any, Any, BaseCommand | None],
+        refuse: Callable[[RefusedError], BaseCommand],
+        not_now: ErrorCode,
+    ) -> None:
+        """The same of what may wait long for a store: as many wait in a line as there may be consumers, and the client
+        is heard meanwhile. One whose PING is not answered would leave, with all of its consumers."""
+
+        async def in_line() -> None:
+            async with self._line:
+                await self._answered(work, refuse, not_now)
+
+        self._begin(self._in_line, work, in_line())
+
+    def _begin(
+        self,
+        among: set[asyncio.Task[None]],
+        work: Coroutine[Any, Any, BaseCommand | None],
+        answered: Coroutine[Any, Any, None],
+    ) -> None:
+        task = self._loop.create_task(answered)
+        among.add(task)
         task.add_done_callback(self._done)
         task.add_done_callback(lambda _: work.close())  # it may have ended before it began
-        if len(self._tasks) >= self.limits.requests:
+        if self._has_enough:
             self._pause(Pause.REQUESTS)
+
+    @property
+    def _has_enough(self) -> bool:
+        return len(self._tasks) >= self.limits.requests or len(self._in_line) >= self.limits.consumers
 
     async def _answered(
         self,
@@ -321,7 +350,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if Pause.REQUESTS in self._pauses and len(self._tasks) < self.limits.requests:
+        self._in_line.discard(task)
+        if Pause.REQUESTS in self._pauses and not self._has_enough:
             self._resume(Pause.REQUESTS)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("gateway: a request of %s failed", self.peer, exc_info=error, extra={"see": "gateway-defect"})

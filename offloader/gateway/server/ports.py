@@ -19,8 +19,9 @@ LATEST: Place = (2**63 - 1, 2**63 - 1)
 @dataclass(frozen=True, slots=True)
 class Subscribing:
     """What a client asks for. `start`: the entry with which a reader begins; None: where nothing is known of the
-    subscription, at its `earliest` or behind the latest entry. `properties`: of the consumer and the subscription: not
-    all clients have both."""
+    subscription, at its `earliest` or behind the latest entry. `rollback_seconds`: a reader begins with what is not
+    older, whatever `start` says; 0: it does not say. `properties`: of the consumer and the subscription: not all
+    clients have both."""
 
     topic: TopicName
     subscription: str

@@ -150,6 +150,8 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
     connection.consumers[asked.consumer_id] = consumer
 
     async def work() -> BaseCommand | None:
+        if connection.consumers.get(consumer.number) is not consumer:  # closed while it waited in the line
+            return None
         try:
             subscribed = await connection.topics.subscribe(subscribing(asked), consumer, connection.role)
         except LookUpAgainError:
@@ -171,7 +173,7 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         consumer.pass_permits_on()
         return None
 
-    connection.answer(work(), refuse, ErrorCode.NOT_ALLOWED)
+    connection.answer_in_line(work(), refuse, ErrorCode.NOT_ALLOWED)
 
 
 def _look_up_again(connection: Connection, request: int, consumer: ClientConsumer) -> None:

@@ -122,7 +122,7 @@ class ArchiveTopics:
 
     async def refresh(self) -> list[OffloadError]:
         """Look at all topics that are served for what was archived since; returns what went wrong."""
-        return await self._each(lambda topic: topic.refresh())
+        return await self._each(lambda topic: self._workers.in_rounds("know", lambda: self._refresh(topic)))
 
     async def lead_away(self) -> list[OffloadError]:
         """Consumers that have all that is archived go to the brokers; returns what went wrong."""
@@ -136,6 +136,19 @@ class ArchiveTopics:
                 del self.served[name]
                 topic.close()
         return failed
+
+    async def _refresh(self, topic: SubscribedTopic) -> None:
+        """Consumers of one that was deleted look up again, and hear that it is not there."""
+        name = topic.entries.name
+        try:
+            await topic.refresh()
+        except FatalError as error:
+            if await self._is_listed(name):
+                raise
+            log.info("gateway: %s is not served any more: %s", name, error)
+            if self.served.get(name) is topic:
+                del self.served[name]
+            topic.close()
 
     def _lost(self, name: TopicName) -> None:
         """Another gateway has it."""
@@ -171,9 +184,15 @@ class ArchiveTopics:
         try:
             entries = await self._workers.know(lambda: self._archived.open(name))
         except FatalError as error:
+            if await self._is_listed(name):
+                raise
             raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, str(error)) from error
         found = self.served[name] = self._make(entries, self.traffic[name.namespace])
         return found
+
+    async def _is_listed(self, name: TopicName) -> bool:
+        """What an error does not tell: whether the archive has the topic. Clients give up for good where it has not."""
+        return name in (await self._known()).topics
 
     async def _known(self) -> TopicDirectory:
         """Listed once, however many ask at the same time."""

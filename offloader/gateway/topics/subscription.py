@@ -40,6 +40,7 @@ from offloader.model import Place
 log = logging.getLogger(__name__)
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 30.0  # seconds before a read that failed is tried again
+LOOK_WITHIN = 1.0  # seconds that whoever looks at it waits for its turn
 IDLE_FOR = 60.0  # seconds without a consumer, until a subscription is let go of
 TOLD_FOR = 60.0  # seconds for which whoever subscribes hears why the topic cannot be read; then it is tried again
 T = TypeVar("T")
@@ -138,9 +139,8 @@ class ServedSubscription:
         return len(self._consumers)
 
     async def seen(self) -> SubscriptionStatus:
-        """What there is to tell, without a look into the store."""
-        async with self._turn:
-            mark_delete, backlog = await self._workers.cursor(lambda: self._acks.behind(self._entries.ledgers()))
+        """What there is to tell, without a look into the store. The backlog where that takes no time."""
+        mark_delete, backlog = await self._behind()
         states = [self._dispatcher.state(key) for key in self._consumers]
         return SubscriptionStatus(
             topic=str(self._entries.name),
@@ -158,6 +158,20 @@ class ServedSubscription:
             redelivered=self.traffic.redelivered,
             acknowledgements=self.traffic.acknowledgements,
         )
+
+    async def _behind(self) -> tuple[Place, int | None]:
+        unknown = self._acks.cursor.mark_delete.place, None
+        try:
+            async with asyncio.timeout(LOOK_WITHIN):
+                await self._turn.acquire()
+        except TimeoutError:  # a thread waits for the store
+            return unknown
+        try:
+            return await self._workers.cursor(lambda: self._acks.behind(self._entries.ledgers()))
+        except OffloadError:
+            return unknown
+        finally:
+            self._turn.release()
 
     # Consumers
 
@@ -194,6 +208,7 @@ class ServedSubscription:
         """What it has not acknowledged goes to others."""
         if self._consumers.pop(key, None) is None:
             return
+        self._tick()
         self._dispatcher.leave(key)
         self._used_at = self._loop.time()
         self._go()
@@ -240,18 +255,23 @@ class ServedSubscription:
         self.look_for_end_soon()
 
     async def flush(self) -> None:
-        """Returns when what was acknowledged before is durable. Those who wait at the same time wait for one write."""
+        """Returns when what was acknowledged before is durable. Those who wait at the same time wait for one write.
+        Raises LookUpAgainError where it has ended before: nobody may be told that this is durable."""
         while self._flushing is not None:  # it may not have all of ours
             await asyncio.shield(self._flushing)
         if not self.changed:
             self._changed_at = None
             return
+        self._check_open()
         self._flushing = self._loop.create_future()
         since, self._changed_at = self._changed_at, None  # what comes while it is written is not in it
         try:
             await self._in_turn(lambda: None)
             await self._workers.flush(self._acks.cursor.flush)
             self.traffic.wrote(failed=False)
+        except asyncio.CancelledError:  # whoever waited has gone; it may be written, or not
+            self._changed_at = since
+            raise
         except OffloadError as error:
             self._changed_at = since
             self.traffic.wrote(failed=True)
@@ -452,7 +472,7 @@ class ServedSubscription:
         self._in_hand = len(acks)
         try:
             return await self._workers.cursor(lambda: self._applied(acks, work))
-        except (OffloadError, asyncio.CancelledError):
+        except BaseException:
             self._pending = acks + self._pending  # to apply them twice does no harm
             raise
         finally:

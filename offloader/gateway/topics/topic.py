@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -123,7 +124,8 @@ class SubscribedTopic:
         """Write what has changed, and let go of what nobody has used for a while. Raises the first thing that went
         wrong, once all were tried."""
         durable = [one for one in self.subscriptions.values() if one.durable]
-        answers = await asyncio.gather(*(one.flush() for one in durable), return_exceptions=True)
+        flushes = (self._workers.in_rounds("flush", one.flush) for one in durable)
+        answers = await asyncio.gather(*flushes, return_exceptions=True)
         for one, answer in zip(durable, answers, strict=True):
             if isinstance(answer, Exception) and not isinstance(answer, OffloadError):
                 one.fail(answer)
@@ -131,7 +133,7 @@ class SubscribedTopic:
             if one.is_idle:
                 one.end()
         for answer in answers:
-            if isinstance(answer, OffloadError):
+            if isinstance(answer, OffloadError) and not isinstance(answer, LookUpAgainError):  # it ended meanwhile
                 raise answer
 
     @property
@@ -239,6 +241,9 @@ class SubscribedTopic:
     async def _begin(self, asked: Subscribing) -> Place:
         """The mark-delete position of a subscription that is new."""
         entries, start = self.entries, asked.start
+        if asked.rollback_seconds and not asked.durable:
+            since = int(time.time() - asked.rollback_seconds) * 1000
+            return await self._workers.read(lambda: entries.before_time(since))
         if start is None or asked.durable:
             start = BEFORE_ALL if asked.earliest else LATEST
         if start >= LATEST:

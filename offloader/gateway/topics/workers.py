@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
 KINDS = ("read", "know", "cursor", "flush", "live")
+LEFT = 2  # threads of a kind that rounds leave to whoever waits
 
 
 class Workers:
@@ -19,6 +20,7 @@ class Workers:
     def __init__(self, threads: int = 8, worked: Callable[[str, float], None] = lambda _kind, _seconds: None) -> None:
         self.under_way = Counter(dict.fromkeys(KINDS, 0))
         self._worked = worked
+        self._rounds = {kind: asyncio.Semaphore(max(threads - LEFT, 1)) for kind in KINDS}
         self._pools = {kind: ThreadPoolExecutor(threads, f"gateway-{kind}") for kind in KINDS}
 
     async def read(self, work: Callable[[], T]) -> T:
@@ -35,6 +37,12 @@ class Workers:
 
     async def live(self, work: Callable[[], T]) -> T:
         return await self._in("live", work)
+
+    async def in_rounds(self, kind: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what is done again and again for everything that is served, however much that is: a client that waits for
+        the same kind of work has its turn."""
+        async with self._rounds[kind]:
+            return await work()
 
     def close(self) -> None:
         """Waits for what is under way."""

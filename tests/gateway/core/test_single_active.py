@@ -280,3 +280,20 @@ def test_the_hash_is_murmur3() -> None:
 def test_the_hash_of_any_name_is_on_the_ring(topic: str, name: str) -> None:
     assert 0 <= name_hash(name) < 1 << 31
     assert 0 <= distance(topic, name) < 1 << 31
+
+
+def test_a_clock_that_is_set_back_puts_no_takeover_off() -> None:
+    world = World(entries(6), DispatchLimits(failover_delay_ms=1_000))
+    world.tick(10_000_000)
+    world.join(Joining(1, FAILOVER, "a"))
+    world.join(Joining(2, FAILOVER, "b"))
+    world.dispatcher.tick(10_000_500)
+    world.dispatcher.tick(6_400_000)
+    world.carry_out()
+    assert world.dispatcher.wake_at_ms is not None
+    assert world.dispatcher.wake_at_ms <= 6_401_000
+    world.dispatcher.tick(6_401_000)
+    world.carry_out()
+    world.flow(1, 10)
+    world.flow(2, 10)
+    assert sorted(world.got(1) + world.got(2)) == places(*range(6))

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from offloader._proto import metadata_pb2 as pb
 from offloader.errors import OutcomeUnknownError
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.owners import FIRST_TRUCE, LATE, TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.values import LookUpAgainError
-from offloader.metadata.layout import GATEWAYS
+from offloader.metadata.envelope import wrap
+from offloader.metadata.layout import GATEWAYS, gateway_claims_folder
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
@@ -113,6 +115,23 @@ def test_a_dead_gateways_topic_is_the_next_ones(gateways):
     assert not is_ours()
     assert gateways.where(one) == "b"
     assert gateways.refused(one)
+
+
+def test_a_claim_that_cannot_be_read_keeps_nobody_from_noticing_the_others(gateways):
+    one, two = gateways.start("a"), gateways.start("b")
+    for topic in (TOPIC, OTHER):
+        gateways.own(one, topic)
+    gateways.dead.add("a")
+    for topic in (TOPIC, OTHER):
+        gateways.own(two, topic)
+    newest = max(key for key, _ in gateways.store.list(gateway_claims_folder(TOPIC)))
+    whole, _ = gateways.store.read(newest)
+    gateways.store.put(newest, wrap("t", pb.Body(), format_version=99))  # which a gateway of tomorrow wrote
+    assert len(gateways.loop.run_until_complete(one.look())) == 1
+    assert gateways.lost == [("a", OTHER)]
+    gateways.store.put(newest, whole)
+    gateways.done(one.look())
+    assert gateways.lost == [("a", OTHER), ("a", TOPIC)]
 
 
 def test_who_was_overtaken_notices_also_at_the_next_lookup(gateways):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import TypeVar
 
-from offloader.errors import DamagedObjectError, StoreUnavailableError
+from offloader.errors import DamagedObjectError, OffloadError, StoreUnavailableError
 from offloader.gateway.core.events import EntryAck
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.owners import TopicOwners
@@ -37,16 +38,19 @@ PATIENCE = 5.0  # seconds, for hanging
 
 
 class ToldStore(ForwardingStore):
-    """`fails`: writes do. `gate`: writes wait for it."""
+    """`fails`: writes do. `gate`: they wait for it. `seconds`: a write takes so many; `writes`: how many there were."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore())
         self.fails = False
+        self.seconds, self.writes = 0.0, 0
         self.gate = threading.Event()
         self.gate.set()
 
     def _call(self, verb: Verb, key: str, work: Callable[[], T]) -> T:
         if verb == "put":
+            self.writes += 1
+            time.sleep(self.seconds)
             self.gate.wait(PATIENCE)
             if self.fails:
                 raise StoreUnavailableError("the store is away (the test)")
@@ -112,6 +116,7 @@ class ToldTopic(OpenTopic):
 
     def __init__(self, world: WorldTopic) -> None:
         self.deleted: list[DeletedRange] = []
+        self.refuses: OffloadError | None = None
         self.damaged = self.terminated = self.deletions_fail = self.end_fails = False
         self.failures = 0
         self.missing: str | None = None
@@ -147,6 +152,11 @@ class ToldTopic(OpenTopic):
     def missing_behind(self, after: Place) -> str | None:
         return self.missing
 
+    def refresh(self) -> bool:
+        if self.refuses is not None:
+            raise self.refuses
+        return super().refresh()
+
     @contextmanager
     def held(self) -> Iterator[None]:
         self._waits.clear()
@@ -164,13 +174,14 @@ class ToldTopic(OpenTopic):
 class Served:
     """A topic of 20 places, as one process serves it."""
 
-    def __init__(self, store: ToldStore | None = None) -> None:
+    def __init__(self, store: ToldStore | None = None, threads: int = 1) -> None:
         self.store = store or ToldStore()
         self.world = WorldTopic(NAME, Random(1))
         self.world.grow(20)
         self.entries = ToldTopic(self.world)
-        self.workers = Workers(1)  # what is asked for first is done first
+        self.workers = Workers(threads)  # of one what is asked for first is done first
         self.shares = Shares(MIB)
+        self.archived = OneTopic()
         self._keys = itertools.count()
         tokens = (f"{id(self)}/{number}" for number in itertools.count())
         self.topic = SubscribedTopic(
@@ -192,9 +203,8 @@ class Served:
         earliest: bool = True,
         permits: int = 1000,
     ) -> Consumer:
-        asked = Subscribing(NAME, name, kind, durable=durable, earliest=earliest, start=None if durable else (-1, -1))
-        consumer = Consumer()
-        consumer.subscribed = await self.topic.subscribe(asked, consumer, next(self._keys), lambda: True)
+        consumer, wanted = Consumer(), asked(name, kind, durable=durable, earliest=earliest)
+        consumer.subscribed = await self.topic.subscribe(wanted, consumer, next(self._keys), lambda: True)
         if permits:
             consumer.subscribed.flow(permits)
         return consumer
@@ -230,12 +240,18 @@ def whole(places: list[Place]) -> list[EntryAck]:
     return [EntryAck(place) for place in places]
 
 
-def archive_of(served: Served) -> ArchiveTopics:
-    """An archive of that topic, which is served."""
+def asked(
+    name: str, kind: SubscriptionType = SubscriptionType.SHARED, *, durable: bool = True, earliest: bool = True
+) -> Subscribing:
+    return Subscribing(NAME, name, kind, durable=durable, earliest=earliest, start=None if durable else (-1, -1))
+
+
+def archive_of(served: Served, refuses: OffloadError | None = None) -> ArchiveTopics:
+    """An archive of that topic, which is served. `refuses`: what opening anything raises."""
     claims = ClaimLog(served.store, lambda: "token")
     owners = TopicOwners(claims, "this", lambda: Address("here"), nobody_lives, served.workers, lambda: 0)
-    archive = ArchiveTopics(NoArchive(), lambda _entries, _traffic: served.topic, served.workers, Anyone(), owners)
-    archive.served[NAME] = served.topic
+    archive = ArchiveTopics(served.archived, lambda _entries, _traffic: served.topic, served.workers, Anyone(), owners)
+    archive.served[NAME], served.archived.refuses = served.topic, refuses
     return archive
 
 
@@ -243,11 +259,15 @@ async def nobody_lives(_: Address) -> bool:
     return False
 
 
-class NoArchive:
-    """Nobody asks it."""
+class OneTopic:
+    """`ArchivedTopics`."""
+
+    def __init__(self) -> None:
+        self.topics = [NAME]
+        self.refuses: OffloadError | None = None
 
     def names(self) -> Sequence[TopicName]:
-        return ()
+        return list(self.topics)
 
     def partitions(self, topic: TopicName) -> int | None:
         return None
@@ -256,7 +276,7 @@ class NoArchive:
         return ()
 
     def open(self, topic: TopicName) -> TopicEntries:
-        raise NotImplementedError
+        raise self.refuses or NotImplementedError
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 
 import pytest
 
 from offloader.cursors.stored import mark_delete_of
-from offloader.errors import OffloadError, StoreUnavailableError
-from offloader.gateway.values import RefusedError
-from offloader.model import Position
-from tests.gateway.topics.served import NAME, Served, ToldStore, archive_of, until, whole
+from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreUnavailableError
+from offloader.gateway.topics import subscription as subscription_module
+from offloader.gateway.topics.archive import LIST_KEPT
+from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.metadata.deletions import DeletedRange
+from offloader.model import Place, Position, TopicName
+from tests.gateway.topics.served import NAME, PATIENCE, Consumer, Served, ToldStore, archive_of, asked, until, whole
 
 
 def test_what_is_confirmed_after_an_unsubscribing_that_failed_is_not_forgotten() -> None:
@@ -69,7 +74,7 @@ def test_who_has_read_everything_hears_of_new_entries_though_something_else_fail
         await consumer.has(len(served.world.entries))
         await served.is_at_end()
         served.world.grow(5)
-        served.entries.deleted.append(object())
+        served.entries.deleted.append(DeletedRange(Position(0, 10, 0), Position(0, 10, 1), (), "", 0, 0))
         served.entries.deletions_fail = True
         with pytest.raises(StoreUnavailableError):
             await served.topic.refresh()
@@ -193,21 +198,198 @@ def test_what_nobody_foresaw_of_one_subscription_ends_it_and_the_others_are_writ
 def test_a_topic_is_not_let_go_of_while_somebody_is_about_to_subscribe() -> None:
     async def work(served: Served) -> None:
         served.entries.missing = "something is missing"
-        asked = [asyncio.create_task(served.subscribe(name)) for name in ("first", "second")]
+        coming = [asyncio.create_task(served.subscribe(name)) for name in ("first", "second")]
         await asyncio.sleep(0)  # they have begun
         idle = list[bool]()
 
         def look() -> None:
             """In every turn of the loop."""
-            if not all(task.done() for task in asked):
+            if not all(task.done() for task in coming):
                 idle.append(served.topic.is_idle)
                 asyncio.get_running_loop().call_soon(look)
 
         look()
-        assert all(isinstance(answer, RefusedError) for answer in await asyncio.gather(*asked, return_exceptions=True))
+        assert all(isinstance(answer, RefusedError) for answer in await asyncio.gather(*coming, return_exceptions=True))
         assert idle
         assert not any(idle)
         assert served.topic.is_idle
         served.close()
 
+    asyncio.run(work(Served()))
+
+
+def test_a_topic_that_cannot_be_opened_is_not_taken_for_none() -> None:
+    """Clients give up for good where there is no topic."""
+
+    async def work(served: Served) -> None:
+        archive = archive_of(served, AccessDeniedError("the store refuses it (the test)"))
+        archive.served.clear()
+        with pytest.raises(AccessDeniedError):
+            await archive.subscribe(asked("s"), Consumer(), "")
+        other = replace(asked("s"), topic=TopicName("public", "default", "other"))
+        with pytest.raises(RefusedError) as caught:
+            await archive.subscribe(other, Consumer(), "")
+        assert caught.value.code is ErrorCode.TOPIC_NOT_FOUND
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_who_consumes_a_topic_that_is_deleted_looks_it_up_again() -> None:
+    async def work(served: Served) -> None:
+        archive = archive_of(served)
+        consumer = await served.subscribe()
+        served.entries.refuses = AccessDeniedError("the store refuses it (the test)")
+        assert await archive.refresh() == [served.entries.refuses]
+        assert not consumer.is_closed
+        served.entries.refuses = FatalError("it is not in the archive (the test)")
+        served.archived.topics.clear()
+        archive._listed_at = -LIST_KEPT
+        assert await archive.refresh() == []
+        assert consumer.is_closed
+        assert not archive.served
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_who_subscribes_does_not_wait_until_all_others_are_written() -> None:
+    async def work(served: Served) -> None:
+        count = 60
+        for number in range(count):
+            consumer = await served.subscribe(f"s{number}")
+            assert consumer.subscribed is not None
+            consumer.subscribed.acknowledge(whole((await consumer.has(1))[:1]))
+        served.store.seconds, served.store.writes = 0.01, 0
+        flush = asyncio.create_task(served.topic.flush())
+        await until(lambda: served.store.writes > 0)
+        await served.subscribe("new")
+        assert served.store.writes < count / 2
+        await flush
+        assert served.store.writes >= count
+        served.close()
+
+    asyncio.run(work(Served(threads=4)))
+
+
+def test_who_looks_up_does_not_wait_until_all_topics_were_looked_at() -> None:
+    async def work(served: Served) -> None:
+        archive, count, looked = archive_of(served), 60, list[int]()
+
+        def look() -> bool:
+            looked.append(1)
+            time.sleep(0.01)
+            return False
+
+        setattr(served.entries, "refresh", look)  # noqa: B010
+        archive.served |= {TopicName("public", "default", f"t{number}"): served.topic for number in range(count)}
+        refresh = asyncio.create_task(archive.refresh())
+        await until(lambda: bool(looked))
+        assert await archive.topics(NAME.namespace, "") == [str(NAME)]
+        assert len(looked) < count / 2
+        assert await refresh == []
+        assert len(looked) > count
+        served.close()
+
+    asyncio.run(work(Served(threads=4)))
+
+
+def test_a_reader_begins_as_far_back_in_time_as_it_says() -> None:
+    async def work(served: Served) -> None:
+        asked_for = list[int]()
+
+        def before_time(published_ms: int) -> Place:
+            asked_for.append(published_ms)
+            return (11, 0)
+
+        setattr(served.entries, "before_time", before_time)  # noqa: B010
+        reader = Consumer()
+        wanted = replace(asked("r", durable=False), rollback_seconds=60)
+        subscribed = await served.topic.subscribe(wanted, reader, "key", lambda: True)
+        subscribed.flow(1000)
+        later = [entry.place for entry in served.world.entries if entry.place > (11, 0)]
+        assert (await reader.has(len(later))) == later
+        assert abs(asked_for[0] + 60_000 - 1000 * time.time()) < 1000 * PATIENCE
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_what_comes_too_late_for_a_hand_over_is_not_confirmed() -> None:
+    """The broker is told of what was acknowledged until then."""
+
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(3)
+        assert consumer.subscribed is not None
+        await served.topic.subscriptions["s"].freeze()
+        consumer.subscribed.acknowledge(whole(places[:1]))
+        with pytest.raises(RefusedError):
+            await consumer.subscribed.durable()
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_what_is_not_written_is_told_though_the_client_that_waited_has_gone() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(3)
+        assert consumer.subscribed is not None
+        served.store.gate.clear()
+        served.store.writes = 0
+        consumer.subscribed.acknowledge(whole(places[:1]))
+        waiting = asyncio.create_task(consumer.subscribed.durable())
+        await until(lambda: served.store.writes > 0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        subscription = served.topic.subscriptions["s"]
+        assert subscription.unwritten_for > 0
+        served.store.gate.set()
+        await served.topic.flush()
+        assert subscription.unwritten_for == 0
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_what_could_not_be_applied_for_a_reason_that_nobody_foresaw_is_not_confirmed() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(3)
+        assert consumer.subscribed is not None
+        await served.is_at_end()
+        await served.topic.flush()
+
+        def acknowledge(*_: object) -> bool:
+            raise KeyError("nobody foresaw it (the test)")
+
+        setattr(served.topic.subscriptions["s"]._acks.cursor, "acknowledge", acknowledge)  # noqa: B010
+        consumer.subscribed.acknowledge(whole(places[:1]))
+        await consumer.until(lambda one: one.is_closed)
+        with pytest.raises(RefusedError):
+            await consumer.subscribed.durable()
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_a_subscription_that_waits_for_the_store_is_seen_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(len(served.world.entries))
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        subscription = served.topic.subscriptions["s"]
+        with served.entries.held():
+            consumer.subscribed.acknowledge(whole(places[:1]))
+            await served.entries.until_held()
+            seen = await asyncio.wait_for(subscription.seen(), PATIENCE / 2)
+        assert (seen.consumers, seen.backlog) == (1, None)
+        await served.topic.flush()
+        assert (await subscription.seen()).backlog == len(places) - 1
+        served.close()
+
+    monkeypatch.setattr(subscription_module, "LOOK_WITHIN", 0.1)
     asyncio.run(work(Served()))
