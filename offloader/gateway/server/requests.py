@@ -178,6 +178,8 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
 
 def _look_up_again(connection: Connection, request: int, consumer: ClientConsumer) -> None:
     """Subscribed, and closed at once: whoever is refused may never ask again (see LookUpAgainError)."""
+    if consumer.is_closed:  # meanwhile, by its client, which may have another one with that number
+        return
     connection.send(answers.success(request))
     consumer.closed()
 
