@@ -74,6 +74,8 @@ class Flood:
         self.client.send(CONNECT)
         self.answered = threading.Event()
         self._data = b"".join(map(encode, [*commands, LAST]))
+        self._asked = {one.subscribe.request_id for one in commands if one.HasField("subscribe")}
+        self._asked.add(LAST.close_consumer.request_id)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._take)]
         for thread in self._threads:
             thread.start()
@@ -84,8 +86,8 @@ class Flood:
 
     def _take(self) -> None:
         try:
-            while self.client.until("success").success.request_id != LAST.close_consumer.request_id:
-                pass
+            while self._asked:
+                self._asked.discard(self.client.until("success").success.request_id)
             self.answered.set()
         except (OSError, EOFError):
             pass
