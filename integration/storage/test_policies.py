@@ -17,7 +17,7 @@ from integration.processes import HANGS
 from integration.starting import started
 from integration.storage import roles
 from integration.storage.roles import RoleServer
-from offloader.cursors.core.records import CursorMarker
+from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.errors import AccessDeniedError
 from offloader.gateway.owners.claim import TopicClaim
@@ -350,7 +350,7 @@ def test_a_gateway_keeps_subscriptions_and_claims_and_writes_nothing_else(role, 
     assert claims.append(TopicClaim(ORDERS, 0, "one"))
     assert claims.append(TopicClaim(ORDERS, 1, "two"))
     assert claims.newest_of_all() == {ORDERS: 1}
-    folder, first = layout.subscription_folder(ORDERS, "s"), CursorMarker(Position(0, 5, -1))
+    folder, first = layout.subscription_folder(ORDERS, "s"), FirstState(Position(0, 5, -1))
     for entry in range(3):  # owners one after the other: what the last one does not need goes
         cursor = DurableCursor.open(store, folder, first, lambda: f"cursor-{next(numbers)}")
         cursor.acknowledge((0, 5), entry, entry)
