@@ -228,8 +228,14 @@ class Served:
         setattr(self.topic.subscriptions[name]._acks.cursor, "flush", flush)  # noqa: B010
 
     async def is_at_end(self, name: str = "s") -> None:
-        """Nothing is read any more."""
-        await until(lambda: self.topic.subscriptions[name].may_be_led_away and not any(self.workers.under_way.values()))
+        """Nothing is read any more, and nobody looks for the end."""
+        subscription = self.topic.subscriptions[name]
+
+        def rests() -> bool:
+            looks = subscription._applying is not None and not subscription._applying.done()
+            return subscription.may_be_led_away and not looks and not any(self.workers.under_way.values())
+
+        await until(rests)
 
     def close(self) -> None:
         self.topic.close()
