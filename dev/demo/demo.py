@@ -313,24 +313,37 @@ def _from_broker(
 def _read_by_gateway(config: Config, topic: str) -> int:
     """How many messages Pulsar's own client reads of an archived topic, without a Pulsar."""
     store = open_store(settings.store(config))
-    address: Queue[str] = Queue()
-    server = GatewayApplication(OpenArchive(Stores.of(store)), config.gateway, lambda: os.urandom(8).hex(), address.put)
-    thread = threading.Thread(target=server.run, name="gateway")
+    address: Queue[str | OffloadError] = Queue()
+    quiet = config.gateway.model_copy(update={"metrics_listen": ""})
+    server = GatewayApplication(OpenArchive(Stores.of(store)), quiet, lambda: os.urandom(8).hex(), address.put)
+
+    def serve() -> None:
+        try:
+            server.run()
+        except OffloadError as error:
+            address.put(error)
+
+    thread = threading.Thread(target=serve, name="gateway")
     thread.start()
     try:
-        client = pulsar.Client(
-            address.get(timeout=START_SECONDS), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-        )
-        reader, found = client.create_reader(topic, pulsar.MessageId.earliest), 0
-        while reader.has_message_available():
-            reader.read_next(int(READ_SECONDS * 1000))
-            found += 1
-        client.close()
-        return found
+        url = address.get(timeout=START_SECONDS)
+        if isinstance(url, OffloadError):
+            raise url
+        return _count(url, topic)
     finally:
         server.stop()
         thread.join()
         store.close()
+
+
+def _count(url: str, topic: str) -> int:
+    client = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    reader, found = client.create_reader(topic, pulsar.MessageId.earliest), 0
+    while reader.has_message_available():
+        reader.read_next(int(READ_SECONDS * 1000))
+        found += 1
+    client.close()
+    return found
 
 
 def _summary(console: Console, config: Config, production: Production, compared: list[Compared], read: int) -> int:

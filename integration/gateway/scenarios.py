@@ -327,8 +327,7 @@ def keys_have_their_consumers(does: Script, topics: Topics) -> None:
         made = topics[name]
         for of, ranges in zip("ab", HALVES, strict=True):
             does.consumer(of, made, kind="Key_Shared", name=of, ranges=[ranges], subscription=f"-{name}")
-        for of in "ab":
-            does.take_what_comes(of, made.count)
+        does.take_among("ab", made.count, by_key=name != "batched")  # keys of batches are those of their first messages
         does.close("a")
         does.close("b")
 
@@ -346,8 +345,7 @@ def keys_are_shared_out(does: Script, topics: Topics) -> None:
                 )
             for of in names:
                 does("resume", of=of)
-            for of in names:
-                does.take_what_comes(of, topics[name].count)
+            does.take_among(names, topics[name].count, by_key=name != "batched")
             for of in names:
                 does.close(of)
 

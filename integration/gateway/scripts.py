@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from integration.gateway.clients import StockClient
 from integration.gateway.topics import Made
 
 PATIENCE_MS = 120_000  # for a message that must come
+SETTLED_MS = 3_000  # without a message, until one of several has got all that it gets
 QUIET_MS = 400  # within which one too many would come
 
 Message = dict[str, Any]
@@ -45,11 +47,18 @@ class Script:
 
     def take(self, of: str, count: int, *, ordered: bool = True) -> list[Message]:
         """So many messages, which must come. Not `ordered`: they may come in any order."""
-        return self._take(of, count, PATIENCE_MS, ordered=ordered)
+        return self._take(of, count, PATIENCE_MS, order=None if ordered else json.dumps)
 
     def take_what_comes(self, of: str, most: int) -> list[Message]:
         """Until nothing does."""
         return self._take(of, most, QUIET_MS)
+
+    def take_among(self, of: Sequence[str], count: int, *, by_key: bool) -> None:
+        """So many messages, which must come to these together. `by_key`: those of one key in their order."""
+        order = _key if by_key else json.dumps
+        for each in of[:-1]:
+            count -= len(self._take(each, count, SETTLED_MS, order=order))
+        self._take(of[-1], count, PATIENCE_MS, order=order)
 
     def nothing_comes(self, of: str) -> None:
         self._take(of, 1, QUIET_MS)
@@ -66,20 +75,25 @@ class Script:
         for of in self._open:
             self._client.ask(do="close", of=of)
 
-    def _take(self, of: str, count: int, ms: int, *, ordered: bool = True) -> list[Message]:
+    def _take(self, of: str, count: int, ms: int, *, order: Callable[[Message], Any] | None = None) -> list[Message]:
         answer = self._client.ask(do="take", of=of, count=count, ms=ms)
         if "error" in answer:
             self._say(f"take {count} of {of} -> {answer}")
             return []
         messages: list[Message] = answer["answer"]["messages"]
-        lines = [f"{of} got {json.dumps(each)}" for each in messages]
-        for line in lines if ordered else sorted(lines):
-            self._say(line)
+        for message in messages if order is None else sorted(messages, key=order):
+            self._say(f"{of} got {json.dumps(message)}")
         self._say(f"take {count} of {of} -> {answer['answer']['end']}")
         return messages
 
     def _say(self, line: str) -> None:
         self.transcript.append(line)
+
+
+def _key(message: Message) -> Any:
+    """What decides who gets it; a message without any has its own."""
+    said = message["ordering"] or message["key"]
+    return ("key", said) if said else ("id", *message["id"])
 
 
 def ids(messages: list[Message]) -> list[Id]:
