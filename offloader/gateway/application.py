@@ -13,7 +13,7 @@ from offloader.archive.opened import OpenArchive
 from offloader.config.gateway import AtEnd, Gateway
 from offloader.cursors.facts import read_facts
 from offloader.cursors.facts_codec import TopicFacts
-from offloader.errors import IntegrityError, OffloadError, StoreUnavailableError
+from offloader.errors import ConfigError, IntegrityError, OffloadError, StoreUnavailableError
 from offloader.gateway.access.access import access_of
 from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
@@ -142,8 +142,8 @@ class GatewayApplication:
             topics, access.gatekeeper, ConnectionLimits(), settings.connections, Shares(settings.memory // 2)
         )
         doors = Doors(settings, access, listener)
+        self._tell_of(telemetry, GatewayObserver(topics, listener, workers))
         self._here = await doors.open()
-        telemetry.begin(settings.metrics_listen, GatewayObserver(topics, listener, workers))
         self._listening(self._here.url or self._here.tls)
         rounds = [
             asyncio.create_task(each(settings.flush_interval_ms, topics.flush)),
@@ -164,6 +164,15 @@ class GatewayApplication:
         await asyncio.get_running_loop().run_in_executor(None, workers.close)
         if self._brokers is not None:
             self._brokers.close()
+
+    def _tell_of(self, telemetry: Telemetry, observer: GatewayObserver) -> None:
+        """Nobody has chosen the default address: another gateway on this machine may have it."""
+        try:
+            telemetry.begin(self._settings.metrics_listen, observer)
+        except ConfigError as error:
+            if "metrics_listen" in self._settings.model_fields_set:
+                raise
+            log.warning("gateway: no metrics and no status: %s", error, extra={"see": "gateway-no-metrics"})
 
     def _owners(self, workers: Workers) -> TopicOwners:
         return TopicOwners(

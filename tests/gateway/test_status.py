@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import random
+import re
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from queue import Queue
 
 import httpx
 import pulsar
 import pytest
 
 from dev.embedded.settings import free_ports
+from offloader.archive.opened import OpenArchive
+from offloader.archive.reading.stores import Stores
+from offloader.config.gateway import Gateway
+from offloader.errors import ConfigError
+from offloader.gateway.application import GatewayApplication
 from offloader.gateway.status import GatewayStatus, NamespaceStatus, SubscriptionStatus, from_json, rates
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
@@ -141,6 +149,26 @@ def test_a_status_is_read_as_it_was_written() -> None:
 def test_another_answer_is_no_status(said: object) -> None:
     with pytest.raises((TypeError, KeyError, ValueError)):
         from_json(said)
+
+
+def test_a_second_gateway_on_a_machine_serves_where_nobody_chose_its_address_for_metrics(
+    archive: Archive, port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken, heard = f"127.0.0.1:{port}", Queue[str]()
+    settings = Gateway.model_validate({"listen": "127.0.0.1:0", "metricsListen": taken})
+    second = GatewayApplication(OpenArchive(Stores.of(archive.store)), settings, lambda: "second", heard.put)
+    with gateway(archive.store, metricsListen=taken):
+        with pytest.raises(ConfigError, match=re.escape(f"gateway.metricsListen: cannot listen on {taken}")):
+            second.run()
+        settings.model_fields_set.discard("metrics_listen")  # it is the default
+        thread = threading.Thread(target=second.run)
+        thread.start()
+        client = connected(heard.get(timeout=60))
+        assert received(client.subscribe(NAME, "s", initial_position=EARLIEST), 1) == [b"m0"]
+        client.close()
+        second.stop()
+        thread.join(60)
+    assert "gateway: no metrics and no status: gateway.metricsListen: cannot listen" in caplog.text
 
 
 def test_a_gateway_without_an_address_for_metrics_serves_all_the_same(archive: Archive) -> None:
