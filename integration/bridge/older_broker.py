@@ -7,8 +7,6 @@ method that 3.0 calls; 3.3.5 alone has another one that returns something else.)
 
 from __future__ import annotations
 
-import os
-import subprocess
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from pathlib import Path
 from dev.embedded.commands import JavaCommands
 from dev.embedded.jars import fetch_lock
 from integration.bridge.place import Place
+from integration.compiling import compiled
 from offloader.java import find_java
 
 BROKER, OFFLOADER = "pulsar-3.0.7.lock", "offloader-3.3.5.lock"
@@ -61,10 +60,4 @@ def _install(folder: Path, jars: Sequence[Path]) -> None:
 
 
 def _compiled(jars: Sequence[Path], folder: Path) -> Path:
-    compiler = find_java().executable.with_name("javac")
-    assert compiler.exists(), f"{compiler} is missing: these tests need a JDK"
-    classpath = os.pathsep.join(str(jar) for jar in jars if jar.name.startswith(_NAMED))
-    command = [str(compiler), "-proc:none", "-nowarn", "-cp", classpath, "-d", str(folder), str(_SOURCE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return compiled(_SOURCE, [jar for jar in jars if jar.name.startswith(_NAMED)], folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import zipfile
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Self
 from dev.embedded.commands import JavaCommands
 from dev.embedded.jars import fetch_lock
 from dev.embedded.lock import PULSAR
+from integration.compiling import compiled
 from integration.processes import HANGS
 from offloader.java import find_java
 
@@ -108,10 +108,4 @@ def _bundled(nar: Path, folder: Path) -> list[Path]:
 
 
 def _compiled(jars: Sequence[Path], folder: Path) -> Path:
-    compiler = find_java().executable.with_name("javac")
-    assert compiler.exists(), f"{compiler} is missing: these tests need a JDK"
-    classpath = os.pathsep.join(str(jar) for jar in jars if jar.name.startswith(_NAMED))
-    command = [str(compiler), "-proc:none", "-nowarn", "-cp", classpath, "-d", str(folder), str(_SOURCE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return compiled(_SOURCE, [jar for jar in jars if jar.name.startswith(_NAMED)], folder)

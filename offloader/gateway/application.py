@@ -148,11 +148,12 @@ class GatewayApplication:
         rounds = [
             asyncio.create_task(each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(each(settings.refresh_interval_ms, topics.refresh)),
-            asyncio.create_task(each(LEAD_MS, topics.lead_away)),
             asyncio.create_task(each(settings.claim_interval_ms, owners.look)),
             asyncio.create_task(each(LOOK_AT_FILES_MS, doors.look_at_files)),
             asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
         ]
+        if settings.at_end is AtEnd.HAND_OVER:
+            rounds.append(asyncio.create_task(each(LEAD_MS, topics.lead_away)))
         await self._stopping.wait()
         for task in rounds:
             task.cancel()
