@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from pulsar import ConsumerType, InitialPosition, Timeout
 
 from dev.embedded.settings import free_ports
 from integration.conftest import PULSAR_SETTINGS
 from integration.patient import PatientPulsar
 from integration.produce import HANGS_MS, open_client
+from integration.pulsar.deliveries import delivered, subscribed
 from integration.pulsar.waiting import until
 from offloader.cli.main import main
 from offloader.errors import SubscriptionBusyError, TopicNotFoundError
@@ -100,22 +100,12 @@ def brokers(pulsar: PatientPulsar) -> Iterator[BrokerSubscriptions]:
         yield found
 
 
-def subscribed(client: Any, topic: TopicName) -> Any:
-    return client.subscribe(
-        str(topic),
-        SUB,
-        consumer_type=ConsumerType.Shared,
-        initial_position=InitialPosition.Earliest,
-        batch_index_ack_enabled=True,
-    )
-
-
 def fill(pulsar: PatientPulsar, topic: TopicName) -> set[int]:
     """Batches of `IN_BATCH` messages, of which the subscription has acknowledged whole ones and parts of others; those
     that are left."""
     choose, left = random.Random(1), set(range(BATCHES * IN_BATCH))
     with closing(open_client(pulsar.service_url)) as client:
-        consumer = subscribed(client, topic)
+        consumer = subscribed(client, topic, SUB)
         producer = client.create_producer(
             str(topic),
             batching_enabled=True,
@@ -134,18 +124,6 @@ def fill(pulsar: PatientPulsar, topic: TopicName) -> set[int]:
         consumer.acknowledge(received[-3])
         time.sleep(0.5)
     return left - {int(one.data()) for one in (*acknowledged, received[-3])}
-
-
-def delivered(pulsar: PatientPulsar, topic: TopicName, count: int) -> set[int]:
-    """That many messages of the subscription, and what comes within a while behind them. Acknowledges nothing."""
-    with closing(open_client(pulsar.service_url)) as client:
-        consumer = subscribed(client, topic)
-        found = {int(consumer.receive(HANGS_MS).data()) for _ in range(count)}
-        try:
-            while True:
-                found.add(int(consumer.receive(1000).data()))
-        except Timeout:
-            return found
 
 
 def test_a_subscription_with_holes_and_parts_of_batches_comes_back_as_it_was(
@@ -167,13 +145,13 @@ def test_a_subscription_with_holes_and_parts_of_batches_comes_back_as_it_was(
     assert run("topics", "cursors", "undo", str(TOPIC), SUB, "--yes")["state"] == "undone"
     after = brokers.look(TOPIC, SUB)
     assert (after.mark_delete, after.ranges) == (before.mark_delete, before.ranges)
-    assert delivered(pulsar, TOPIC, len(expected)) == expected
+    assert delivered(pulsar, TOPIC, SUB, len(expected)) == expected
 
 
 def test_a_connected_consumer_keeps_its_subscription(pulsar: PatientPulsar, brokers: BrokerSubscriptions) -> None:
     topic = TopicName.parse("public/default/busy")
     with closing(open_client(pulsar.service_url)) as client:
-        subscribed(client, topic)
+        subscribed(client, topic, SUB)
         assert brokers.look(topic, SUB).consumers == 1
         with pytest.raises(SubscriptionBusyError):
             brokers.delete(topic, SUB)

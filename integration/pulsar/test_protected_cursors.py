@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pulsar import ConsumerType, InitialPosition, Timeout
 
 from dev.embedded.lock import PULSAR_4_2
 from integration.conftest import PULSAR_SETTINGS
 from integration.patient import PatientPulsar
 from integration.processes import HANGS
 from integration.produce import HANGS_MS, open_client
+from integration.pulsar.deliveries import delivered, subscribed
 from integration.pulsar.waiting import until
 from offloader.cursors.protection_store import ProtectionStore
 from offloader.metadata.root import open_root
@@ -114,20 +114,10 @@ protection: {{interval: 2s}}
             assert process.wait(HANGS) == os.EX_OK, (folder / "log").read_text()
 
 
-def subscribed(client: Any, topic: TopicName) -> Any:
-    return client.subscribe(
-        str(topic),
-        SUB,
-        consumer_type=ConsumerType.Shared,
-        initial_position=InitialPosition.Earliest,
-        batch_index_ack_enabled=True,
-    )
-
-
 def fill(pulsar: PatientPulsar, topic: TopicName, *, batched: bool = False) -> set[int]:
     """Messages, every other one acknowledged; those that are left."""
     with closing(open_client(pulsar.service_url)) as client:
-        consumer = subscribed(client, topic)
+        consumer = subscribed(client, topic, SUB)
         producer = client.create_producer(
             str(topic),
             batching_enabled=batched,
@@ -146,18 +136,6 @@ def fill(pulsar: PatientPulsar, topic: TopicName, *, batched: bool = False) -> s
     return set(range(0, COUNT, 2))
 
 
-def delivered(pulsar: PatientPulsar, topic: TopicName, count: int) -> set[int]:
-    """That many messages of the subscription, and what comes within a while behind them. Acknowledges nothing."""
-    with closing(open_client(pulsar.service_url)) as client:
-        consumer = subscribed(client, topic)
-        found = {int(consumer.receive(HANGS_MS).data()) for _ in range(count)}
-        try:
-            while True:
-                found.add(int(consumer.receive(1000).data()))
-        except Timeout:
-            return found
-
-
 def reset(pulsar: PatientPulsar, topic: TopicName) -> None:
     """To the beginning."""
     path = f"{topic.rest_path}/subscription/{SUB.replace('/', '%2F')}/resetcursor"
@@ -174,15 +152,15 @@ def test_what_brokers_forget_is_acknowledged_again_and_a_reset_is_not_undone(
         # An operator's reset: told, and left alone.
         reset(pulsar, RESET)
         until(lambda: protection.outcomes(RESET)[-1:] == ["ended"])
-        assert delivered(pulsar, RESET, COUNT) == set(range(COUNT))
+        assert delivered(pulsar, RESET, SUB, COUNT) == set(range(COUNT))
 
         # A clean unload.
         for topic in left:
             pulsar.admin("PUT", f"{topic.rest_path}/unload")
         until(lambda: all("acknowledged again" in protection.outcomes(topic) for topic in (HOLES, BATCHES)))
-        assert delivered(pulsar, UNPROTECTED, COUNT - STORED) > left[UNPROTECTED]
-        assert delivered(pulsar, HOLES, COUNT // 2) == left[HOLES]
-        assert delivered(pulsar, BATCHES, COUNT // 2) == left[BATCHES]
+        assert delivered(pulsar, UNPROTECTED, SUB, COUNT - STORED) > left[UNPROTECTED]
+        assert delivered(pulsar, HOLES, SUB, COUNT // 2) == left[HOLES]
+        assert delivered(pulsar, BATCHES, SUB, COUNT // 2) == left[BATCHES]
 
         # A crash, and an upgrade to a version that stores another form.
         until(lambda: protection.has(HOLES))
@@ -190,10 +168,10 @@ def test_what_brokers_forget_is_acknowledged_again_and_a_reset_is_not_undone(
         pulsar.kill()
         with PatientPulsar(pulsar.directory, zookeeper=True, configuration=SETTINGS, jars=PULSAR_4_2) as later:
             until(lambda: protection.outcomes(HOLES).count("acknowledged again") == 2)
-            assert delivered(later, HOLES, COUNT // 2) == left[HOLES]
+            assert delivered(later, HOLES, SUB, COUNT // 2) == left[HOLES]
             until(lambda: protection.has(HOLES) not in (None, before))
             later.admin("PUT", f"{HOLES.rest_path}/unload")
             until(lambda: protection.outcomes(HOLES).count("acknowledged again") == 3)
-            assert delivered(later, HOLES, COUNT // 2) == left[HOLES]
+            assert delivered(later, HOLES, SUB, COUNT // 2) == left[HOLES]
         assert "acknowledged again" not in protection.outcomes(RESET)
     assert protection.restored(HOLES) == [COUNT // 2 - STORED] * 2 + [(COUNT - IN_LEDGER) // 2]
