@@ -26,7 +26,8 @@ from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.rounds import each, tell
-from offloader.gateway.server.limits import ConnectionLimits
+from offloader.gateway.server.large_frames import LargeFrames
+from offloader.gateway.server.limits import DEFAULT_LIMITS, ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
 from offloader.gateway.shares import Shares
 from offloader.gateway.telemetry import Telemetry
@@ -104,8 +105,10 @@ class GatewayApplication:
         new_token: Callable[[], str],
         listening: Callable[[str], None] = lambda _: None,
         brokers: Brokers | None = None,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
     ) -> None:
         self._opened = opened
+        self._limits = limits
         self._brokers = brokers
         self._settings = settings
         self._new_token = new_token
@@ -139,7 +142,12 @@ class GatewayApplication:
         access, owners = access_of(settings), self._owners(workers)
         topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions, owners)
         listener = GatewayListener(
-            topics, access.gatekeeper, ConnectionLimits(), settings.connections, Shares(settings.memory // 2)
+            topics,
+            access.gatekeeper,
+            self._limits,
+            settings.connections,
+            Shares(settings.memory * 3 // 8),
+            LargeFrames(max(settings.memory // 8, 2 * self._limits.max_message)),
         )
         doors = Doors(settings, access, listener)
         self._tell_of(telemetry, GatewayObserver(topics, listener, workers))
