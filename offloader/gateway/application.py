@@ -15,6 +15,7 @@ from offloader.cursors.facts import read_facts
 from offloader.cursors.facts_codec import TopicFacts
 from offloader.errors import ConfigError, IntegrityError, OffloadError, StoreUnavailableError
 from offloader.gateway.access.access import access_of
+from offloader.gateway.clock import SetClock
 from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
@@ -46,6 +47,7 @@ LEAD_MS = 500
 """How often it is looked whether somebody may go to the brokers."""
 NO_BOUND = 1 << 62
 LOOK_AT_FILES_MS = 5_000
+LOOK_AT_CLOCK_MS = 1_000
 WRITES_WITHIN = 20.0
 """Seconds for each of the two things that a stop writes. What is not written comes again."""
 
@@ -150,6 +152,14 @@ class GatewayApplication:
             LargeFrames(max(settings.memory // 8, 2 * self._limits.max_message)),
         )
         doors = Doors(settings, access, listener)
+        clock = SetClock(time.time, self._loop.time)
+
+        async def look_at_clock() -> Sequence[OffloadError]:
+            if clock.was_set():
+                topics.clock_was_set()
+                listener.clock_was_set()
+            return ()
+
         self._tell_of(telemetry, GatewayObserver(topics, listener, workers))
         self._here = await doors.open()
         self._listening(self._here.url or self._here.tls)
@@ -158,6 +168,7 @@ class GatewayApplication:
             asyncio.create_task(each(settings.refresh_interval_ms, topics.refresh)),
             asyncio.create_task(each(settings.claim_interval_ms, owners.look)),
             asyncio.create_task(each(LOOK_AT_FILES_MS, doors.look_at_files)),
+            asyncio.create_task(each(LOOK_AT_CLOCK_MS, look_at_clock)),
             asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
         ]
         if settings.at_end is AtEnd.HAND_OVER:

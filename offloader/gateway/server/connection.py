@@ -85,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._expires: asyncio.TimerHandle | None = None
+        self._good_until: float | None = None  # its token; seconds since 1970
         self._patterns = asyncio.Lock()
         self._pauses: set[Pause] = set()
         self._left_before = 0
@@ -437,9 +438,15 @@ class Connection(asyncio.BufferedProtocol):
             return False
         self.role = role
         self._expire_no_more()
-        if until is not None:
-            self._expires = self._loop.call_later(max(until - time.time(), 0), self.ask_again)
+        self._good_until = until
+        self.clock_was_set()
         return True
+
+    def clock_was_set(self) -> None:
+        """Its token is good until a moment of the clock as it is now."""
+        if self._good_until is not None and not self._ended:
+            self._expire_no_more()
+            self._expires = self._loop.call_later(max(self._good_until - time.time(), 0), self.ask_again)
 
     def ask_again(self) -> None:
         """Its token is good no more. The client may show another one, where it can."""
@@ -449,6 +456,7 @@ class Connection(asyncio.BufferedProtocol):
             self.end("its token is good no more")
             return
         self._expire_no_more()
+        self._good_until = None
         self.send(answers.challenge(self._gatekeeper.method))
         self._expires = self._loop.call_later(self.limits.handshake, lambda: self.end("it showed no new token"))
 

@@ -69,6 +69,11 @@ class GatewayListener:
         for connection in list(self.connections):
             connection.ask_again()
 
+    def clock_was_set(self) -> None:
+        """Tokens are good until a moment of the clock as it is now."""
+        for connection in list(self.connections):
+            connection.clock_was_set()
+
     async def close(self) -> None:
         """No new connections; those that there are end."""
         for door, accepting in self._doors:
