@@ -75,8 +75,8 @@ class TopicEntries(Protocol):
         ...
 
     def absent_for_now(self) -> Sequence[SegmentRange]:
-        """What is missing as of the last `refresh`, may be there again, and nobody has acknowledged: what is going to be
-        deleted, and may still be taken back; ledgers that cannot be read, where they are not passed over."""
+        """What is missing as of the last `refresh`, may be there again, and is acknowledged by nobody: what is going to
+        be deleted, and may still be taken back; ledgers that cannot be read, where they are not passed over."""
         ...
 
     @property
