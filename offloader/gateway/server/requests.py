@@ -122,8 +122,8 @@ def _schema(connection: Connection, command: BaseCommand) -> None:
         topic = topic_of(asked.topic)
         version = int.from_bytes(asked.schema_version, "big", signed=True) if asked.schema_version else None
         found = await connection.topics.schema(topic, version, connection.role)
-        kind = SCHEMA_TYPES.get(found.type, 0)
-        return answers.schema(asked.request_id, topic.name, found.version, kind, wire_data(found), found.properties)
+        kind, name = SCHEMA_TYPES.get(found.type, 0), topic.schema_name
+        return answers.schema(asked.request_id, name, found.version, kind, wire_data(found), found.properties)
 
     connection.answer(work(), partial(answers.schema_refused, asked.request_id))
 

@@ -183,6 +183,7 @@ class ServedSubscription:
         if self._loop.time() < self._trouble_until:
             raise RefusedError(ErrorCode.NOT_ALLOWED, self._trouble)
         self._check_open()
+        self._tick()
         try:
             self._dispatcher.join(joining)
         except RefusedError as error:
@@ -192,12 +193,12 @@ class ServedSubscription:
                 if not await other.is_alive():
                     other.closed()
             self._check_open()
+            self._tick()
             self._dispatcher.join(joining)
         self._type, self._shared = joining.type.name.title(), joining.type.is_shared
         self._sticky = joining.type is SubscriptionType.KEY_SHARED or joining.key_policy.ranges is not None
         self._consumers[joining.key] = consumer
         self._is_placed = self._is_placed and is_placed
-        self._tick()
         self._go()
 
     def _check_open(self) -> None:

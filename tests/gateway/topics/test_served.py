@@ -12,7 +12,7 @@ from offloader.cursors.stored import mark_delete_of
 from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreUnavailableError
 from offloader.gateway.topics import subscription as subscription_module
 from offloader.gateway.topics.archive import LIST_KEPT
-from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError
+from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.metadata.deletions import DeletedRange
 from offloader.model import Place, Position, TopicName
 from tests.gateway.topics.served import NAME, PATIENCE, Consumer, Served, ToldStore, archive_of, asked, until, whole
@@ -416,4 +416,18 @@ def test_a_subscription_that_waits_for_the_store_is_seen_all_the_same(monkeypatc
         served.close()
 
     monkeypatch.setattr(subscription_module, "LOOK_WITHIN", 0.1)
+    asyncio.run(work(Served()))
+
+
+def test_the_first_of_a_failover_subscription_hears_that_it_is_the_active_one_once_it_is_subscribed() -> None:
+    """Clients drop what they are told before: they do not know the consumer yet."""
+
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe(kind=SubscriptionType.FAILOVER)
+        assert not consumer.told
+        await consumer.until(lambda one: bool(one.told))
+        assert consumer.told == [True]
+        await consumer.has(1)
+        served.close()
+
     asyncio.run(work(Served()))
