@@ -413,6 +413,10 @@ class ServedSubscription:
 
     def _wake(self) -> None:
         self._timer = None
+        self.clock_was_set()
+
+    def clock_was_set(self) -> None:
+        """What waits for its time may be due now, or later than the timer says."""
         self._tick()
         self._go()
 

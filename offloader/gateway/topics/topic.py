@@ -147,6 +147,11 @@ class SubscribedTopic:
         for subscription in [one for one in self.subscriptions.values() if one.durable]:
             subscription.end()
 
+    def clock_was_set(self) -> None:
+        """What waits for its time waits by the clock as it is now."""
+        for subscription in list(self.subscriptions.values()):
+            subscription.clock_was_set()
+
     def close(self) -> None:
         """All consumers are closed."""
         for subscription in list(self.subscriptions.values()):
