@@ -1,4 +1,4 @@
-"""Whether the machine's clock was set. Timers run by another one; what is due at a moment of time does not. Pure."""
+"""Whether the machine's clock was set: timers run by another one; what is due at a moment of time does not. Pure."""
 
 from __future__ import annotations
 

@@ -226,7 +226,9 @@ class SubscribedTopic:
         """Raises RefusedError where it would not get everything else."""
         entries, acks = self.entries, SubscriptionAcks(cursor)
         await self._workers.cursor(
-            lambda: acks.skip_deleted(entries.deleted_behind(cursor.mark_delete), entries.ledgers())
+            lambda: acks.skip_deleted(
+                entries.deleted_behind(cursor.mark_delete), entries.ledgers(), entries.absent_for_now()
+            )
         )
         await self._check_missing(cursor.mark_delete.place)
 
