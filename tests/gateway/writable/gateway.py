@@ -67,7 +67,7 @@ class WritableGateway:
         self._port = port
         self._limits = ConnectionLimits(max_message=max_message)
         self._listening = listening
-        self._settings = Gateway.model_validate({"listen": f"127.0.0.1:{port}"})
+        self._settings = Gateway.model_validate({"listen": "127.0.0.1:0"})  # the others are as they are by default
         self._store = MemoryStore()
         self._tokens = (f"t{number}" for number in itertools.count())
 
