@@ -19,6 +19,7 @@ from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.rounds import each
 from offloader.gateway.server.connection import Connection
+from offloader.gateway.server.large_frames import LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
 from offloader.gateway.shares import Shares
@@ -53,7 +54,7 @@ class ProducingListener(GatewayListener):
     def _connection(self) -> Connection:
         share, handle = self._memory.take(self._limits.buffered_bytes), self.producers.handle
         made = ProducingConnection(
-            self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic, share
+            self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic, share, self._large
         )
         self.connections.add(made)
         return made
@@ -96,7 +97,12 @@ class WritableGateway:
         self._topics = topics = ArchiveTopics(self._source, self._served, self._workers, Anyone(), owners)
         growing = GrowingTopics(self._source, topics)
         listener = ProducingListener(
-            growing, Anyone(), self._limits, settings.connections, Shares(settings.memory // 2)
+            growing,
+            Anyone(),
+            self._limits,
+            settings.connections,
+            Shares(settings.memory // 2),
+            LargeFrames(settings.memory // 8),
         )
         listener.producers = Producers(self._source, topics)
         self._here = Address(f"pulsar://127.0.0.1:{await listener.listen('127.0.0.1', self._port)}")
