@@ -40,10 +40,10 @@ REFRESH_MS = 50  # what was produced while a topic was being opened is seen then
 
 
 class Addresses(NamedTuple):
-    """Where clients and administrators come in."""
+    """Where clients come in, and where HTTP is answered."""
 
     service: str
-    admin: str
+    http: str
 
 
 class ProducingListener(GatewayListener):
@@ -61,14 +61,14 @@ class ProducingListener(GatewayListener):
 
 
 class WritableGateway:
-    """`listening`: is told its address. `max_message`: the largest entry, as brokers have a bound for it."""
+    """`listening`: is told its addresses. `max_message`: the largest entry, as brokers have a bound for it."""
 
     def __init__(self, source: WritableSource, port: int, max_message: int, listening: Queue[object]) -> None:
         self._source = source
         self._port = port
         self._limits = ConnectionLimits(max_message=max_message)
         self._listening = listening
-        self._settings = Gateway.model_validate({"listen": f"127.0.0.1:{port}"})
+        self._settings = Gateway.model_validate({"listen": "127.0.0.1:0"})  # the others are as they are by default
         self._store = MemoryStore()
         self._tokens = (f"t{number}" for number in itertools.count())
 
@@ -106,7 +106,8 @@ class WritableGateway:
         )
         listener.producers = Producers(self._source, topics)
         self._here = Address(f"pulsar://127.0.0.1:{await listener.listen('127.0.0.1', self._port)}")
-        self._listening.put(self._here.url)
+        listener.http = Address(f"http://127.0.0.1:{await listener.listen_http('127.0.0.1', 0)}")
+        self._listening.put(Addresses(self._here.url, listener.http.url))
         rounds = [
             asyncio.create_task(each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(each(REFRESH_MS, topics.refresh)),
@@ -139,8 +140,8 @@ class WritableGateway:
 
 
 @contextmanager
-def writable_gateway(port: int = 0, admin_port: int = 0, max_message: int = 5 * MIB) -> Iterator[Addresses]:
-    """Ports 0: any."""
+def writable_gateway(port: int = 0, http_port: int = 0, max_message: int = 5 * MIB) -> Iterator[Addresses]:
+    """Ports 0: any. Its HTTP answers administrators, too."""
     source, listening = WritableSource(), Queue[object]()
     made = WritableGateway(source, port, max_message, listening)
 
@@ -156,8 +157,9 @@ def writable_gateway(port: int = 0, admin_port: int = 0, max_message: int = 5 * 
     if isinstance(found, BaseException):
         raise found
     try:
-        with serving(Administration(source, made.moved), admin_port) as admin:
-            yield Addresses(str(found), admin)
+        assert isinstance(found, Addresses)
+        with serving(Administration(source, made.moved), found.http, http_port) as http:
+            yield Addresses(found.service, http)
     finally:
         made.stop()
         thread.join(PATIENCE)
