@@ -62,7 +62,7 @@ class Telemetry:
         ages = {kind: seconds for kind, seconds in workers.oldest().items() if seconds > HANGS}
         for kind in ages.keys() - told:
             log.warning(
-                "gateway: work of the kind %s has been in a thread for %.0f s",
+                "gateway: work of the kind %s has been in a thread for %d s",
                 kind,
                 ages[kind],
                 extra={"see": "gateway-hangs"},
