@@ -20,7 +20,7 @@ from offloader.gateway.server.large_frames import LARGE, LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
 from offloader.gateway.traffic import ConnectionTraffic
-from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.gateway.values import ASKS_WHETHER_IT_LIVES, ErrorCode, RefusedError
 from offloader.pulsar import commands
 from offloader.pulsar.frames import FrameBuffer, encode
 
@@ -414,6 +414,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _connect(self, command: BaseCommand) -> None:
         said = command.connect
+        if said.client_version == ASKS_WHETHER_IT_LIVES and not self.topics.answers_gateways:
+            return  # another gateway may have what this one has
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True

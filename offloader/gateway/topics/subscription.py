@@ -339,6 +339,12 @@ class ServedSubscription:
         self._go()
         self.look_for_end_soon()
 
+    def send_away(self) -> None:
+        """All consumers look up again, and go on where they can be served. What they have acknowledged is kept until it
+        is written, or another gateway has the subscription."""
+        self._dispatcher.reset()
+        self._go()
+
     async def freeze(self) -> SubscriptionCursor:
         """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done. Raises
         LookUpAgainError where it has ended meanwhile: its last consumer may have unsubscribed."""
