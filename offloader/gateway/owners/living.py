@@ -53,6 +53,8 @@ class LivingGateways:
 
 async def _answers(url: str) -> bool:
     to = urlsplit(url)
+    if to.hostname is None:
+        raise ValueError("no host is named there")  # asyncio would ask this machine
     reader, writer = await asyncio.open_connection(
         to.hostname, to.port or _PORTS.get(to.scheme, 0), ssl=_unchecked() if to.scheme == "pulsar+ssl" else None
     )
