@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from offloader.gateway.core.events import ActiveChanged, Decision, Deliver, DispatchLimits, EntryAck
 from offloader.gateway.core.hashing import distance, range_slot
+from offloader.gateway.core.keys import HashRanges
 from offloader.gateway.core.reading import ReadAhead
 from offloader.gateway.core.waiting import Subscriber
 from offloader.gateway.values import ServedEntry, SubscriptionType
@@ -82,9 +83,10 @@ class SingleActive:
             self._rewind()
 
     def came(self, entries: Sequence[ServedEntry]) -> None:
-        ranges = self._active.joining.key_policy.ranges if self._active and not self._is_failover else None
+        wanted = self._active.joining.key_policy.ranges if self._active and not self._is_failover else None
+        ranges = HashRanges(wanted) if wanted else None
         for entry in entries:
-            if not ranges or any(first <= range_slot(entry.sticky) <= last for first, last in ranges):
+            if ranges is None or range_slot(entry.sticky) in ranges:
                 self._ahead[entry.place] = entry
                 self._ahead_bytes += len(entry.data)
 
