@@ -8,14 +8,18 @@ from urllib.parse import urlsplit
 
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.protocol.answers import Address
+from offloader.gateway.topics.workers import Workers
 from offloader.storage.memory import MemoryStore
 from tests.gateway.gateway import gateway
 
 
 def living(url: str, times: int = 1) -> list[bool]:
     async def asked() -> list[bool]:
-        gateways = LivingGateways(answer_within=0.5)
-        return await asyncio.gather(*(gateways.is_living(Address(url)) for _ in range(times)))
+        workers = Workers()
+        gateways = LivingGateways(workers, answer_within=0.5)
+        answers = await asyncio.gather(*(gateways.is_living(Address(url)) for _ in range(times)))
+        workers.close()
+        return answers
 
     return asyncio.run(asked())
 
