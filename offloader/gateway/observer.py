@@ -80,6 +80,8 @@ class GatewayObserver:
         yield Sample(d.UNWRITTEN_AGE, (), max((one.unwritten_for for one in subscriptions), default=0.0))
         for kind, count in self._workers.under_way.items():
             yield Sample(d.WORK, (kind,), count)
+        for kind, seconds in self._workers.oldest().items():
+            yield Sample(d.WORK_AGE, (kind,), seconds)
         for namespace, one in self._topics.traffic.items():
             yield Sample(d.ENTRIES, (namespace,), one.entries)
             yield Sample(d.MESSAGES, (namespace,), one.messages)

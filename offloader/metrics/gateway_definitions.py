@@ -31,10 +31,13 @@ UNWRITTEN_AGE = gauge(
     "offloader_gateway_unwritten_seconds", "For how long acknowledgements have been waiting to be written at most."
 )
 WORK = gauge("offloader_gateway_work", "What waits for a thread, or is being done, by kind.", "kind")
+WORK_AGE = gauge(
+    "offloader_gateway_work_age_seconds", "For how long the oldest work has been in a thread, by kind.", "kind"
+)
 WORK_SECONDS = histogram(
     "offloader_gateway_work_seconds",
     "Duration of work in threads, waiting included: reading entries, looking into catalogs, acknowledgements in "
-    "memory, writing them.",
+    "memory, writing them, brokers, patterns, names of other gateways, files of keys.",
     "kind",
 )
 TICKED = gauge("offloader_gateway_loop_age_seconds", "Time since the gateway's loop last turned.")

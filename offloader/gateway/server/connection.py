@@ -13,7 +13,7 @@ from typing import Any
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.errors import OffloadError, ProtocolError
 from offloader.gateway.protocol import answers
-from offloader.gateway.protocol.topic_lists import matching, topics_hash
+from offloader.gateway.protocol.topic_lists import topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.guide import LookupGuide
 from offloader.gateway.server.large_frames import LARGE, LargeFrames
@@ -252,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
     async def matching(self, names: Sequence[str], pattern: str) -> list[str]:
         """In a thread, one pattern of a client at a time. Raises RefusedError."""
         async with self._patterns:
-            return await asyncio.to_thread(matching, names, pattern, time.thread_time)
+            return await self.topics.matching(names, pattern)
 
     def watch(self, watcher: int, namespace: str, pattern: str, known: Sequence[str]) -> None:
         """Tell the client of topics that come and go. `known`: those that there were. Raises RefusedError."""

@@ -140,6 +140,10 @@ class ServedTopics(Protocol):
         """As `topics`, each time that it may have changed."""
         ...
 
+    async def matching(self, names: Sequence[str], pattern: str) -> list[str]:
+        """Those that a client's pattern means, in a thread."""
+        ...
+
     async def schema(self, topic: TopicName, version: int | None, role: str) -> TopicSchema:
         """None: the newest."""
         ...

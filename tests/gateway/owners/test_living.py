@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from urllib.parse import urlsplit
 
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.protocol.answers import Address
+from offloader.gateway.topics.workers import Workers
 from offloader.storage.memory import MemoryStore
 from tests.gateway.gateway import gateway
 
 
 def living(url: str, times: int = 1) -> list[bool]:
     async def asked() -> list[bool]:
-        gateways = LivingGateways(answer_within=0.5)
-        return await asyncio.gather(*(gateways.is_living(Address(url)) for _ in range(times)))
+        workers = Workers()
+        gateways = LivingGateways(workers, answer_within=0.5)
+        answers = await asyncio.gather(*(gateways.is_living(Address(url)) for _ in range(times)))
+        workers.close()
+        return answers
 
     return asyncio.run(asked())
 
@@ -43,5 +48,9 @@ def test_many_who_ask_at_the_same_time_ask_once():
 
 
 def test_an_address_that_is_none_is_nobodys():
-    assert living("pulsar://") == [False]
     assert living("pulsar+ssl://127.0.0.1:1") == [False]
+
+
+def test_where_no_host_is_named_this_machine_is_not_asked():
+    with gateway(MemoryStore()) as url:
+        assert living(f"pulsar://:{urlsplit(url).port}") == [False]
