@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -61,5 +62,9 @@ def test_many_who_ask_at_the_same_time_ask_once():
 
 
 def test_an_address_that_is_none_is_nobodys():
-    assert living("pulsar://") == [False]
     assert living("pulsar+ssl://127.0.0.1:1") == [False]
+
+
+def test_where_no_host_is_named_this_machine_is_not_asked():
+    with gateway(MemoryStore()) as url:
+        assert living(f"pulsar://:{urlsplit(url).port}") == [False]
