@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -122,6 +123,7 @@ class GatewayApplication:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._is_stopped = False
+        self._hand_overs = Counter[str]()
         self.left = 0  # calls that hung when it was stopped, in threads that go on
 
     def run(self) -> None:
@@ -154,6 +156,7 @@ class GatewayApplication:
             Shares(settings.memory * 3 // 8),
             LargeFrames(max(settings.memory // 8, 2 * self._limits.max_message)),
         )
+        self._hand_overs = topics.hand_overs
         doors = Doors(settings, access, listener, workers)
         clock = SetClock(time.time, self._loop.time)
 
@@ -232,7 +235,7 @@ class GatewayApplication:
         if self._settings.at_end is not AtEnd.HAND_OVER or self._brokers is None:
             return None
         live = LiveTopic(entries.name, self._brokers, lambda: self._opened.records(entries.name).head)
-        return Leader(entries, live, workers, self._new_token)
+        return Leader(entries, live, workers, self._new_token, self._hand_overs)
 
 
 async def _in_time(work: Awaitable[Sequence[OffloadError]]) -> Sequence[OffloadError]:

@@ -54,6 +54,7 @@ class GatewayObserver:
             work=dict(self._workers.under_way),
             topics=len(self._topics.served),
             owned=len(self._owners.owned),
+            hand_overs={**self._topics.hand_overs, "under way": self._topics.moves},
             namespaces=[
                 NamespaceStatus(name, one.entries, one.messages, one.size, one.redelivered, one.acknowledgements)
                 for name, one in sorted(self._topics.traffic.items())
@@ -80,6 +81,9 @@ class GatewayObserver:
         yield Sample(d.OWNED, (), len(self._owners.owned))
         yield Sample(d.LEFT_TO_OTHERS, (), self._owners.truces)
         yield Sample(d.AWAY, (), self._owners.is_away)
+        yield Sample(d.MOVES, (), self._topics.moves)
+        for what, count in self._topics.hand_overs.items():
+            yield Sample(d.HAND_OVERS, (what,), count)
         for change, count in self._owners.counts.items():
             yield Sample(d.OWNERSHIP, (change,), count)
         for durable in (True, False):

@@ -22,6 +22,13 @@ LEFT_TO_OTHERS = gauge(
 AWAY = gauge(
     "offloader_gateway_away", "1: the store has not answered for long, and other gateways may serve the topics."
 )
+MOVES = gauge("offloader_gateway_hand_overs_under_way", "Subscriptions on their way to the brokers.")
+HAND_OVERS = counter(
+    "offloader_gateway_hand_overs",
+    "What went to the brokers (`reader`, `subscription`); subscriptions that these have one of, too (`refused`), that "
+    "are served here again (`taken back`); consumers that stay here because they came back twice (`came back`).",
+    "what",
+)
 SUBSCRIPTIONS = gauge("offloader_gateway_subscriptions", "Subscriptions that are served at the moment.", "durable")
 CONSUMERS = gauge("offloader_gateway_consumers", "Consumers and readers that are subscribed.")
 ENTRIES = counter("offloader_gateway_entries", "Entries delivered, those that came again, too.", "namespace")

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from offloader.gateway.protocol.topic_lists import matching
 from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.directory import TopicDirectory, directory_of
+from offloader.gateway.topics.leading import HAND_OVERS
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
@@ -66,6 +67,7 @@ class ArchiveTopics:
     ) -> None:
         self.served: dict[TopicName, SubscribedTopic] = {}
         self.traffic: defaultdict[str, Traffic] = defaultdict(Traffic)  # by namespace
+        self.hand_overs = Counter(dict.fromkeys(HAND_OVERS, 0))  # of the leaders of its topics
         self._archived = archived
         self._make = make
         self._workers = workers
@@ -173,6 +175,11 @@ class ArchiveTopics:
         """Another gateway has it."""
         if name in self.served:
             self.served[name].lose()
+
+    @property
+    def moves(self) -> int:
+        """How many subscriptions are on their way to the brokers."""
+        return sum(topic.moves for topic in self.served.values())
 
     def _send_away(self) -> None:
         """The store is away, and others may reach it."""
