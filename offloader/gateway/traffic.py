@@ -22,13 +22,13 @@ class Traffic:
     writes: int = 0
     failed_writes: int = 0
 
-    def delivered(self, messages: int, size: int, *, again: bool) -> None:
-        """An entry went to a client."""
+    def delivered(self, entries: int, messages: int, size: int, *, again: bool) -> None:
+        """Entries went to a client."""
         for counted in self._counted():
-            counted.entries += 1
+            counted.entries += entries
             counted.messages += messages
             counted.size += size
-            counted.redelivered += again
+            counted.redelivered += entries if again else 0
 
     def acknowledged(self, count: int) -> None:
         """A client has named so many entries."""

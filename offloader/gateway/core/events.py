@@ -66,12 +66,17 @@ class EntryAck(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """Send an entry, with its ack set where part of it is acknowledged. `epoch`: of the consumer, where it gave one."""
+    """Send entries in this order, with the ack set of each that is acknowledged in part. `redeliveries`: of each of
+    them. `epoch`: of the consumer, where it gave one."""
 
     consumer: ConsumerKey
-    entry: ServedEntry
+    entries: list[ServedEntry]
     redeliveries: int
     epoch: int | None
+
+    def goes_with(self, other: Deliver) -> bool:
+        """Whether both can be one."""
+        return (self.consumer, self.redeliveries, self.epoch) == (other.consumer, other.redeliveries, other.epoch)
 
 
 class ActiveChanged(NamedTuple):

@@ -10,33 +10,51 @@ from __future__ import annotations
 
 from struct import Struct
 
+from offloader.model import Place
+
 _LENGTHS = Struct(">II")
 _WORD = 1 << 64
 
 
-def message_head(
-    consumer: int,
-    place: tuple[int, int],
-    size: int,
-    *,
-    partition: int = -1,
-    redeliveries: int = 0,
-    left: int | None = None,
-    epoch: int | None = None,
-) -> bytes:
-    """What comes before an entry of `size` bytes. `left`: the bits of a batch that is acknowledged in part."""
-    message_id = b"\x08" + varint(place[0]) + b"\x10" + varint(place[1])
-    if partition >= 0:
-        message_id += b"\x18" + varint(partition)
-    message = b"\x08" + varint(consumer) + b"\x12" + varint(len(message_id)) + message_id
-    if redeliveries:
-        message += b"\x18" + varint(redeliveries)
-    if left is not None:
-        message += b"".join(b"\x20" + varint(word) for word in words_of(left))
-    if epoch is not None:
-        message += b"\x28" + varint(epoch)
-    command = b"\x08\x09\x4a" + varint(len(message)) + message
-    return _LENGTHS.pack(4 + len(command) + size, len(command)) + command
+class MessageHeads:
+    """What comes before the entries that go to one consumer together. `partition`: -1, it is none.
+
+    Neighbours in a ledger have nearly the same head: all of it but the lengths and the lowest digit of the entry's
+    number is made once for up to 128 of them."""
+
+    def __init__(self, consumer: int, *, partition: int = -1, redeliveries: int = 0, epoch: int | None = None) -> None:
+        self._consumer = b"\x08" + varint(consumer)
+        self._partition = b"\x18" + varint(partition) if partition >= 0 else b""
+        self._redeliveries = b"\x18" + varint(redeliveries) if redeliveries else b""
+        self._epoch = b"\x28" + varint(epoch) if epoch is not None else b""
+        self._of = (-1, -1)  # the ledger, and the entry's number without its lowest digit
+        self._before, self._after = b"", b""
+
+    def head(self, place: Place, size: int, left: int | None = None) -> bytes:
+        """Of an entry of `size` bytes. `left`: the bits of a batch that is acknowledged in part."""
+        ledger, entry = place
+        if left is not None:
+            return self._framed(*self._parts(ledger, entry >> 7, left), entry, size)
+        if self._of != (ledger, entry >> 7):
+            self._of = ledger, entry >> 7
+            self._before, self._after = self._parts(ledger, entry >> 7, None)
+        return self._framed(self._before, self._after, entry, size)
+
+    def _parts(self, ledger: int, high: int, left: int | None) -> tuple[bytes, bytes]:
+        """The command before and behind the lowest digit of the entry's number."""
+        number = varint(high) if high else b""
+        ledger_id = b"\x08" + varint(ledger) + b"\x10"
+        length = len(ledger_id) + 1 + len(number) + len(self._partition)
+        before = self._consumer + b"\x12" + varint(length) + ledger_id
+        words = b"" if left is None else b"".join(b"\x20" + varint(word) for word in words_of(left))
+        after = number + self._partition + self._redeliveries + words + self._epoch
+        return b"\x08\x09\x4a" + varint(len(before) + 1 + len(after)) + before, after
+
+    @staticmethod
+    def _framed(before: bytes, after: bytes, entry: int, size: int) -> bytes:
+        length = len(before) + 1 + len(after)
+        digit = _GOES_ON[entry & 0x7F] if entry > 0x7F else _SHORT[entry]
+        return _LENGTHS.pack(4 + length + size, length) + before + digit + after
 
 
 def words_of(left: int) -> list[int]:
@@ -66,3 +84,4 @@ def varint(number: int) -> bytes:
 
 
 _SHORT = [bytes([number]) for number in range(0x80)]
+_GOES_ON = [bytes([number | 0x80]) for number in range(0x80)]

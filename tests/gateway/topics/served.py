@@ -66,8 +66,8 @@ class Consumer:
         self.subscribed: SubscribedConsumer | None = None
         self._happened = asyncio.Event()
 
-    def deliver(self, entry: ServedEntry, redeliveries: int, epoch: int | None) -> None:
-        self.given.append(entry)
+    def deliver(self, entries: Sequence[ServedEntry], redeliveries: int, epoch: int | None) -> None:
+        self.given.extend(entries)
         self._happened.set()
 
     def active_changed(self, *, is_active: bool) -> None:

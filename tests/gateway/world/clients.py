@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offloader.errors import OffloadError
@@ -60,10 +61,10 @@ class Link:
             self._down = max(self._down, events.now + self.client.latency())
             events.at(self._down, lambda: self.client.link is self and happening())
 
-    def deliver(self, entry: ServedEntry, redeliveries: int, epoch: int | None) -> None:
-        if not self.process.dead:
+    def deliver(self, entries: Sequence[ServedEntry], redeliveries: int, epoch: int | None) -> None:
+        for entry in () if self.process.dead else entries:
             self.client.world.check_delivery(self, entry)
-            self.answer(lambda: self.client.received(entry))
+            self.answer(partial(self.client.received, entry))
 
     def active_changed(self, *, is_active: bool) -> None:
         """Clients do nothing because of it."""
