@@ -101,11 +101,6 @@ class ServedEntry(NamedTuple):
         return self._replace(left=kept) if kept else None
 
 
-def messages_in(entries: Iterable[ServedEntry]) -> int:
-    """How many messages of these entries are still to be delivered."""
-    return sum(entry.messages_left for entry in entries)
-
-
 def size_of(entries: Iterable[ServedEntry]) -> int:
     """Bytes of these entries."""
     return sum(map(len, map(_data, entries)))

@@ -34,7 +34,7 @@ class EntriesAhead:
         for entry in self._entries:
             if messages >= permits:
                 break
-            messages += entry.messages_left
+            messages += entry.messages if entry.left is None else entry.messages_left
             count += 1
         return self._first(count), messages
 

@@ -184,9 +184,7 @@ class Dispatcher:
 
     def _decide(self, decision: Decision) -> None:
         last = self._decisions[-1] if self._decisions else None
-        if isinstance(decision, Deliver) and isinstance(last, Deliver) and last.goes_with(decision):
-            last.entries.extend(decision.entries)
-        else:
+        if not (isinstance(decision, Deliver) and isinstance(last, Deliver) and last.joined(decision)):
             self._decisions.append(decision)
 
     def _came_again(self, request: int, entries: Sequence[ServedEntry] | None) -> None:

@@ -96,10 +96,11 @@ class SingleActive:
         active = self._active
         if active is None or self._takes_over_ms is not None:
             return
+        before = self._ahead.size
         entries, messages = self._ahead.take(active.permits)
         if entries:
             active.permits -= messages
-            self._decide(Deliver(active.key, entries, 0, active.epoch))
+            self._decide(Deliver(active.key, entries, messages, before - self._ahead.size, epoch=active.epoch))
         has_room = len(self._ahead) < self._reading.most_entries and self._ahead.size < self._reading.most_bytes
         if has_room and self._reading.may_go_on:
             self._reading.go_on()

@@ -197,9 +197,9 @@ class Connection(asyncio.BufferedProtocol):
         frame = encode(command)
         self.write((frame,), len(frame))
 
-    def write(self, frames: Iterable[bytes | memoryview], size: int) -> None:
-        """Frames in pieces, which have `size` bytes together."""
-        self._output.extend(frames)
+    def write(self, pieces: Iterable[bytes | memoryview], size: int) -> None:
+        """Of frames, which have `size` bytes together."""
+        self._output.extend(pieces)
         self._output_bytes += size
         if self._output_bytes >= WRITE_AT_ONCE:
             self._flush()

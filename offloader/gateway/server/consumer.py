@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
+from offloader.gateway.core.events import Deliver
 from offloader.gateway.protocol import answers
-from offloader.gateway.protocol.message_frames import MessageHeads
+from offloader.gateway.protocol.message_frames import MessageFrames
 from offloader.gateway.server.window import PermitWindow
-from offloader.gateway.values import ServedEntry, messages_in
 
 if TYPE_CHECKING:
     from offloader.gateway.server.ports import Leading, SubscribedConsumer
@@ -28,7 +28,7 @@ class ClientLink(Protocol):
 
     def send(self, command: BaseCommand) -> None: ...
 
-    def write(self, frames: Iterable[bytes | memoryview], size: int) -> None: ...
+    def write(self, pieces: Iterable[bytes | memoryview], size: int) -> None: ...
 
     def forget(self, consumer: ClientConsumer) -> None:
         """It is closed."""
@@ -59,18 +59,11 @@ class ClientConsumer:
         """It is subscribed."""
         self.subscribed, self._partition = subscribed, subscribed.partition
 
-    def deliver(self, entries: Sequence[ServedEntry], redeliveries: int, epoch: int | None) -> None:
-        heads = MessageHeads(self.number, partition=self._partition, redeliveries=redeliveries, epoch=epoch)
-        takes_all = self._outgoing.takes_broker_metadata
-        frames: list[bytes | memoryview] = []
-        size = 0
-        for entry in entries:
-            data = memoryview(entry.data)[entry.skip :] if entry.skip and not takes_all else entry.data
-            head = heads.head(entry.place, len(data), entry.left)
-            frames += head, data
-            size += len(head) + len(data)
-        self._outgoing.write(frames, size)
-        self._window.sent(len(entries), messages_in(entries), size)
+    def deliver(self, what: Deliver) -> None:
+        frames = MessageFrames(self.number, self._partition, what.redeliveries, what.epoch)
+        pieces, size = frames.of(what.entries, whole=self._outgoing.takes_broker_metadata)
+        self._outgoing.write(pieces, size)
+        self._window.sent(len(what.entries), what.messages, size)
 
     def active_changed(self, *, is_active: bool) -> None:
         self._outgoing.send(answers.active(self.number, is_active=is_active))

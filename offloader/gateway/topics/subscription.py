@@ -33,7 +33,7 @@ from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import Ledgers, SubscriptionAcks, SubscriptionCursor, position_of
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
-from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType, messages_in, size_of
+from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.metadata.deletions import SegmentRange
 from offloader.model import Place
 
@@ -380,10 +380,10 @@ class ServedSubscription:
 
     def _do(self, decision: Decision, touched: dict[ConsumerKey, ConsumerPort]) -> None:
         match decision:
-            case Deliver(key, entries, redeliveries, epoch):
+            case Deliver(key):
                 touched[key] = consumer = self._consumers[key]
-                consumer.deliver(entries, redeliveries, epoch)
-                self.traffic.delivered(len(entries), messages_in(entries), size_of(entries), again=redeliveries > 0)
+                consumer.deliver(decision)
+                self.traffic.delivered(decision)
             case ActiveChanged(key, is_active):
                 if key in self._consumers:
                     self._consumers[key].active_changed(is_active=is_active)

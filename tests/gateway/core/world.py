@@ -238,6 +238,8 @@ class World:
     def carry_out(self) -> None:
         for decision in self.dispatcher.decisions():
             if isinstance(decision, Deliver):
+                assert decision.size == sum(len(each.data) for each in decision.entries)
+                assert decision.messages == sum(each.messages_left for each in decision.entries)
                 for entry in decision.entries:
                     self.deliver(Delivery(decision.consumer, entry, decision.redeliveries, decision.epoch))
             elif isinstance(decision, (ReadBehind, ReadAgain)):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offloader.errors import OffloadError
-from offloader.gateway.core.events import EntryAck
+from offloader.gateway.core.events import Deliver, EntryAck
 from offloader.gateway.server.ports import Leading, SubscribedConsumer, Subscribing
 from offloader.gateway.values import ServedEntry, SubscriptionType
 from offloader.model import Place, TopicName
@@ -61,8 +61,8 @@ class Link:
             self._down = max(self._down, events.now + self.client.latency())
             events.at(self._down, lambda: self.client.link is self and happening())
 
-    def deliver(self, entries: Sequence[ServedEntry], redeliveries: int, epoch: int | None) -> None:
-        for entry in () if self.process.dead else entries:
+    def deliver(self, what: Deliver) -> None:
+        for entry in () if self.process.dead else what.entries:
             self.client.world.check_delivery(self, entry)
             self.answer(partial(self.client.received, entry))
 
