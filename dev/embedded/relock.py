@@ -8,7 +8,8 @@ management of `org.apache.pulsar:pulsar:3.0.7`, and is listed without what its b
 only (-DexcludeGroupIds=org.rocksdb,io.grpc,com.google.api.grpc,org.jetbrains.kotlin,com.squareup.okhttp3,
 com.squareup.okio). So is that of 4.2.4, also without io.kubernetes and other systems' native libraries. For the stock
 offloader, list.txt is the one line `org.apache.pulsar:tiered-storage-jcloud:jar:4.0.8:compile`, and
-`mvn dependency:get` fetches the jar.
+`mvn dependency:get` fetches the jar. So it is with the command lines of 4.0.8: three such lines, since their other jars
+are those of the broker. That of the client 2.11.4 is the list of `pulsar-client:2.11.4` and `gson:2.8.9`.
 """
 
 from __future__ import annotations

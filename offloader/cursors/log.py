@@ -3,13 +3,17 @@
 Whoever becomes the owner puts a fence behind the last record of the one before, and begins the next epoch. Fences stay
 for ever: a former owner that was paused for a year finds its next number taken. So does what is damaged, which may have
 been a fence. Other records that the newest marker and the one before it do not name are removed.
+
+The newest epoch is listed first, and no more is listed than is needed: to open a subscription costs the same, however
+often it was opened before.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, groupby, islice
 
 from offloader.cursors.core.records import FORGOTTEN, FirstState, LedgerKey, PieceAt, PieceRecord
 from offloader.cursors.records_codec import decode_record, encode_fence, encode_record
@@ -20,13 +24,14 @@ from offloader.errors import (
     OvertakenError,
     StoreUnavailableError,
 )
-from offloader.metadata.layout import slot_name, two_numbers
+from offloader.metadata.layout import newest_first, parse_subscription_place
 from offloader.metadata.log import NumberedLog, read_record
 from offloader.ports.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
 TRIES = 20  # each is lost only to another process's progress
+LOOKED_AT = 500  # places that an owner looks at when it begins; one request lists a thousand
 Place = tuple[int, int]
 """Epoch and slot."""
 
@@ -67,11 +72,11 @@ class CursorLog:
     def newest(self, places: Iterable[Place] | None = None) -> Found | None:
         """The state as it is now, for whoever only looks; None: there is none. `places`: of its records, where they are
         known. Raises DamagedRecordError."""
-        known = self._places() if places is None else places
+        known = self._places() if places is None else sorted(places, reverse=True)
         for _ in range(TRIES):
             try:
                 return self._newest(known)
-            except ObjectNotFoundError:
+            except ObjectNotFoundError:  # its owner has gone on; an older one that still stands is not the newest
                 known = self._places()
         raise StoreUnavailableError(f"{self._folder}: its owner removes records before they are read: try again")
 
@@ -91,25 +96,26 @@ class CursorLog:
 
     def _open(self, first: FirstState, *, anew: bool) -> Found:
         for _ in range(TRIES):
-            places = self._places()
-            if places and not self._is_fence(max(places)):
-                self._fence_behind(max(places))
+            listed = self._places()
+            places = list(islice(listed, LOOKED_AT))
+            if places and not self._is_fence(places[0]):
+                self._fence_behind(places[0])
                 continue
             try:
-                found = None if anew else self._newest(places)
+                found = None if anew else self._newest(chain(places, listed))
             except ObjectNotFoundError:
                 continue
-            self._epoch, self._next_slot = (max(places)[0] if places else 0) + 1, 0
+            self._epoch, self._next_slot = (places[0][0] if places else 0) + 1, 0
             exists = found is not None and found.record.marker.properties != FORGOTTEN
             begun = PieceRecord(found.record.marker) if found is not None and exists else first.record(self._epoch)
             self._former = frozenset() if found is None else frozenset({found.place}) | found.record.marker.records
-            former, self._standing = self._former, set()
+            self._standing = set(self._former)
             needed = self._write(begun)
-            later = [place for place in self._places() if place > (self._epoch, 0)]
-            if later:  # this number was used and freed before: whoever wrote those is the owner
-                raise OvertakenError(f"{self._folder}: another process has gone on to {later[0]}")
-            behind = _all_but_the_last_of_each_epoch(places)
-            self._standing |= {place for place in behind if place in former or self._is_record(place)}
+            newest = next(self._places(), None)
+            if newest is not None and newest > (self._epoch, 0):  # this number was used and freed before
+                raise OvertakenError(f"{self._folder}: another process has gone on to {newest}")
+            behind = _all_but_the_last_of_each_epoch(places) - self._standing
+            self._standing |= {place for place in behind if self._is_record(place)}
             self._remove_all_but(needed)
             return Found((self._epoch, 0), begun, found.unusable if found else 0)
         raise OvertakenError(f"{self._folder}: another process writes all the time")
@@ -165,7 +171,8 @@ class CursorLog:
 
     def _check_owner(self, damage: DamagedRecordError) -> None:
         """Raises OvertakenError where a record is missing because it is not ours any more."""
-        if self._epoch and any(epoch > self._epoch for epoch, _ in self._places()):
+        newest = next(self._places(), None)
+        if self._epoch and newest is not None and newest[0] > self._epoch:
             raise OvertakenError(f"{self._folder}: another process owns this subscription") from damage
 
     def _is_fence(self, place: Place) -> bool:
@@ -188,24 +195,19 @@ class CursorLog:
         self._log(epoch).append(slot + 1, encode_fence(self._new_token()))
 
     def _newest(self, places: Iterable[Place]) -> Found | None:
-        """Raises DamagedRecordError; ObjectNotFoundError where nothing is left that could be used of what was listed:
+        """`places`: the newest first. Raises DamagedRecordError; ObjectNotFoundError where one of those is gone:
         others have gone on."""
-        unusable, gone = list[str](), list[ObjectNotFoundError]()
-        for place in sorted(places, reverse=True):
+        unusable = list[str]()
+        for place in places:
             try:
                 record = self._read(place)
             except DamagedRecordError as error:
                 unusable.append(str(error))
                 continue
-            except ObjectNotFoundError as error:
-                gone.append(error)
-                continue
             if record is not None:
                 for why in unusable:
                     log.warning("%s; an older one is used instead", why, extra={"see": "cursor-damaged"})
                 return Found(place, record, len(unusable))
-        if gone:
-            raise gone[0]
         if unusable:
             raise DamagedRecordError(f"{self._folder} has no record that can be used: {unusable[0]}")
         return None
@@ -221,16 +223,19 @@ class CursorLog:
         else:
             self._standing -= gone
 
-    def _places(self) -> list[Place]:
-        found = (two_numbers(key.removeprefix(self._folder)) for key, _ in self._store.list(self._folder))
-        return [place for place in found if place is not None]
+    def _places(self) -> Iterator[Place]:
+        """The newest first; no more is listed than is asked for."""
+        keys = (key for key, _ in self._store.list(self._folder, start_after=self._folder))
+        found = (parse_subscription_place(key.removeprefix(self._folder)) for key in keys)
+        for _, places in groupby((place for place in found if place is not None), key=lambda place: place[0]):
+            yield from sorted(places, reverse=True)
 
     def _read(self, place: Place) -> PieceRecord | None:
         key = self._key(place)
         return decode_record(key, *place, read_record(self._store, key))
 
     def _log(self, epoch: int) -> NumberedLog:
-        return NumberedLog(self._store, f"{self._folder}{slot_name(epoch)}/")
+        return NumberedLog(self._store, f"{self._folder}{newest_first(epoch)}/")
 
     def _key(self, place: Place) -> str:
         return self._log(place[0]).key(place[1])

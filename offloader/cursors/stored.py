@@ -10,9 +10,15 @@ from functools import partial
 from offloader.ahead import map_ahead, unawaited_pool
 from offloader.cursors.copies import CopiedCursor
 from offloader.cursors.core.records import FORGOTTEN, HANDED_OVER, CursorMarker, FirstState, LedgerKey, SubscriptionMark
-from offloader.cursors.log import CursorLog, Place
+from offloader.cursors.log import LOOKED_AT, CursorLog, Place
 from offloader.errors import DamagedRecordError, FatalError, IntegrityError
-from offloader.metadata.layout import KeyKind, parse_topic_key, subscription_folder, subscriptions_folder
+from offloader.metadata.layout import (
+    AFTER_SLASH,
+    KeyKind,
+    parse_topic_key,
+    subscription_folder,
+    subscriptions_folder,
+)
 from offloader.model import Position, TopicName
 from offloader.ports.object_store import ObjectStore
 
@@ -110,7 +116,8 @@ def _stands_at(there: KeptSubscription, first: FirstState) -> bool:
 
 
 def first_of(cursor: CopiedCursor, incarnation: int) -> FirstState:
-    """What a subscription begins with that begins with a copy."""
+    """What a subscription begins with that begins with a copy. Raises DamagedRecordError."""
+    cursor.check_damage()
     pieces = {(incarnation, ledger): piece for ledger, piece in cursor.pieces.items()}
     return FirstState(Position(incarnation, *cursor.mark_delete), cursor.properties, pieces)
 
@@ -139,12 +146,21 @@ def _mark(store: ObjectStore, topic: TopicName, known: tuple[str, list[Place]]) 
 
 
 def _places(store: ObjectStore, topic: TopicName) -> dict[str, list[Place]]:
-    """Of each subscription's records, fences included. One listing."""
+    """Of each subscription's newest records, fences included. One listing, which begins anew behind a subscription that
+    was opened often."""
     found: dict[str, list[Place]] = {}
-    for key, _ in store.list(subscriptions_folder(topic)):
-        one = parse_topic_key(key)
-        if one is not None and one.kind is KeyKind.SUBSCRIPTION:
-            found.setdefault(one.subscription, []).append((one.epoch, one.slot))
+    behind: str | None = subscriptions_folder(topic)
+    while behind is not None:
+        keys, behind = store.list(subscriptions_folder(topic), start_after=behind), None
+        for key, _ in keys:
+            one = parse_topic_key(key)
+            if one is None or one.kind is not KeyKind.SUBSCRIPTION:
+                continue
+            places = found.setdefault(one.subscription, [])
+            places.append((one.epoch, one.slot))
+            if len(places) > LOOKED_AT and places[-1][0] != places[0][0]:
+                behind = subscription_folder(topic, one.subscription).removesuffix("/") + AFTER_SLASH
+                break
     return found
 
 

@@ -15,6 +15,7 @@ from offloader.cursors.facts import read_facts
 from offloader.cursors.facts_codec import TopicFacts
 from offloader.errors import ConfigError, IntegrityError, OffloadError, StoreUnavailableError
 from offloader.gateway.access.access import access_of
+from offloader.gateway.clock import SetClock
 from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
@@ -26,7 +27,8 @@ from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.rounds import each, tell
-from offloader.gateway.server.limits import ConnectionLimits
+from offloader.gateway.server.large_frames import LargeFrames
+from offloader.gateway.server.limits import DEFAULT_LIMITS, ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
 from offloader.gateway.shares import Shares
 from offloader.gateway.telemetry import Telemetry
@@ -45,6 +47,7 @@ LEAD_MS = 500
 """How often it is looked whether somebody may go to the brokers."""
 NO_BOUND = 1 << 62
 LOOK_AT_FILES_MS = 5_000
+LOOK_AT_CLOCK_MS = 1_000
 WRITES_WITHIN = 20.0
 """Seconds for each of the two things that a stop writes. What is not written comes again."""
 
@@ -104,8 +107,10 @@ class GatewayApplication:
         new_token: Callable[[], str],
         listening: Callable[[str], None] = lambda _: None,
         brokers: Brokers | None = None,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
     ) -> None:
         self._opened = opened
+        self._limits = limits
         self._brokers = brokers
         self._settings = settings
         self._new_token = new_token
@@ -139,9 +144,22 @@ class GatewayApplication:
         access, owners = access_of(settings), self._owners(workers)
         topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions, owners)
         listener = GatewayListener(
-            topics, access.gatekeeper, ConnectionLimits(), settings.connections, Shares(settings.memory // 2)
+            topics,
+            access.gatekeeper,
+            self._limits,
+            settings.connections,
+            Shares(settings.memory * 3 // 8),
+            LargeFrames(max(settings.memory // 8, 2 * self._limits.max_message)),
         )
         doors = Doors(settings, access, listener)
+        clock = SetClock(time.time, self._loop.time)
+
+        async def look_at_clock() -> Sequence[OffloadError]:
+            if clock.was_set():
+                topics.clock_was_set()
+                listener.clock_was_set()
+            return ()
+
         self._tell_of(telemetry, GatewayObserver(topics, listener, workers))
         self._here = await doors.open()
         self._listening(self._here.url or self._here.tls)
@@ -150,6 +168,7 @@ class GatewayApplication:
             asyncio.create_task(each(settings.refresh_interval_ms, topics.refresh)),
             asyncio.create_task(each(settings.claim_interval_ms, owners.look)),
             asyncio.create_task(each(LOOK_AT_FILES_MS, doors.look_at_files)),
+            asyncio.create_task(each(LOOK_AT_CLOCK_MS, look_at_clock)),
             asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
         ]
         if settings.at_end is AtEnd.HAND_OVER:

@@ -18,7 +18,8 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py; what is below `_rescue
 
 Tenants, namespaces, topics, subscriptions, applications and clusters are URL-encoded; a leading `_` or `.` is encoded
 too, so that no name is taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations,
-slots, times (ms since 1970) and the ledgers of `_rescued` have 20 digits: key order is their order.
+slots, times (ms since 1970) and the ledgers of `_rescued` have 20 digits: key order is their order. The epochs of a
+subscription count down from 10^20 - 1: the newest is listed first, however many there are.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 OBJECT = re.compile(rf"({UUID})(|{INDEX}|{RECORD})")
 LEADING = {"_": "%5F", ".": "%2E"}
 SLOT = re.compile(r"[0-9]{20}")
+LAST_SLOT = 10**20 - 1
 MANIFEST = re.compile(r"[0-9]{20}/(([0-9]|records)-[0-9]{20}|newest)")
 # Behind a folder's name it makes a key that comes after all of the folder's.
 AFTER_SLASH = chr(ord("/") + 1)
@@ -322,6 +324,17 @@ def parse_slot(name: str) -> int | None:
     return int(name) if SLOT.fullmatch(name) else None
 
 
+def newest_first(number: int) -> str:
+    """20 digits that count down: the highest number comes first in a listing."""
+    return slot_name(LAST_SLOT - number)
+
+
+def parse_subscription_place(rest: str) -> tuple[int, int] | None:
+    """(epoch, slot) of a key behind its `subscription_folder`, None for anything else."""
+    numbers = two_numbers(rest)
+    return None if numbers is None else (LAST_SLOT - numbers[0], numbers[1])
+
+
 def parse_journal_key(application: str, key: str) -> tuple[int, int] | None:
     """(epoch, slot) of a key under `journal_folder(application)`, None for anything else."""
     return two_numbers(key.removeprefix(journal_folder(application)))
@@ -362,7 +375,7 @@ def parse_topic_key(key: str) -> TopicKey | None:
 
 def _parse_subscription_key(topic: TopicName, name: str) -> TopicKey | None:
     subscription, _, rest = name.partition("/")
-    numbers = two_numbers(rest)
+    numbers = parse_subscription_place(rest)
     if numbers is None or not subscription or encoded(unquote(subscription)) != subscription:
         return None
     epoch, slot = numbers

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote
 
+_PARTITION = re.compile(r"-partition-(\d+)$")
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicName:
@@ -39,13 +41,18 @@ class TopicName:
     @property
     def partition(self) -> int:
         """The partition's number, -1 where the topic is not a partition."""
-        match = re.search(r"-partition-(\d+)$", self.name)
+        match = _PARTITION.search(self.name)
         return int(match.group(1)) if match else -1
 
     @property
     def partitioned_name(self) -> str:
         """The partitioned topic's full name (the topic's own where it is not a partition)."""
-        return re.sub(r"-partition-\d+$", "", str(self))
+        return _PARTITION.sub("", str(self))
+
+    @property
+    def schema_name(self) -> str:
+        """What brokers call its schemas, which its partitions share."""
+        return f"{self.namespace}/{quote(_PARTITION.sub('', self.name), safe='')}"
 
     @property
     def rest_path(self) -> str:

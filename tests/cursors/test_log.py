@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.cursors import log as log_module
 from offloader.cursors.core import cursor as cursor_module
 from offloader.cursors.core.cursor import Cursor, SwappedOutError
-from offloader.cursors.core.records import FirstState, PieceRecord
+from offloader.cursors.core.records import CursorMarker, FirstState, PieceRecord
 from offloader.cursors.log import CursorLog
+from offloader.cursors.records_codec import encode_fence, encode_record
 from offloader.errors import DamagedRecordError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
+from offloader.metadata.layout import newest_first, slot_name
 from offloader.model import Position
+from offloader.storage.forwarding import ForwardingStore
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 FOLDER = "public/default/t/_cursors/a/"
 START = FirstState(Position(0, 0, -1))
 LEDGERS, ENTRIES = 5, 9
+
+
+def key(epoch: int, slot: int) -> str:
+    return f"{FOLDER}{newest_first(epoch)}/{slot_name(slot)}"
 
 
 class Owner:
@@ -144,7 +153,7 @@ def test_one_who_was_paused_before_it_began_its_epoch_does_not_begin_it_later() 
                 owner.acknowledge(1, entry)
                 owner.flush()
 
-    begins = "/".join((FOLDER.rstrip("/"), f"{2:020d}", f"{0:020d}"))
+    begins = key(2, 0)
     faults.add(StoreFault("put", Effect.HOOK, key=lambda key: key == begins, hook=meanwhile))
     with pytest.raises(OvertakenError):
         Owner(FaultyStore(store, faults), 2)
@@ -159,7 +168,7 @@ def test_what_no_marker_names_is_removed_and_a_fence_of_each_owner_stays() -> No
             owner.acknowledge(entry % 2, 10 * number + entry)
             owner.flush()
     keys = [key.removeprefix(FOLDER) for key, _ in store.list(FOLDER)]
-    former = [key for key in keys if not key.startswith(f"{4:020d}")]
+    former = [key for key in keys if not key.startswith(newest_first(4))]
     assert len(former) == 3, former
     assert len(keys) - len(former) <= 4, "two markers, and what they name"
 
@@ -192,7 +201,7 @@ def test_a_fence_that_is_half_written_keeps_its_number() -> None:
     """It looks like any damaged record: a paused owner must not win its place once that is removed."""
     store = MemoryStore()
     paused = Owner(store, 1)
-    store.put("/".join((FOLDER.rstrip("/"), f"{1:020d}", f"{1:020d}")), b"half")
+    store.put(key(1, 1), b"half")
     for number in (2, 3):
         owner = Owner(store, number)
         for entry in range(3):
@@ -202,3 +211,76 @@ def test_a_fence_that_is_half_written_keeps_its_number() -> None:
     with pytest.raises(OvertakenError):
         paused.flush()
     assert stored(store) == {(1, 0), (1, 1), (1, 2)}
+
+
+class Listed(ForwardingStore):
+    """Counts what is asked of it, and the keys that are taken of its listings."""
+
+    def __init__(self, store) -> None:
+        super().__init__(store)
+        self.calls: Counter[str] = Counter()
+        self.keys = 0
+
+    def _call(self, verb, key, work):
+        self.calls[verb] += 1
+        return work()
+
+    def list(self, prefix="", start_after=""):
+        for each in super().list(prefix, start_after):
+            self.keys += 1
+            yield each
+
+
+def opened_often(store, times: int) -> None:
+    """As so many owners leave it that have acknowledged nothing: a fence each."""
+    for epoch in range(1, times):
+        store.put(key(epoch, 1), encode_fence(f"fence-{epoch}"))
+    first = PieceRecord(CursorMarker(START.mark_delete))
+    store.put(key(times, 0), encode_record("newest", times, 0, first))
+
+
+def test_to_open_a_subscription_costs_the_same_however_often_it_was_opened() -> None:
+    costs = []
+    for times in (600, 6_000):
+        store = MemoryStore()
+        opened_often(store, times)
+        listed = Listed(store)
+        owner = Owner(listed, 1)
+        owner.acknowledge(1, 1)
+        owner.flush()
+        assert owner.log.epoch == times + 1
+        assert stored(store) == {(1, 1)}
+        costs.append((listed.calls, listed.keys))
+    assert costs[0] == costs[1]
+    assert costs[0][0]["list"] == 3
+    assert costs[0][1] < 1_100, "the next page of a listing is not asked for"
+
+
+def test_a_paused_owner_of_long_ago_wins_no_number_however_many_came_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "LOOKED_AT", 1)
+    store = MemoryStore()
+    owners = [Owner(store, number) for number in range(20)]
+    owners[-1].acknowledge(1, 1)
+    owners[-1].flush()
+    for paused in owners[:-1]:
+        paused.acknowledge(2, 2)
+        with pytest.raises(OvertakenError):
+            paused.flush()
+    assert stored(store) == {(1, 1)}
+
+
+def test_whoever_looks_is_not_given_an_older_state_than_it_has_listed() -> None:
+    """A record that holds a ledger's piece stays; those that were listed behind it are removed meanwhile."""
+    store = MemoryStore()
+    owner = Owner(store, 1)
+    owner.acknowledge(1, 1)
+    owner.flush()
+    owner.acknowledge(2, 2)
+    owner.flush()
+    listed = [(1, slot) for slot in range(owner.log.next_slot)]
+    for entry in (4, 6):
+        owner.acknowledge(2, entry)
+        owner.flush()
+    found = CursorLog(store, FOLDER, lambda: "reader").newest(listed)
+    assert found is not None
+    assert found.place == (1, owner.log.next_slot - 1)

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from offloader.cursors import stored as stored_module
 from offloader.cursors.copies import CopiedCursor, pieces_of
 from offloader.cursors.core.records import HANDED_OVER, FirstState, SubscriptionMark
 from offloader.cursors.durable import DurableCursor
@@ -40,6 +41,18 @@ def token() -> str:
 
 def opened(store: MemoryStore, name: str) -> DurableCursor:
     return DurableCursor.open(store, subscription_folder(TOPIC, name), FirstState(START), token)
+
+
+def test_one_that_was_opened_often_is_passed_over_behind_its_newest_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_module, "LOOKED_AT", 3)
+    store, faults = MemoryStore(), StoreFaults()
+    for name in ("a", "b", "b", "b", "b", "b", "b", "b/c"):
+        cursor = opened(store, name)
+        cursor.acknowledge_up_to(Position(0, 1, 4))
+        cursor.flush()
+    found = subscription_marks(FaultyStore(store, faults), TOPIC)
+    assert found == [SubscriptionMark(name, Position(0, 1, 4)) for name in ("a", "b", "b/c")]
+    assert faults.calls["list"] == 2
 
 
 def damage(store: MemoryStore, name: str) -> None:

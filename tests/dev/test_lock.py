@@ -64,6 +64,8 @@ def test_the_lists_of_this_package() -> None:
         ("pulsar-4.2.4", "pulsar-broker"),
         ("offloader-3.3.5", "tiered-storage-jcloud"),
         ("offloader-4.0.6", "tiered-storage-jcloud"),
+        ("tools-4.0.8", "pulsar-client-tools"),
+        ("client-2.11.4", "pulsar-client"),
     ],
 )
 def test_the_lists_of_other_versions(name: str, artifact: str) -> None:

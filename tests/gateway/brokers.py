@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 
+from offloader.cursors.core.piece_codec import decode_piece
 from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
+from offloader.cursors.stored import kept_subscription
 from offloader.errors import TopicNotFoundError
 from offloader.gateway.protocol.answers import Address
 from offloader.metadata.layout import subscription_folder
@@ -76,16 +78,17 @@ class LiveSubscriptions:
     def look(self, topic: TopicName, subscription: str) -> SubscriptionLook | None:
         if subscription not in self.properties:
             return None
-        cursor = self._cursor(topic, subscription)
+        # Whoever only looks takes nothing over from the gateway that serves it.
+        kept = kept_subscription(self._store, topic, subscription)
+        assert kept is not None
         ranges = [
             AcknowledgedRange((ledger, first - 1), (ledger, last))
-            for ledger in self._of.ledgers
-            for first, last in cursor.acknowledged((0, ledger))[0]
+            for (_, ledger), piece in kept.pieces.items()
+            for first, last in decode_piece(piece).runs()
         ]
         properties = tuple(self.properties[subscription].items())
-        return SubscriptionLook(
-            self._of.created, cursor.mark_delete.place, tuple(ranges), 0, 0, 0, properties=properties
-        )
+        mark = kept.marker.mark_delete.place
+        return SubscriptionLook(self._of.created, mark, tuple(ranges), 0, 0, 0, properties=properties)
 
     def create(
         self, topic: TopicName, subscription: str, properties: Mapping[str, str], first: Place = EARLIEST

@@ -16,17 +16,20 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from offloader._proto.pulsar_wire_pb2 import GetSchema
 from offloader.cursors.facts_codec import TopicFacts, encode_facts
 from offloader.cursors.timed import TimedRecords
 from offloader.gateway.protocol.http_answers import HttpQuestion, question_of
 from offloader.metadata.layout import facts_folder
 from offloader.ports.topic_states import TopicSchema
+from offloader.pulsar.commands import command, connect
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
 from tests.gateway.access.certificates import Authority
 from tests.gateway.access.tokens import SECRET, token
 from tests.gateway.gateway import free_port, gateway
+from tests.gateway.raw import RawClient
 
 NAME = str(TOPIC)
 PATHS = [
@@ -105,10 +108,24 @@ def test_the_four_questions_as_brokers_answer_them(site: Site) -> None:
     assert ask(site, "/lookup/v2/topic/persistent/public/default/pat-.*")[0] == 200
 
 
+def test_the_binary_protocol_has_the_same_schema_and_names_it_as_brokers_do(site: Site) -> None:
+    with RawClient(site.binary) as client:
+        client.send(connect("", b""), command(get_schema=GetSchema(topic=NAME, request_id=1, schema_version=bytes(8))))
+        found = client.answer().get_schema_response.schema
+    assert (found.name, found.data) == ("public/default/orders", b'{"type":"record"}')
+
+
+def test_topics_are_listed_as_pulsar_admin_asks(site: Site, guarded: Site) -> None:
+    for domain, names in (("persistent", [NAME]), ("non-persistent", [])):
+        assert ask(site, f"/admin/v2/{domain}/public/default") == (200, names)
+        assert ask(site, f"/admin/v2/{domain}/public/nothing") == (200, [])
+        assert ask(guarded, f"/admin/v2/{domain}/public/default")[0] == 401
+
+
 def test_what_is_not_there_is_not_found_and_says_so(site: Site) -> None:
     for path in (
         PATHS[0].replace("orders", "nothing"), PATHS[3] + "/7", PATHS[3].replace("orders", "nothing"),
-        "/", "/admin/v2/persistent/public/default", "/lookup/v2/topic/non-persistent/public/default/orders",
+        "/", "/admin/v2/persistent/public", "/lookup/v2/topic/non-persistent/public/default/orders",
     ):  # fmt: skip
         status, said = ask(site, path)
         assert status == 404, path

@@ -125,7 +125,7 @@ def test_copies_and_subscriptions_tell_what_they_are(topic: TopicName, subscript
     assert layout.parse_topic_key(facts) == TopicKey(topic, KeyKind.FACTS, time=first)
     protected = layout.protected_folder(topic) + layout.slot_name(first)
     assert layout.parse_topic_key(protected) == TopicKey(topic, KeyKind.PROTECTED, time=first)
-    record = f"{layout.subscription_folder(topic, subscription)}{layout.slot_name(first)}/{layout.slot_name(second)}"
+    record = f"{layout.subscription_folder(topic, subscription)}{layout.newest_first(first)}/{layout.slot_name(second)}"
     assert layout.parse_topic_key(record) == TopicKey(
         topic, KeyKind.SUBSCRIPTION, subscription=subscription, epoch=first, slot=second
     )
@@ -139,6 +139,6 @@ def test_what_only_looks_like_a_copy_is_none(rest: str):
 def test_the_bucket_s_scan_knows_who_names_copies_and_subscriptions():
     folders = (layout.cursor_copies_folder(TOPIC), layout.facts_folder(TOPIC), layout.protected_folder(TOPIC))
     keys = [folder + layout.slot_name(1) for folder in folders]
-    keys.append(f"{layout.subscription_folder(TOPIC, 'job')}{layout.slot_name(1)}/{layout.slot_name(0)}")
+    keys.append(f"{layout.subscription_folder(TOPIC, 'job')}{layout.newest_first(1)}/{layout.slot_name(0)}")
     for key in keys:
         assert placed(key, 1, NamesInForce(Journals({}), "cluster")).standing is KeyStanding.NAMED

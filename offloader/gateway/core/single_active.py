@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from offloader.gateway.core.ahead import EntriesAhead
 from offloader.gateway.core.events import ActiveChanged, Decision, Deliver, DispatchLimits, EntryAck
 from offloader.gateway.core.hashing import distance, range_slot
+from offloader.gateway.core.keys import HashRanges
 from offloader.gateway.core.reading import ReadAhead
 from offloader.gateway.core.waiting import Subscriber
 from offloader.gateway.values import ServedEntry, SubscriptionType
@@ -78,9 +79,10 @@ class SingleActive:
             self._rewind()
 
     def came(self, entries: Sequence[ServedEntry]) -> None:
-        ranges = self._active.joining.key_policy.ranges if self._active and not self._is_failover else None
-        if ranges:
-            entries = [each for each in entries if _is_in(range_slot(each.sticky), ranges)]
+        wanted = self._active.joining.key_policy.ranges if self._active and not self._is_failover else None
+        if wanted:
+            ranges = HashRanges(wanted)
+            entries = [each for each in entries if range_slot(each.sticky) in ranges]
         self._ahead.add(entries)
 
     def tick(self, now_ms: int) -> None:
@@ -135,7 +137,3 @@ class SingleActive:
     def _rewind(self) -> None:
         self._ahead = EntriesAhead()
         self._reading.rewind()
-
-
-def _is_in(slot: int, ranges: Sequence[tuple[int, int]]) -> bool:
-    return any(first <= slot <= last for first, last in ranges)

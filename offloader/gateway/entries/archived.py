@@ -117,8 +117,9 @@ class ArchivedTopicEntries:
     def deletions(self) -> Sequence[DeletedRange]:
         return self._topic.deletions()
 
-    def being_deleted(self) -> Sequence[SegmentRange]:
-        return self._topic.being_deleted()
+    def absent_for_now(self) -> Sequence[SegmentRange]:
+        topic = self._topic
+        return (*topic.being_deleted(), *(topic.unreadable() if self._passing.fails else ()))
 
     def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
         return self._topic.deleted_behind(position)

@@ -1,4 +1,4 @@
-"""What clients with an `http://` service URL ask, and how brokers answer it. Pure."""
+"""What clients with an `http://` service URL and `pulsar-admin topics list` ask, and how brokers answer it. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from offloader.gateway.protocol.answers import Address
 from offloader.gateway.values import ErrorCode
 from offloader.ports.topic_states import TopicSchema
 
-_TOPIC = r"(?P<namespace>[^/]+/[^/]+)/(?P<name>[^/]+)"
-_KINDS = {
-    "partitions": re.compile(rf"/admin/v2/persistent/{_TOPIC}/partitions"),
-    "lookup": re.compile(rf"/lookup/v2/topic/persistent/{_TOPIC}"),
-    "topics": re.compile(r"/admin/v2/namespaces/(?P<namespace>[^/]+/[^/]+)/topics"),
-    "schema": re.compile(rf"/admin/v2/schemas/{_TOPIC}/schema(?:/(?P<version>[0-9]{{1,18}}))?"),
-}
+_NAMESPACE = r"(?P<namespace>[^/]+/[^/]+)"
+_TOPIC = rf"{_NAMESPACE}/(?P<name>[^/]+)"
+_QUESTIONS = (
+    ("partitions", re.compile(rf"/admin/v2/persistent/{_TOPIC}/partitions")),
+    ("lookup", re.compile(rf"/lookup/v2/topic/persistent/{_TOPIC}")),
+    ("topics", re.compile(rf"/admin/v2/namespaces/{_NAMESPACE}/topics")),
+    ("topics", re.compile(rf"/admin/v2/(?P<domain>persistent|non-persistent)/{_NAMESPACE}")),  # pulsar-admin's
+    ("schema", re.compile(rf"/admin/v2/schemas/{_TOPIC}/schema(?:/(?P<version>[0-9]{{1,18}}))?")),
+)
+_NOT_PERSISTENT = {"NON_PERSISTENT", "non-persistent"}
 _STATUSES = {
     ErrorCode.AUTHENTICATION: 401,
     ErrorCode.AUTHORIZATION: 403,
@@ -41,14 +44,15 @@ class HttpQuestion(NamedTuple):
 def question_of(target: str) -> HttpQuestion | None:
     """By a request's target; None: nothing is there."""
     path, _, query = target.partition("?")
-    for kind, pattern in _KINDS.items():
+    for kind, pattern in _QUESTIONS:
         if (found := pattern.fullmatch(path)) is not None:
             said = found.groupdict()
             namespace, name = unquote(said["namespace"]), unquote(said.get("name") or "")
             topic = f"persistent://{namespace}/{name}" if name else ""
             version = said.get("version")
-            mode = parse_qs(query).get("mode", ["ALL"])[-1]
-            return HttpQuestion(kind, namespace, topic, int(version) if version else None, mode != "NON_PERSISTENT")
+            wanted = said.get("domain") or parse_qs(query).get("mode", ["ALL"])[-1]
+            persistent = wanted not in _NOT_PERSISTENT
+            return HttpQuestion(kind, namespace, topic, int(version) if version else None, persistent)
     return None
 
 

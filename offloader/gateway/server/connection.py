@@ -16,6 +16,7 @@ from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.topic_lists import matching, topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.guide import LookupGuide
+from offloader.gateway.server.large_frames import LARGE, LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
 from offloader.gateway.traffic import ConnectionTraffic
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 TURN = 0.005  # seconds of work for one client, before others have their turn
 WRITE_AT_ONCE = 256 * 1024  # bytes that are joined before they are written
+READ_AT_ONCE = 16 * 1024  # bytes: most clients say little, and there may be many of them
 
 
 class Pause(Enum):
@@ -35,6 +37,7 @@ class Pause(Enum):
     OTHERS = "others have their turn"
     REQUESTS = "enough of its requests are under way"
     TAKING = "it does not take what it is given"
+    LINE = "large frames of others come first"
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -49,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         closed: Callable[[Connection], None],
         traffic: ConnectionTraffic,
         buffered_bytes: int,
+        large: LargeFrames,
     ) -> None:
         self.topics = topics
         self.traffic = traffic
@@ -64,7 +68,9 @@ class Connection(asyncio.BufferedProtocol):
         self._gatekeeper = gatekeeper
         self._handle = handle
         self._closed = closed
-        self._frames = FrameBuffer(0, peer="a client")  # no CONNECT is large
+        self._frames = FrameBuffer(0, peer="a client", chunk=READ_AT_ONCE, trusted=False)  # no CONNECT is large
+        self._large = large
+        self._held = 0  # bytes of `large`
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._output: list[bytes | memoryview] = []
@@ -79,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._expires: asyncio.TimerHandle | None = None
+        self._good_until: float | None = None  # its token; seconds since 1970
         self._patterns = asyncio.Lock()
         self._pauses: set[Pause] = set()
         self._left_before = 0
@@ -89,6 +96,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_known(self) -> bool:
         """Whether it has said who it is."""
         return self._connected
+
+    @property
+    def heard_at(self) -> float:
+        """When something of it came."""
+        return self._heard_at
 
     # What asyncio tells
 
@@ -113,6 +125,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _leave(self) -> None:
         """Nothing is done for it any more."""
+        self._large.forget(self)
+        self._steps = iter(())
         self._expire_no_more()
         for task in (*self._tasks, *self._in_line, *self.watchers.values()):
             task.cancel()
@@ -132,6 +146,13 @@ class Connection(asyncio.BufferedProtocol):
         self._heard.set()
         if not self._pauses:
             self._go_on()
+        self._tell_memory()
+
+    def _tell_memory(self) -> None:
+        held = 0 if self._ended else self._frames.memory
+        if held != self._held:
+            self._held = held
+            self._large.holds(self, held)
 
     def _go_on(self) -> None:
         """With what has come, for some ms."""
@@ -141,20 +162,39 @@ class Connection(asyncio.BufferedProtocol):
                 if self._loop.time() > until:
                     self._pause(Pause.OTHERS)
                     self._loop.call_soon(self._resume, Pause.OTHERS)
-                if self._pauses or self._ended:
+                if Pause.OTHERS in self._pauses or self._ended:
                     return
         except ProtocolError as error:
             self.end(str(error))
 
     def _work(self) -> Iterator[None]:
-        """Step by step: others may have their turn after each."""
-        for _ in self._steps:
-            yield
-        for frame in self._frames.frames():
+        """Step by step: others may have their turn after each. What has begun ends also where nothing more is taken:
+        others wait for that."""
+        yield from self._rest_of_steps()
+        self._large.done(self)
+        frames = self._frames.frames()
+        while self._may_take_another() and (frame := next(frames, None)) is not None:
             self._took(frame.command)
+            del frame
             yield
-            for _ in self._steps:
-                yield
+            yield from self._rest_of_steps()
+            self._large.done(self)
+
+    def _rest_of_steps(self) -> Iterator[None]:
+        for _ in self._steps:  # which go on later where this is left in between
+            yield
+
+    def _may_take_another(self) -> bool:
+        if self._pauses:
+            return False
+        if self._frames.next_size > LARGE and not self._large.begin(self):
+            self._pause(Pause.LINE)
+            return False
+        return True
+
+    def has_turn(self) -> None:
+        """Its large frame."""
+        self._loop.call_soon(self._resume, Pause.LINE)
 
     def in_turns(self, steps: Iterator[None]) -> None:
         """Do something long: between its steps others have their turn. The client's next command comes behind it."""
@@ -167,9 +207,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume(self, why: Pause) -> None:
         self._pauses.discard(why)
-        if self._pauses or self._ended:
+        if Pause.OTHERS in self._pauses or self._ended:
             return
         self._go_on()
+        self._tell_memory()
         if not self._pauses and self._transport is not None:
             self._transport.resume_reading()
 
@@ -396,9 +437,15 @@ class Connection(asyncio.BufferedProtocol):
             return False
         self.role = role
         self._expire_no_more()
-        if until is not None:
-            self._expires = self._loop.call_later(max(until - time.time(), 0), self.ask_again)
+        self._good_until = until
+        self.clock_was_set()
         return True
+
+    def clock_was_set(self) -> None:
+        """Its token is good until a moment of the clock as it is now."""
+        if self._good_until is not None and not self._ended:
+            self._expire_no_more()
+            self._expires = self._loop.call_later(max(self._good_until - time.time(), 0), self.ask_again)
 
     def ask_again(self) -> None:
         """Its token is good no more. The client may show another one, where it can."""
@@ -408,6 +455,7 @@ class Connection(asyncio.BufferedProtocol):
             self.end("its token is good no more")
             return
         self._expire_no_more()
+        self._good_until = None
         self.send(answers.challenge(self._gatekeeper.method))
         self._expires = self._loop.call_later(self.limits.handshake, lambda: self.end("it showed no new token"))
 

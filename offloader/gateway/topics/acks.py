@@ -112,8 +112,11 @@ class SubscriptionAcks:
                     self.cursor.acknowledge((incarnation, ledger), first, last)
         return ServedEntries(self.left_of(read.entries, ledgers), read.covered)
 
-    def skip_deleted(self, deleted: Iterable[DeletedSegment], ledgers: Ledgers) -> None:
-        """What is deleted for good counts as acknowledged; of what was not, the cursor says how much, and of when."""
+    def skip_deleted(
+        self, deleted: Iterable[DeletedSegment], ledgers: Ledgers, absent: Sequence[SegmentRange] = ()
+    ) -> None:
+        """What is deleted for good counts as acknowledged; of what was not, the cursor says how much, and of when.
+        `absent`: what is not served now, and may be again."""
         for at, segment in deleted:
             incarnation, left = segment.start.incarnation, 0
             for gap in segment.gaps:  # nobody could get these
@@ -122,15 +125,17 @@ class SubscriptionAcks:
                 key = incarnation, held.ledger
                 left += self.cursor.count_left(key, held.first, held.last)
                 self.cursor.acknowledge(key, held.first, held.last)
-            if not self._is_left_before(segment.start, ledgers):
+            if not self._is_left_before(segment.start, ledgers, absent):
                 self.cursor.acknowledge_up_to(segment.end)
             if left:
                 self.cursor.count_property(f"{DELETED_ON}{day(at)[:10]}", left)
 
-    def _is_left_before(self, start: Position, ledgers: Ledgers) -> bool:
-        """Whether something is served between the mark-delete position and what was deleted: a former incarnation, or
-        ledgers that brokers have offloaded by themselves, and that no retention of ours deletes."""
+    def _is_left_before(self, start: Position, ledgers: Ledgers, absent: Iterable[SegmentRange]) -> bool:
+        """Whether something is served between the mark-delete position and what was deleted, or may be again: a former
+        incarnation, or ledgers that brokers have offloaded by themselves, and that no retention of ours deletes."""
         mark = self.cursor.mark_delete
+        if any(each.start < start and each.end > mark for each in absent):
+            return True
         before = ((incarnation, ledger, last) for incarnation, ledger, last in ledgers if ledger < start.ledger)
         return mark.incarnation != start.incarnation or any(Position(*each) > mark for each in before)
 
@@ -145,13 +150,13 @@ class SubscriptionAcks:
                 found += [left for entry in same if (left := self._left(entry, incarnation)) is not None]
         return found
 
-    def advance(self, ledgers: Ledgers, going: Iterable[SegmentRange] = ()) -> Place:
-        """The mark-delete position, moved over what is acknowledged. The last ledger may go on. `going`: what is not
-        served, and may be again: not over that."""
+    def advance(self, ledgers: Ledgers, absent: Iterable[SegmentRange] = ()) -> Place:
+        """The mark-delete position, moved over what is acknowledged. The last ledger may go on. `absent`: what is not
+        served now, and may be again: not over that."""
         lengths = [LedgerLength((incarnation, ledger), last) for incarnation, ledger, last in ledgers]
         if lengths:
             lengths[-1] = lengths[-1]._replace(last=None)
-        stop = min((each.start for each in going if each.end > self.cursor.mark_delete), default=None)
+        stop = min((each.start for each in absent if each.end > self.cursor.mark_delete), default=None)
         self.cursor.advance(each for each in lengths if stop is None or each.key <= key_of(stop))
         return self.cursor.mark_delete.place
 

@@ -183,6 +183,7 @@ class ServedSubscription:
         if self._loop.time() < self._trouble_until:
             raise RefusedError(ErrorCode.NOT_ALLOWED, self._trouble)
         self._check_open()
+        self._tick()
         try:
             self._dispatcher.join(joining)
         except RefusedError as error:
@@ -192,12 +193,12 @@ class ServedSubscription:
                 if not await other.is_alive():
                     other.closed()
             self._check_open()
+            self._tick()
             self._dispatcher.join(joining)
         self._type, self._shared = joining.type.name.title(), joining.type.is_shared
         self._sticky = joining.type is SubscriptionType.KEY_SHARED or joining.key_policy.ranges is not None
         self._consumers[joining.key] = consumer
         self._is_placed = self._is_placed and is_placed
-        self._tick()
         self._go()
 
     def _check_open(self) -> None:
@@ -284,7 +285,7 @@ class ServedSubscription:
             done.set_result(None)
 
     async def mark_delete(self) -> Place:
-        return await self._in_turn(lambda: self._advance(self._entries.being_deleted(), self._entries.ledgers()))
+        return await self._in_turn(lambda: self._advance(self._entries.absent_for_now(), self._entries.ledgers()))
 
     async def skip_deleted(self) -> None:
         """What is deleted by now counts as acknowledged."""
@@ -292,7 +293,8 @@ class ServedSubscription:
 
     def _skip_deleted(self) -> None:
         entries, acks = self._entries, self._acks
-        acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), entries.ledgers())
+        absent = entries.absent_for_now()
+        acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), entries.ledgers(), absent)
 
     async def reset(self, mark_delete: Place, left: tuple[Place, int] | None = None) -> None:
         """All consumers must subscribe anew, behind this position. `left`: of its next entry. None of them joins before
@@ -338,10 +340,12 @@ class ServedSubscription:
         self.look_for_end_soon()
 
     async def freeze(self) -> SubscriptionCursor:
-        """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done."""
+        """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done. Raises
+        LookUpAgainError where it has ended meanwhile: its last consumer may have unsubscribed."""
         self._dispatcher.reset()
         self._go()
         await self.flush()
+        self._check_open()
         self.end()
         return self._acks.cursor
 
@@ -409,6 +413,10 @@ class ServedSubscription:
 
     def _wake(self) -> None:
         self._timer = None
+        self.clock_was_set()
+
+    def clock_was_set(self) -> None:
+        """What waits for its time may be due now, or later than the timer says."""
         self._tick()
         self._go()
 
@@ -480,19 +488,19 @@ class ServedSubscription:
             self._turn.release()
 
     def _applied(self, acks: Sequence[EntryAck | tuple[Place, int]], work: Callable[[], T]) -> T:
-        going, ledgers = self._entries.being_deleted(), self._entries.ledgers()
+        absent, ledgers = self._entries.absent_for_now(), self._entries.ledgers()
         for ack in acks:
             if isinstance(ack, EntryAck):
                 self._acks.apply([ack], ledgers)
             else:
                 self._acks.apply_up_to(*ack, ledgers)
         if acks:
-            self._advance(going, ledgers)
+            self._advance(absent, ledgers)
         return work()
 
-    def _advance(self, going: Sequence[SegmentRange], ledgers: Ledgers) -> Place:
-        """`going`: from before `ledgers` was asked for. A refresh may have come in between: it is asked once more."""
-        return self._acks.advance(ledgers, (*going, *self._entries.being_deleted()))
+    def _advance(self, absent: Sequence[SegmentRange], ledgers: Ledgers) -> Place:
+        """`absent`: from before `ledgers` was asked for. A refresh may have come in between: it is asked once more."""
+        return self._acks.advance(ledgers, (*absent, *self._entries.absent_for_now()))
 
     def look_for_end_soon(self) -> None:
         """All of a terminated topic may be acknowledged, and nobody has been told."""

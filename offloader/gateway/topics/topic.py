@@ -147,6 +147,11 @@ class SubscribedTopic:
         for subscription in [one for one in self.subscriptions.values() if one.durable]:
             subscription.end()
 
+    def clock_was_set(self) -> None:
+        """What waits for its time waits by the clock as it is now."""
+        for subscription in list(self.subscriptions.values()):
+            subscription.clock_was_set()
+
     def close(self) -> None:
         """All consumers are closed."""
         for subscription in list(self.subscriptions.values()):
@@ -221,7 +226,9 @@ class SubscribedTopic:
         """Raises RefusedError where it would not get everything else."""
         entries, acks = self.entries, SubscriptionAcks(cursor)
         await self._workers.cursor(
-            lambda: acks.skip_deleted(entries.deleted_behind(cursor.mark_delete), entries.ledgers())
+            lambda: acks.skip_deleted(
+                entries.deleted_behind(cursor.mark_delete), entries.ledgers(), entries.absent_for_now()
+            )
         )
         await self._check_missing(cursor.mark_delete.place)
 

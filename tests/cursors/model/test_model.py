@@ -54,8 +54,11 @@ def small_records(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.parametrize("looked_at", [1, log_module.LOOKED_AT])
 @pytest.mark.parametrize("name", [*WORLDS, *(LARGER if FULL else ())])
-def test_nothing_is_forgotten_and_nothing_invented(name: str) -> None:
+def test_nothing_is_forgotten_and_nothing_invented(name: str, looked_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where an owner that begins sees only the newest place of a log that is longer."""
+    monkeypatch.setattr(log_module, "LOOKED_AT", looked_at)
     things, faults = (WORLDS | LARGER)[name]
     found = explore(World(things, faults), 10_000_000)
     assert found.violation is None, found
@@ -90,9 +93,9 @@ class DamagedFencesGo(CursorLog):
 class NoSecondLook(CursorLog):
     """Whoever was paused before its epoch began does not look whether that has gone on."""
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> Iterator[Place]:
         found = super()._places()
-        return [place for place in found if place <= (self._epoch, 0)] if self._epoch else found
+        return (place for place in found if place <= (self._epoch, 0)) if self._epoch else found
 
 
 class OverOthers(CursorLog):

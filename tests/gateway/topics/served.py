@@ -62,6 +62,7 @@ class Consumer:
 
     def __init__(self) -> None:
         self.given: list[ServedEntry] = []
+        self.told: list[bool] = []  # whether it is the active one
         self.is_closed = self.has_all = False
         self.subscribed: SubscribedConsumer | None = None
         self._happened = asyncio.Event()
@@ -71,7 +72,8 @@ class Consumer:
         self._happened.set()
 
     def active_changed(self, *, is_active: bool) -> None:
-        """It does not matter."""
+        self.told.append(is_active)
+        self._happened.set()
 
     def end_reached(self) -> None:
         self.has_all = True

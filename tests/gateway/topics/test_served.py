@@ -12,7 +12,7 @@ from offloader.cursors.stored import mark_delete_of
 from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreUnavailableError
 from offloader.gateway.topics import subscription as subscription_module
 from offloader.gateway.topics.archive import LIST_KEPT
-from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.metadata.deletions import DeletedRange
 from offloader.model import Place, Position, TopicName
 from tests.gateway.topics.served import NAME, PATIENCE, Consumer, Served, ToldStore, archive_of, asked, until, whole
@@ -39,6 +39,30 @@ def test_what_is_confirmed_after_an_unsubscribing_that_failed_is_not_forgotten()
         await third.has(5)
         assert not set(third.places) & set(places[:3])
         anew.close()
+
+    asyncio.run(work(ToldStore()))
+
+
+def test_a_subscription_whose_last_consumer_unsubscribes_is_not_handed_over() -> None:
+    """It was to be led to the brokers, which waits for what is being written: that it is deleted."""
+
+    async def work(store: ToldStore) -> None:
+        served = Served(store)
+        consumer = await served.subscribe()
+        await consumer.has(5)
+        assert consumer.subscribed is not None
+        subscription = served.topic.subscriptions["s"]
+        store.gate.clear()
+        unsubscribing = asyncio.create_task(consumer.subscribed.unsubscribe())
+        await until(lambda: not store.gate.is_set() and store.writes > 1)
+        frozen = asyncio.create_task(subscription.freeze())
+        await asyncio.sleep(0)
+        store.gate.set()
+        await unsubscribing
+        with pytest.raises(LookUpAgainError):
+            await frozen
+        assert mark_delete_of(store, NAME, "s") is None
+        served.close()
 
     asyncio.run(work(ToldStore()))
 
@@ -392,4 +416,18 @@ def test_a_subscription_that_waits_for_the_store_is_seen_all_the_same(monkeypatc
         served.close()
 
     monkeypatch.setattr(subscription_module, "LOOK_WITHIN", 0.1)
+    asyncio.run(work(Served()))
+
+
+def test_the_first_of_a_failover_subscription_hears_that_it_is_the_active_one_once_it_is_subscribed() -> None:
+    """Clients drop what they are told before: they do not know the consumer yet."""
+
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe(kind=SubscriptionType.FAILOVER)
+        assert not consumer.told
+        await consumer.until(lambda one: bool(one.told))
+        assert consumer.told == [True]
+        await consumer.has(1)
+        served.close()
+
     asyncio.run(work(Served()))

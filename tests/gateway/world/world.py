@@ -14,7 +14,7 @@ from offloader.cursors.log import CursorLog
 from offloader.errors import DamagedRecordError
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.values import ServedEntry, SubscriptionType
-from offloader.metadata.layout import subscription_folder
+from offloader.metadata.layout import parse_subscription_place, subscription_folder
 from offloader.model import Position, TopicName
 from offloader.storage.memory import MemoryStore
 from tests.gateway.world.clients import Client, Link, Message, messages
@@ -212,7 +212,8 @@ class World:
 
     def _newest_epoch(self, name: TopicName) -> int:
         folder = subscription_folder(name, "s")
-        return max(int(key.removeprefix(folder).partition("/")[0]) for key, _ in self.store.list(folder))
+        places = (parse_subscription_place(key.removeprefix(folder)) for key, _ in self.store.list(folder))
+        return max(place[0] for place in places if place is not None)
 
     def _check_rest(self) -> None:
         for name in self.topics:

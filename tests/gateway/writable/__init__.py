@@ -1,0 +1,1 @@
+"""A gateway that takes messages, too: for suites that produce before they read. Its topics are in memory."""
