@@ -14,6 +14,8 @@ from typing import NamedTuple
 from offloader.errors import OffloadError
 from offloader.model import Place
 
+ASKS_WHETHER_IT_LIVES = "pulsar-streaming-offloader gateway"
+"""The client's version by which gateways that ask others for a sign of life say so."""
 BEFORE_ALL: Place = (-1, -1)
 """The mark-delete position of whoever has acknowledged nothing."""
 STICKY_HASHES = 1 << 16

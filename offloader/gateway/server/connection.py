@@ -13,14 +13,14 @@ from typing import Any
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.errors import OffloadError, ProtocolError
 from offloader.gateway.protocol import answers
-from offloader.gateway.protocol.topic_lists import matching, topics_hash
+from offloader.gateway.protocol.topic_lists import topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.guide import LookupGuide
 from offloader.gateway.server.large_frames import LARGE, LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
 from offloader.gateway.traffic import ConnectionTraffic
-from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.gateway.values import ASKS_WHETHER_IT_LIVES, ErrorCode, RefusedError
 from offloader.pulsar import commands
 from offloader.pulsar.frames import FrameBuffer, encode
 
@@ -251,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
     async def matching(self, names: Sequence[str], pattern: str) -> list[str]:
         """In a thread, one pattern of a client at a time. Raises RefusedError."""
         async with self._patterns:
-            return await asyncio.to_thread(matching, names, pattern, time.thread_time)
+            return await self.topics.matching(names, pattern)
 
     def watch(self, watcher: int, namespace: str, pattern: str, known: Sequence[str]) -> None:
         """Tell the client of topics that come and go. `known`: those that there were. Raises RefusedError."""
@@ -413,6 +413,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _connect(self, command: BaseCommand) -> None:
         said = command.connect
+        if said.client_version == ASKS_WHETHER_IT_LIVES and not self.topics.answers_gateways:
+            return  # another gateway may have what this one has
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True

@@ -140,6 +140,15 @@ class ServedTopics(Protocol):
         """As `topics`, each time that it may have changed."""
         ...
 
+    @property
+    def answers_gateways(self) -> bool:
+        """Whether other gateways are to hear that this one lives, so that they leave it what it has."""
+        ...
+
+    async def matching(self, names: Sequence[str], pattern: str) -> list[str]:
+        """Those that a client's pattern means, in a thread."""
+        ...
+
     async def schema(self, topic: TopicName, version: int | None, role: str) -> TopicSchema:
         """None: the newest."""
         ...

@@ -91,6 +91,7 @@ class ServedSubscription:
         self._is_placed = True
         self._leads: Leading | None = None
         self._changed_at: float | None = None  # None: everything is written
+        self._looking: asyncio.Task[tuple[Place, int | None]] | None = None
 
     @property
     def changed(self) -> bool:
@@ -161,17 +162,16 @@ class ServedSubscription:
 
     async def _behind(self) -> tuple[Place, int | None]:
         unknown = self._acks.cursor.mark_delete.place, None
+        if self._looking is None or self._looking.done():
+            self._looking = self._loop.create_task(self._look_behind())
         try:
-            async with asyncio.timeout(LOOK_WITHIN):
-                await self._turn.acquire()
-        except TimeoutError:  # a thread waits for the store
+            return await asyncio.wait_for(asyncio.shield(self._looking), LOOK_WITHIN)
+        except (TimeoutError, OffloadError):  # a thread waits for the store
             return unknown
-        try:
+
+    async def _look_behind(self) -> tuple[Place, int | None]:
+        async with self._turn:
             return await self._workers.cursor(lambda: self._acks.behind(self._entries.ledgers()))
-        except OffloadError:
-            return unknown
-        finally:
-            self._turn.release()
 
     # Consumers
 
@@ -338,6 +338,12 @@ class ServedSubscription:
         self._dispatcher.more()
         self._go()
         self.look_for_end_soon()
+
+    def send_away(self) -> None:
+        """All consumers look up again, and go on where they can be served. What they have acknowledged is kept until it
+        is written, or another gateway has the subscription."""
+        self._dispatcher.reset()
+        self._go()
 
     async def freeze(self) -> SubscriptionCursor:
         """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done. Raises

@@ -11,7 +11,7 @@ from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import mark_delete_of
-from offloader.errors import OffloadError
+from offloader.errors import FatalError, OffloadError
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import DEFAULT_LIMITS, DispatchLimits, Joining
 from offloader.gateway.server.ports import LATEST, ConsumerPort, SubscribedConsumer, Subscribing
@@ -147,6 +147,11 @@ class SubscribedTopic:
         for subscription in [one for one in self.subscriptions.values() if one.durable]:
             subscription.end()
 
+    def send_away(self) -> None:
+        """Durable consumers look up again. Readers need no owner, and wait."""
+        for subscription in [one for one in self.subscriptions.values() if one.durable]:
+            subscription.send_away()
+
     def clock_was_set(self) -> None:
         """What waits for its time waits by the clock as it is now."""
         for subscription in list(self.subscriptions.values()):
@@ -213,7 +218,14 @@ class SubscribedTopic:
         return DEFAULT_LIMITS._replace(read_ahead_bytes=part)
 
     async def _owned(self, asked: Subscribing) -> DurableCursor:
-        """Of one that is there only its own state counts."""
+        """Of one that is there only its own state counts. Raises RefusedError where the store says for good that it
+        cannot have it: its name is too long for a file system, say."""
+        try:
+            return await self._opened(asked)
+        except FatalError as error:
+            raise RefusedError(ErrorCode.NOT_ALLOWED, str(error)) from error
+
+    async def _opened(self, asked: Subscribing) -> DurableCursor:
         name, workers = self.entries.name, self._workers
         stands = await workers.know(lambda: mark_delete_of(self._store, name, asked.subscription))
         first = await self._first(asked) if stands is None else FirstState(stands)

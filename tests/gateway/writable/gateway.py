@@ -118,11 +118,11 @@ class WritableGateway:
             task.cancel()
         await listener.close()
         topics.close()
-        await asyncio.to_thread(self._workers.close)
+        self._workers.close()
 
     def _owners(self) -> TopicOwners:
         claims = ClaimLog(self._store, lambda: next(self._tokens))
-        living = LivingGateways().is_living
+        living = LivingGateways(self._workers).is_living
         return TopicOwners(
             claims, "this", lambda: self._here, living, self._workers, lambda: time.time_ns() // 1_000_000
         )
