@@ -40,7 +40,7 @@ def gateway_status(session: CommandSession, interval: int) -> int:
     in the gateway's memory.
 
     \b
-    JSON: {connections, consumers, buffered, accepted, full, refused, work, topics, namespaces, subscriptions}
+    JSON: {connections, consumers, buffered, accepted, full, refused, work, topics, owned, namespaces, subscriptions}
     """
     url = status_url(session.config.gateway.metrics_listen)
     before = _asked(url)
@@ -51,7 +51,7 @@ def gateway_status(session: CommandSession, interval: int) -> int:
         session.output.line("", asdict(seen))
         return OK
     say(
-        f"{seen.connections} connections, {seen.consumers} consumers, {seen.topics} topics; "
+        f"{seen.connections} connections, {seen.consumers} consumers, {seen.topics} topics, {seen.owned} owned; "
         f"{seen.buffered} bytes are on their way to clients"
     )
     rows = [_row(one, speed.get((one.topic, one.name))) for one in seen.subscriptions]

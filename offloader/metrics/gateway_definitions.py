@@ -10,6 +10,18 @@ FULL = counter("offloader_gateway_connections_full", "Clients sent away: there w
 REFUSED = counter("offloader_gateway_refused", "Requests answered with an error, by its name.", "error")
 BUFFERED = gauge("offloader_gateway_buffered_bytes", "Bytes that clients have not taken from their sockets yet.")
 TOPICS = gauge("offloader_gateway_topics", "Topics that are served at the moment.")
+OWNED = gauge("offloader_gateway_owned_topics", "Topics whose durable subscriptions are at this gateway.")
+OWNERSHIP = counter(
+    "offloader_gateway_ownership_changes",
+    "Topics that this gateway claimed, that another one took over, and that it gave back because nobody used them.",
+    "change",
+)
+LEFT_TO_OTHERS = gauge(
+    "offloader_gateway_truces", "Topics left to gateways that took them over while this one lived, for a while."
+)
+AWAY = gauge(
+    "offloader_gateway_away", "1: the store has not answered for long, and other gateways may serve the topics."
+)
 SUBSCRIPTIONS = gauge("offloader_gateway_subscriptions", "Subscriptions that are served at the moment.", "durable")
 CONSUMERS = gauge("offloader_gateway_consumers", "Consumers and readers that are subscribed.")
 ENTRIES = counter("offloader_gateway_entries", "Entries delivered, those that came again, too.", "namespace")

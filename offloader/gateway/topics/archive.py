@@ -71,7 +71,7 @@ class ArchiveTopics:
         self._workers = workers
         self._permissions = permissions
         self._owners = owners
-        self._owners.lost = self._lost
+        self._owners.lost, self._owners.away = self._lost, self._send_away
         self._opening: dict[TopicName, asyncio.Task[SubscribedTopic]] = {}
         self._directory = directory_of(())
         self._listed_at = -LIST_KEPT
@@ -95,6 +95,10 @@ class ArchiveTopics:
         """Also of what is no topic: clients look patterns up, too."""
         self._check(topic.namespace, role)
         return await self._owners.address(topic)
+
+    @property
+    def answers_gateways(self) -> bool:
+        return not self._owners.is_away
 
     async def topics(self, namespace: str, role: str) -> Sequence[str]:
         self._check(namespace, role)
@@ -147,6 +151,9 @@ class ArchiveTopics:
             if topic.is_idle:
                 del self.served[name]
                 topic.close()
+        idle = [name for name in self._owners.owned if name not in self.served and name not in self._opening]
+        for answer in await asyncio.gather(*map(self._owners.give_back, idle)):
+            failed += answer
         return failed
 
     async def _refresh(self, topic: SubscribedTopic) -> None:
@@ -166,6 +173,11 @@ class ArchiveTopics:
         """Another gateway has it."""
         if name in self.served:
             self.served[name].lose()
+
+    def _send_away(self) -> None:
+        """The store is away, and others may reach it."""
+        for topic in list(self.served.values()):
+            topic.send_away()
 
     def clock_was_set(self) -> None:
         """What waits for its time waits by the clock as it is now."""

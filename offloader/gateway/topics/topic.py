@@ -147,6 +147,11 @@ class SubscribedTopic:
         for subscription in [one for one in self.subscriptions.values() if one.durable]:
             subscription.end()
 
+    def send_away(self) -> None:
+        """Durable consumers look up again. Readers need no owner, and wait."""
+        for subscription in [one for one in self.subscriptions.values() if one.durable]:
+            subscription.send_away()
+
     def clock_was_set(self) -> None:
         """What waits for its time waits by the clock as it is now."""
         for subscription in list(self.subscriptions.values()):
