@@ -6,8 +6,9 @@ A place is (ledger, entry), as clients know it: the archive's incarnations have 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 from offloader.errors import OffloadError
@@ -100,6 +101,14 @@ class ServedEntry(NamedTuple):
         if kept == self.bits:
             return self
         return self._replace(left=kept) if kept else None
+
+
+def size_of(entries: Iterable[ServedEntry]) -> int:
+    """Bytes of these entries."""
+    return sum(map(len, map(_data, entries)))
+
+
+_data = attrgetter("data")
 
 
 class ServedEntries(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -235,14 +235,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def send(self, command: BaseCommand) -> None:
         """Behind what was sent before."""
-        self.write(encode(command), 0)
+        frame = encode(command)
+        self.write((frame,), len(frame))
 
-    def write(self, head: bytes, size: int, entry: bytes | memoryview = b"") -> None:
-        """A frame: its head, and an entry of `size` bytes."""
-        self._output.append(head)
-        if size:
-            self._output.append(entry)
-        self._output_bytes += len(head) + size
+    def write(self, pieces: Iterable[bytes | memoryview], size: int) -> None:
+        """Of frames, which have `size` bytes together."""
+        self._output.extend(pieces)
+        self._output_bytes += size
         if self._output_bytes >= WRITE_AT_ONCE:
             self._flush()
         elif not self._flushing:

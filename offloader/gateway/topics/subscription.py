@@ -390,10 +390,10 @@ class ServedSubscription:
 
     def _do(self, decision: Decision, touched: dict[ConsumerKey, ConsumerPort]) -> None:
         match decision:
-            case Deliver(key, entry, redeliveries, epoch):
+            case Deliver(key):
                 touched[key] = consumer = self._consumers[key]
-                consumer.deliver(entry, redeliveries, epoch)
-                self.traffic.delivered(entry.messages_left, len(entry.data), again=redeliveries > 0)
+                consumer.deliver(decision)
+                self.traffic.delivered(decision)
             case ActiveChanged(key, is_active):
                 if key in self._consumers:
                     self._consumers[key].active_changed(is_active=is_active)
