@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
+import sys
 
 import click
 
@@ -49,4 +52,9 @@ def run_gateway(session: CommandSession) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())
     application.run()
+    if application.left:  # threads that hang would keep the process for ever; all that can be written is
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(OK)
     return OK

@@ -227,13 +227,17 @@ def _subscriptions(
 
 
 def _mapped(cluster: Cluster, job: Job, copy: CursorCopy, *, allow_missing: bool) -> list[MappedCursor]:
-    """The subscriptions in the target's positions. Raises IntegrityError, and what reading the archive raises."""
+    """The subscriptions in the target's positions, but those whose copy is damaged. Raises IntegrityError, and what
+    reading the archive raises."""
+    cursors = [one for one in copy.cursors if not one.damage]
+    if not cursors:
+        return []
     target = cluster.target(job.to, job.origin)
     tail = target.check()
     places = TargetPlaces(cluster.lengths(job.to), tail.number)
-    lowest = min(Position(copy.incarnation, *one.mark_delete) for one in copy.cursors)
+    lowest = min(Position(copy.incarnation, *one.mark_delete) for one in cursors)
     numbering = proven_numbering(job.source, target, places, tail, lowest, allow_missing=allow_missing)
-    return [mapped(one, copy.incarnation, numbering, places) for one in copy.cursors]
+    return [mapped(one, copy.incarnation, numbering, places) for one in cursors]
 
 
 def _stored(session: CommandSession, config: Config) -> Callable[[TopicName, str], StoredCursor | None] | None:

@@ -86,19 +86,42 @@ class SubscriptionTeller:
         mine = self.copy.incarnation
         later = sorted({each.start.incarnation for each in segments if each.start.incarnation > mine})
         for one in self.copy.cursors:
+            if one.damage:
+                yield self._tell_damage(one, dry_run=True)
+                continue
             nothing = CopiedCursor(one.name, EARLIEST)
             parts = ((mine, one), *((incarnation, nothing) for incarnation in later))
             pending = sum(archive_backlog(part, segments, incarnation).entries for incarnation, part in parts)
-            yield self._tell(MappedCursor(one, pending, 0), RestoredSubscription(RestoreStanding.PLANNED))
+            planned = RestoredSubscription(RestoreStanding.PLANNED)
+            yield self._tell(MappedCursor(one, pending, 0), planned, dry_run=True)
 
     def restored(
         self, mapped: Sequence[MappedCursor], restore: Callable[[MappedCursor], RestoredSubscription]
     ) -> Iterator[RestoreStanding]:
-        """Restore one after the other."""
+        """Restore one after the other; those whose copy is damaged are only told."""
         for one in mapped:
             yield self._tell(one, restore(one))
+        for damaged in (one for one in self.copy.cursors if one.damage):
+            yield self._tell_damage(damaged, dry_run=False)
 
-    def _tell(self, mapped: MappedCursor, done: RestoredSubscription) -> RestoreStanding:
+    def _tell_damage(self, cursor: CopiedCursor, *, dry_run: bool) -> RestoreStanding:
+        failed, at = RestoreStanding.FAILED, moment_text(self.copy.at)
+        text = f"{self.to}: subscription {cursor.name} is {failed}: its copy of {at} cannot be read"
+        notes = [f"{cursor.damage}; --subscriptions-at takes an earlier copy."]
+        fields = {
+            "message": text,
+            "topic": str(self.topic),
+            "target": str(self.to),
+            "dryRun": dry_run,
+            "subscription": cursor.name,
+            "standing": str(failed),
+            "copied": self.copy.at,
+            "notes": notes,
+        }
+        self.output.lines([text, *(f"  {one}" for one in notes)], fields)
+        return failed
+
+    def _tell(self, mapped: MappedCursor, done: RestoredSubscription, *, dry_run: bool = False) -> RestoreStanding:
         cursor, holes = mapped.cursor, holes_of(mapped.cursor)
         losses = broker_losses(cursor, self.storing.settings)
         notes = [*self._notes(mapped, done), *never_set_of(cursor)]
@@ -111,7 +134,7 @@ class SubscriptionTeller:
             "message": text,
             "topic": str(self.topic),
             "target": str(self.to),
-            "dryRun": done.standing is RestoreStanding.PLANNED,
+            "dryRun": dry_run,
             "subscription": cursor.name,
             "standing": str(done.standing),
             "copied": self.copy.at,
@@ -145,7 +168,7 @@ class SubscriptionTeller:
 
 def never_set_of(cursor: CopiedCursor) -> Iterator[str]:
     """What of it nobody can set from outside."""
-    return never_set(cursor.properties, cursor.subscription_properties, replicated=cursor.replicated)
+    return never_set(cursor.properties, cursor.subscription_properties)
 
 
 def _loss_text(loss: BrokerLoss) -> str:

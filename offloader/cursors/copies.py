@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from offloader.cursors.core.ledger_acks import BatchLeft, LedgerAcks
 from offloader.cursors.core.piece_codec import decode_piece, encode_piece
+from offloader.errors import DamagedRecordError
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName, by_ledger
 
 _WORD = 64
@@ -27,7 +28,8 @@ class CopiedCursor:
     """A durable subscription of a user. `mark_delete`: everything up to and including it is acknowledged.
 
     `pieces`: by ledger what is acknowledged behind it, the same bytes for the same acknowledgements. `properties`:
-    Pulsar's long ones. `sources`: where it was read. `missing`: what was not to be had, one line each."""
+    Pulsar's long ones. `sources`: where it was read. `missing`: what was not to be had, one line each. `damage`: why
+    the copy of its pieces cannot be read; empty: it can."""
 
     name: str
     mark_delete: Place
@@ -37,9 +39,16 @@ class CopiedCursor:
     replicated: bool = False
     sources: tuple[CursorSource, ...] = ()
     missing: tuple[str, ...] = ()
+    damage: str = ""
+
+    def check_damage(self) -> None:
+        """Raises DamagedRecordError where its pieces cannot be read."""
+        if self.damage:
+            raise DamagedRecordError(self.damage)
 
     def acks(self) -> dict[int, LedgerAcks]:
         """By ledger. Raises DamagedRecordError."""
+        self.check_damage()
         return {ledger: decode_piece(piece) for ledger, piece in self.pieces.items()}
 
 

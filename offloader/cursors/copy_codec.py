@@ -8,6 +8,7 @@ from hashlib import sha256
 from offloader._proto import metadata_pb2 as pb
 from offloader.cursors.copies import CopiedCursor, CursorCopy, CursorSource
 from offloader.cursors.core.piece_codec import decode_piece
+from offloader.errors import DamagedRecordError
 from offloader.metadata.envelope import unwrap_kind, wrap
 from offloader.metadata.value_codec import damage_of, deltas, read_topic, sums, topic_message, word
 
@@ -25,10 +26,13 @@ def encode_copy(token: str, copy: CursorCopy) -> bytes:
 
 
 def decode_copy(key: str, data: bytes) -> CursorCopy:
-    """The copy that `key` holds. Raises DamagedRecordError, FormatVersionError."""
+    """The copy that `key` holds. Of a subscription whose pieces are damaged it says that: the others have nothing to do
+    with it. Raises DamagedRecordError, FormatVersionError."""
     m = unwrap_kind(key, data, "cursor_copy").body.cursor_copy
     with damage_of(key):
-        return CursorCopy(read_topic(m.topic), m.incarnation, m.at, tuple(map(_read, m.cursors)), m.broker_version)
+        return CursorCopy(
+            read_topic(m.topic), m.incarnation, m.at, tuple(_read(key, one) for one in m.cursors), m.broker_version
+        )
 
 
 def digest_of(copy: CursorCopy) -> bytes:
@@ -39,7 +43,7 @@ def digest_of(copy: CursorCopy) -> bytes:
             properties=tuple(sorted(one.properties)),
             subscription_properties=tuple(sorted(one.subscription_properties)),
             sources=(),
-            missing=("something",) if one.missing else (),
+            missing=("something",) if one.missing or one.damage else (),
         )
         for one in copy.cursors
     )
@@ -62,16 +66,21 @@ def _message(cursor: CopiedCursor) -> pb.CopiedCursor:
     )
 
 
-def _read(m: pb.CopiedCursor) -> CopiedCursor:
-    for piece in m.pieces:
-        decode_piece(piece)
+def _read(key: str, m: pb.CopiedCursor) -> CopiedCursor:
+    damage = ""
+    try:
+        for piece in m.pieces:
+            decode_piece(piece)
+    except DamagedRecordError as error:
+        damage = f"{key}: subscription {m.name}: {error}"
     return CopiedCursor(
         name=m.name,
         mark_delete=(m.mark_ledger, m.mark_entry),
-        pieces=dict(zip(sums(m.ledgers), m.pieces, strict=True)),
+        pieces={} if damage else dict(zip(sums(m.ledgers), m.pieces, strict=True)),
         properties=tuple((one.name, one.value) for one in m.properties),
         subscription_properties=tuple((one.key, one.value) for one in m.subscription_properties),
         replicated=m.replicated,
         sources=tuple(word(CursorSource, source) for source in m.sources),
         missing=tuple(m.missing),
+        damage=damage,
     )

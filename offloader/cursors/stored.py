@@ -116,7 +116,8 @@ def _stands_at(there: KeptSubscription, first: FirstState) -> bool:
 
 
 def first_of(cursor: CopiedCursor, incarnation: int) -> FirstState:
-    """What a subscription begins with that begins with a copy."""
+    """What a subscription begins with that begins with a copy. Raises DamagedRecordError."""
+    cursor.check_damage()
     pieces = {(incarnation, ledger): piece for ledger, piece in cursor.pieces.items()}
     return FirstState(Position(incarnation, *cursor.mark_delete), cursor.properties, pieces)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +16,7 @@ from offloader.cursors.facts import read_facts
 from offloader.cursors.facts_codec import TopicFacts
 from offloader.errors import ConfigError, IntegrityError, OffloadError, StoreUnavailableError
 from offloader.gateway.access.access import access_of
+from offloader.gateway.clock import SetClock
 from offloader.gateway.doors import Doors
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
@@ -23,10 +25,11 @@ from offloader.gateway.live import Brokers, LiveTopic
 from offloader.gateway.observer import GatewayObserver
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.living import LivingGateways
-from offloader.gateway.owners.owners import TopicOwners
+from offloader.gateway.owners.owners import AWAY, TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.rounds import each, tell
-from offloader.gateway.server.limits import ConnectionLimits
+from offloader.gateway.server.large_frames import LargeFrames
+from offloader.gateway.server.limits import DEFAULT_LIMITS, ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
 from offloader.gateway.shares import Shares
 from offloader.gateway.telemetry import Telemetry
@@ -45,8 +48,11 @@ LEAD_MS = 500
 """How often it is looked whether somebody may go to the brokers."""
 NO_BOUND = 1 << 62
 LOOK_AT_FILES_MS = 5_000
+LOOK_AT_CLOCK_MS = WATCH_MS = 1_000
 WRITES_WITHIN = 20.0
 """Seconds for each of the two things that a stop writes. What is not written comes again."""
+ENDS_WITHIN = 5.0
+"""Seconds for what threads are at when everything is written."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,10 @@ class GatewayApplication:
         new_token: Callable[[], str],
         listening: Callable[[str], None] = lambda _: None,
         brokers: Brokers | None = None,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
     ) -> None:
         self._opened = opened
+        self._limits = limits
         self._brokers = brokers
         self._settings = settings
         self._new_token = new_token
@@ -115,6 +123,8 @@ class GatewayApplication:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._is_stopped = False
+        self._hand_overs = Counter[str]()
+        self.left = 0  # calls that hung when it was stopped, in threads that go on
 
     def run(self) -> None:
         """Until it is stopped. Raises ConfigError where it cannot listen."""
@@ -139,17 +149,33 @@ class GatewayApplication:
         access, owners = access_of(settings), self._owners(workers)
         topics = ArchiveTopics(archived, partial(self._served, workers), workers, access.permissions, owners)
         listener = GatewayListener(
-            topics, access.gatekeeper, ConnectionLimits(), settings.connections, Shares(settings.memory // 2)
+            topics,
+            access.gatekeeper,
+            self._limits,
+            settings.connections,
+            Shares(settings.memory * 3 // 8),
+            LargeFrames(max(settings.memory // 8, 2 * self._limits.max_message)),
         )
-        doors = Doors(settings, access, listener)
-        self._tell_of(telemetry, GatewayObserver(topics, listener, workers))
+        self._hand_overs = topics.hand_overs
+        doors = Doors(settings, access, listener, workers)
+        clock = SetClock(time.time, self._loop.time)
+
+        async def look_at_clock() -> Sequence[OffloadError]:
+            if clock.was_set():
+                topics.clock_was_set()
+                listener.clock_was_set()
+            return ()
+
+        self._tell_of(telemetry, GatewayObserver(topics, listener, workers, owners))
         self._here = await doors.open()
         self._listening(self._here.url or self._here.tls)
         rounds = [
             asyncio.create_task(each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(each(settings.refresh_interval_ms, topics.refresh)),
             asyncio.create_task(each(settings.claim_interval_ms, owners.look)),
+            asyncio.create_task(each(WATCH_MS, owners.watch)),
             asyncio.create_task(each(LOOK_AT_FILES_MS, doors.look_at_files)),
+            asyncio.create_task(each(LOOK_AT_CLOCK_MS, look_at_clock)),
             asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
         ]
         if settings.at_end is AtEnd.HAND_OVER:
@@ -157,12 +183,15 @@ class GatewayApplication:
         await self._stopping.wait()
         for task in rounds:
             task.cancel()
-        tell(await _in_time(topics.flush()))
+        tell(await _in_time(topics.flush(all_of_it=True)))
         tell(await _in_time(owners.release()))
         await listener.close()
         topics.close()
         await asyncio.to_thread(telemetry.close)
-        await asyncio.get_running_loop().run_in_executor(None, workers.close)
+        workers.close()
+        self.left = await workers.ended(ENDS_WITHIN)
+        if self.left:
+            log.warning("gateway: it stops, and %d calls hang", self.left, extra={"see": "gateway-hangs"})
         if self._brokers is not None:
             self._brokers.close()
 
@@ -180,9 +209,10 @@ class GatewayApplication:
             ClaimLog(self._opened.store, self._new_token),
             self._new_token(),
             lambda: self._here,
-            LivingGateways().is_living,
+            LivingGateways(workers).is_living,
             workers,
             lambda: time.time_ns() // 1_000_000,
+            max(AWAY, 3 * self._settings.claim_interval_ms / 1000),
         )
 
     def _served(self, workers: Workers, entries: TopicEntries, traffic: Traffic) -> SubscribedTopic:
@@ -205,7 +235,7 @@ class GatewayApplication:
         if self._settings.at_end is not AtEnd.HAND_OVER or self._brokers is None:
             return None
         live = LiveTopic(entries.name, self._brokers, lambda: self._opened.records(entries.name).head)
-        return Leader(entries, live, workers, self._new_token)
+        return Leader(entries, live, workers, self._new_token, self._hand_overs)
 
 
 async def _in_time(work: Awaitable[Sequence[OffloadError]]) -> Sequence[OffloadError]:

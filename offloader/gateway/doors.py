@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
@@ -11,6 +10,7 @@ from offloader.errors import ConfigError, OffloadError
 from offloader.gateway.access.access import Access
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.listener import GatewayListener, Tls
+from offloader.gateway.topics.workers import Workers
 
 Listen = Callable[[str, int, Tls | None], Awaitable[int]]
 
@@ -18,8 +18,9 @@ Listen = Callable[[str, int, Tls | None], Awaitable[int]]
 class Doors:
     """Where clients come in, and what they need for it."""
 
-    def __init__(self, settings: Gateway, access: Access, listener: GatewayListener) -> None:
+    def __init__(self, settings: Gateway, access: Access, listener: GatewayListener, workers: Workers) -> None:
         self._settings = settings
+        self._workers = workers
         self._access = access
         self._listener = listener
 
@@ -41,7 +42,7 @@ class Doors:
     async def look_at_files(self) -> Sequence[OffloadError]:
         """Whoever was let in with another key must show a new token. Nothing is returned: what files have that is of
         no use is in the log."""
-        if await asyncio.to_thread(self._access.look):
+        if await self._workers.files(self._access.look):
             self._listener.ask_again()
         return ()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Callable, Iterable
 
 from offloader.config.gateway import address_of
@@ -14,9 +15,12 @@ from offloader.metrics.gateway import GatewayMetrics, Sample
 from offloader.metrics.server import MetricsServer
 from offloader.ports.object_store import ObjectStore
 
+log = logging.getLogger(__name__)
+
 STATUS = "/status"
 TICK = 1.0  # seconds
 LOOK = 10  # ticks
+HANGS = 60.0  # seconds
 
 
 class Telemetry:
@@ -43,11 +47,27 @@ class Telemetry:
     async def keep_looking(self, store: ObjectStore, workers: Workers) -> None:
         """The loop turns, also while the store does not answer; and it does or does not."""
         looking: asyncio.Task[None] | None = None
+        told = set[str]()  # of which kinds of work it is in the log that one hangs
         for number in itertools.count():
             self.metrics.health.tick()
-            if number % LOOK == 0 and (looking is None or looking.done()):
+            told = self._tell_hanging(workers, told)
+            if number % LOOK == 0 and looking is not None and not looking.done():
+                self.metrics.health.checked("store", f"it has not answered for {LOOK * TICK:g} s")
+            elif number % LOOK == 0:
                 looking = asyncio.create_task(self._look(store, workers))
             await asyncio.sleep(TICK)
+
+    def _tell_hanging(self, workers: Workers, told: set[str]) -> set[str]:
+        """Returns the kinds of work of which one hangs."""
+        ages = {kind: seconds for kind, seconds in workers.oldest().items() if seconds > HANGS}
+        for kind in ages.keys() - told:
+            log.warning(
+                "gateway: work of the kind %s has been in a thread for %d s",
+                kind,
+                ages[kind],
+                extra={"see": "gateway-hangs"},
+            )
+        return set(ages)
 
     async def _look(self, store: ObjectStore, workers: Workers) -> None:
         try:

@@ -74,9 +74,9 @@ class TopicEntries(Protocol):
         """Of that what lies behind a position, in order."""
         ...
 
-    def being_deleted(self) -> Sequence[SegmentRange]:
-        """What is going to be deleted, and may still be taken back, as of the last `refresh`: it is missing, and nobody
-        has acknowledged it."""
+    def absent_for_now(self) -> Sequence[SegmentRange]:
+        """What is missing as of the last `refresh`, may be there again, and is acknowledged by nobody: what is going to
+        be deleted, and may still be taken back; ledgers that cannot be read, where they are not passed over."""
         ...
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -133,7 +133,7 @@ class History:
                 yield Slot(number, row)
 
     def read(self, numbers: Iterable[int]) -> Iterator[LogRecord]:
-        """The records of these slots, in order, several at a time."""
+        """The records of these slots, in order. What is not known is read several at a time."""
         wanted = list(numbers)
         groups: list[list[int]] = []
         for number in wanted:
@@ -142,11 +142,15 @@ class History:
                 groups[-1].append(number)
             else:
                 groups.append([number])
-        if len(groups) <= 1:
-            yield from (written for group in groups for written in self._read_group(group))
+        left = deque(groups)
+        while left and (known := self._known(left[0])) is not None:
+            left.popleft()
+            yield from known
+        if len(left) <= 1:
+            yield from (written for group in left for written in self._read_group(group))
             return
-        with unawaited_pool(min(READERS, len(groups)), "catalog-reader") as pool:
-            for found in map_ahead(pool, self._read_group, groups, 2 * READERS):
+        with unawaited_pool(min(READERS, len(left)), "catalog-reader") as pool:
+            for found in map_ahead(pool, self._read_group, left, 2 * READERS):
                 yield from found
 
     def catalog(self, numbers: range) -> TopicCatalog:
@@ -251,11 +255,17 @@ class History:
             else:
                 yield from self._below(node.child(index), wanted)
 
+    def _known(self, numbers: list[int]) -> list[LogRecord] | None:
+        """None: not all of them were read already."""
+        known = [self._cache.get(self._key(number), LogRecord) for number in numbers]
+        found = [each for each in known if each is not None]
+        return found if len(found) == len(known) else None
+
     def _read_group(self, numbers: list[int]) -> list[LogRecord]:
         """The records of consecutive slots; several are of one leaf."""
-        known = [self._cache.get(self._key(number), LogRecord) for number in numbers]
-        if all(known):
-            return [each for each in known if each is not None]
+        known = self._known(numbers)
+        if known is not None:
+            return known
         found = self._from_leaf(numbers) if numbers[0] // FAN < self.leaves else None
         if found is None:
             found = [self._decoded(number, self._slot(number)) for number in numbers]

@@ -53,6 +53,19 @@ def test_the_copy_of_a_moment_is_shown(copied):
     assert copied.json("topics", "cursors", str(TOPIC), "--at=1500", "--subscription", "job") == expected
 
 
+def test_a_copy_that_is_damaged_of_one_subscription_shows_the_others(copied):
+    token = map(str, itertools.count(200)).__next__
+    known = copy(3_000, (1, 3))
+    damaged = CopiedCursor("damaged", (1, 3), {1: b"junk"})
+    write_copy(copied.archive.store, CursorCopy(TOPIC, 0, 3_000, (damaged, *known.cursors)), token, None)
+    first, job, other = copied.json("topics", "cursors", "show", str(TOPIC))
+    assert (first["mark delete"], first["backlog"]) == ("1:3", None)
+    assert "damaged: " in first["note"]
+    assert (job["ranges"], other["subscription"]) == (2, "other")
+    error = copied.error("gateway", "subscriptions", "import", str(TOPIC), "damaged")
+    assert "subscription damaged: " in error
+
+
 def test_text_is_for_people(copied):
     text = copied.ok("topics", "cursors", "show", str(TOPIC))
     assert "1970-01-01T00:00:02.000Z" in text

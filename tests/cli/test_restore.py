@@ -262,9 +262,31 @@ def test_subscriptions_stand_where_they_stood(line: Line, cluster: FakeCluster) 
         ("idle unload", 0, 1),
     ]
     assert (other["pending"], other["losses"]) == (0, [])
-    assert any("replicated" in note for note in other["notes"])
+    assert held["other"].replicated
+    assert (held["job"].replicated, other["notes"]) == (False, [])
     again = line.json_lines("topics", "restore", "orders", "--to", "again")
     assert [one["standing"] for one in again[1:]] == ["there already"] * 2
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_subscription_whose_copy_is_damaged_stops_nobody_else(line: Line, cluster: FakeCluster, alone: bool) -> None:
+    archive(line)
+    copied(line, 1_000)
+    damaged = CopiedCursor("damaged", (1, 1), {1: b"junk"})
+    whole = () if alone else (CopiedCursor("other", (2, 9)),)
+    write_copy(line.archive.store, CursorCopy(TOPIC, 0, 2_000, (damaged, *whole)), line.archive.token, None)
+    for more in (("--dry-run",), ()):
+        result = line.run("topics", "restore", "orders", "--to", "again", "--output", "json", *more)
+        assert result.exit_code == 2
+        told = {one["subscription"]: one for one in map(json.loads, result.stdout.splitlines()[1:])}
+        assert told["damaged"]["standing"] == "failed"
+        assert "subscription damaged" in told["damaged"]["notes"][0]
+        assert "--subscriptions-at takes an earlier copy" in told["damaged"]["notes"][0]
+        assert told.keys() == ({"damaged"} if alone else {"damaged", "other"})
+    if not alone:
+        assert cluster.subscriptions.topics[AGAIN].cursors.keys() == {"other"}
+    earlier = line.json_lines("topics", "restore", "orders", "--to", "again", "--subscriptions-at", "1000")
+    assert [one["standing"] for one in earlier[1:]] == ["restored", "there already" if not alone else "restored"]
 
 
 def test_what_the_target_will_forget_is_told_with_the_setting(line: Line, cluster: FakeCluster) -> None:

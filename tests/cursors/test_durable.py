@@ -122,6 +122,20 @@ def test_a_subscription_that_was_deleted_begins_anew() -> None:
     assert opened(store).is_acknowledged(Position(0, 1, 7)), "it is not deleted any more"
 
 
+def test_what_is_counted_of_a_deleted_subscription_before_that_is_written_does_not_bring_it_back() -> None:
+    """Retention deletes, and counts, between the last word of its only consumer and the write."""
+    store = MemoryStore()
+    cursor = opened(store)
+    cursor.acknowledge((0, 1), 5, 9)
+    cursor.flush()
+    cursor.forget()
+    cursor.count_property("offloader.deleted.2026-11-26", 7)
+    cursor.flush()
+    again = opened(store)
+    assert not again.properties
+    assert not again.is_acknowledged(Position(0, 1, 5))
+
+
 def test_a_former_owner_that_misses_what_the_next_one_removed_is_told_that_it_is_none() -> None:
     store = MemoryStore()
     former = opened(store, cache_bytes=0)

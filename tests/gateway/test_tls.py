@@ -19,6 +19,7 @@ from offloader.errors import ConfigError
 from offloader.gateway import application
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.protocol.answers import Address
+from offloader.gateway.topics.workers import Workers
 from offloader.pulsar.commands import command
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
@@ -99,7 +100,7 @@ def test_clients_that_must_show_a_certificate(archive: Archive, authority: Autho
             read_first(url, authentication=pulsar.AuthenticationTLS(str(bad.certificate), str(bad.key)), **trusted)
         with pytest.raises((pulsar.ConnectError, pulsar.Timeout)):
             read_first(url, **trusted)
-        assert asyncio.run(LivingGateways().is_living(Address("", url)))  # who refuses us lives
+        assert asyncio.run(LivingGateways(Workers()).is_living(Address("", url)))  # who refuses us lives
 
 
 def test_a_new_certificate_is_shown_once_its_files_are_there(

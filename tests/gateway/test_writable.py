@@ -47,7 +47,7 @@ def test_a_reader_knows_of_each_message_once_its_producer_was_answered(client: p
 
 
 def test_partitions_schemas_and_an_unload_are_as_of_a_broker(addresses: Addresses, client: pulsar.Client) -> None:
-    path = f"{addresses.admin}/admin/v2/persistent/public/default/t"
+    path = f"{addresses.http}/admin/v2/persistent/public/default/t"
     assert httpx.put(f"{path}/partitions", json=3).is_success
     assert client.get_topic_partitions("t") == [f"persistent://public/default/t-partition-{n}" for n in range(3)]
     schema = pulsar.schema.StringSchema()
@@ -63,3 +63,9 @@ def test_partitions_schemas_and_an_unload_are_as_of_a_broker(addresses: Addresse
         consumer.acknowledge(message)
         found.add(message.value())
     assert found == {f"m{number}" for number in range(30)}
+
+
+def test_who_looks_up_by_http_asks_the_gateway_itself(addresses: Addresses, client: pulsar.Client) -> None:
+    client.create_producer("t").send(b"m")
+    with closing(pulsar.Client(addresses.http, operation_timeout_seconds=20)) as other:
+        assert other.create_reader("t", pulsar.MessageId.earliest).read_next(PATIENCE).data() == b"m"

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Never
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from offloader.errors import DamagedRecordError, IntegrityError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import encode_catalog, standing
 from offloader.metadata.compaction import compact
-from offloader.metadata.history import History
+from offloader.metadata.history import History, RecordCache
 from offloader.metadata.layout import manifest_key, manifests_folder, newest_key, records_key, slot_key
 from offloader.metadata.manifest import (
     FAN,
@@ -189,6 +190,24 @@ def test_a_history_is_the_same_with_manifests_and_without(number: int) -> None:
     assert [(slot.number, slot.row) for slot in history.slots(everything)] == without
     assert Catalogs(store, "app").load(TOPIC) == whole
     assert history.catalog(range(number)) == whole
+
+
+def test_what_was_read_once_is_read_again_without_a_request_and_without_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, head = written(FAN + 9)
+    compact(store, head)
+    cache = RecordCache()
+    before = list(History(store, head, cache).read(range(head.next_slot)))
+
+    def refuse(*_: object) -> Never:
+        raise AssertionError("nothing is left to read")
+
+    monkeypatch.setattr("offloader.metadata.history.unawaited_pool", refuse)
+    monkeypatch.setattr(store, "read", refuse)
+    again = History(store, head, cache)
+    assert list(again.read(range(head.next_slot))) == before
+    assert [slot.number for slot in again.slots(everything)] == list(range(head.next_slot))
 
 
 @settings(max_examples=8, deadline=None)

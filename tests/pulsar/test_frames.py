@@ -47,6 +47,41 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(sent, data):
     assert [(f.command, f.entry) for f in feed(FrameBuffer(), stream, cuts)] == sent
 
 
+@given(st.lists(st.one_of(messages, plain), max_size=20), st.data())
+def test_a_strangers_frames_come_out_the_same_in_no_more_memory_than_has_come(sent, data):
+    stream = b"".join(encode(c, entry or b"") for c, entry in sent)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
+    buffer = FrameBuffer(chunk=64, trusted=False)
+    assert [(f.command, f.entry) for f in feed(buffer, stream, cuts)] == sent
+    assert buffer.memory == 0
+
+
+def test_frames_that_wait_in_a_full_buffer_leave_room_for_more():
+    buffer, found = FrameBuffer(chunk=64, trusted=False), []
+    for byte in encode(commands.PING) * 100:  # nobody asks for frames meanwhile
+        buffer.space()[0] = byte
+        buffer.received(1)
+    found += buffer.frames()
+    assert len(found) == 100
+
+
+def test_who_announces_much_and_sends_nothing_gets_no_memory():
+    buffer = FrameBuffer(chunk=1024, trusted=False)
+    for piece in (struct.pack(">II", 5_000_000, 4_000_000), bytes(3_000)):
+        feed(buffer, piece)
+    assert 3_000 < buffer.memory + 1024 < 10_000
+
+
+def test_a_strangers_command_has_few_values_beside_ids():
+    ids = [message_id(1, entry) for entry in range(20_000)]
+    feed(FrameBuffer(trusted=False), encode(command(ack={"consumer_id": 1, "type": 0, "message_id": ids})))
+    asked = {"topic": "t", "subscription": "s", "type": 0, "consumer_id": 1, "request_id": 1}
+    many = encode(command(subscribe={**asked, "metadata": [{"key": "k", "value": "v"}] * 5_000}))
+    assert feed(FrameBuffer(), many)
+    with pytest.raises(ProtocolError, match="values"):
+        feed(FrameBuffer(trusted=False), many)
+
+
 def test_an_entry_of_the_largest_size_passes_a_small_buffer():
     large = bytes(range(256)) * 20 * 1024
     c = command(message={"consumer_id": 1, "message_id": message_id(1, 2)})

@@ -88,9 +88,12 @@ def _row(
     copied: object,
     size: Callable[[int], object],
 ) -> tuple[Any, ...]:
-    holes, backlog = holes_of(cursor), archive_backlog(cursor, segments, copy.incarnation)
     mark = "{}:{}".format(*cursor.mark_delete)
     read_from = ", ".join(cursor.sources)
+    if cursor.damage:
+        note = f"damaged: {cursor.damage}"
+        return (str(copy.topic), cursor.name, copied, mark, *[None] * 5, cursor.replicated, read_from, note)
+    holes, backlog = holes_of(cursor), archive_backlog(cursor, segments, copy.incarnation)
     return (
         str(copy.topic), cursor.name, copied, mark, *holes, backlog.entries, size(backlog.size), cursor.replicated,
         read_from, "; ".join(cursor.missing),

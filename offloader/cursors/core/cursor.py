@@ -9,7 +9,15 @@ from typing import NamedTuple
 
 from offloader.cursors.core.ledger_acks import MOST_ENTRIES, BatchLeft, LedgerAcks
 from offloader.cursors.core.piece_codec import decode_piece, encode_piece
-from offloader.cursors.core.records import CursorMarker, LedgerKey, PieceAt, PieceRecord, key_of, records_to_move
+from offloader.cursors.core.records import (
+    FORGOTTEN,
+    CursorMarker,
+    LedgerKey,
+    PieceAt,
+    PieceRecord,
+    key_of,
+    records_to_move,
+)
 from offloader.errors import OffloadError
 from offloader.model import KIB, MIB, Position
 
@@ -130,6 +138,10 @@ class Cursor:
         """Of a batch of which a part is acknowledged what is left; None: of any other entry."""
         return None if position <= self._mark_delete else self._acks(key_of(position)).batches.get(position.entry)
 
+    def has_none_of(self, key: LedgerKey, first: int, last: int) -> bool:
+        """Whether of a ledger's entries `first`..`last` nothing is acknowledged, no part either."""
+        return first >= self._first_behind(key) and self._acks(key).has_none_of(first, last)
+
     def acknowledged_of(self, ledgers: Iterable[LedgerKey]) -> int | None:
         """How many entries of these ledgers are acknowledged behind the mark-delete position; None: some are not in
         memory."""
@@ -147,7 +159,9 @@ class Cursor:
         return last - first + 1 - self._acks(key).count_in(first, last) if first <= last else 0
 
     def count_property(self, name: str, by: int) -> None:
-        """Add to one of the properties."""
+        """Add to one of the properties. A subscription that is deleted counts nothing: it would be there again."""
+        if self._properties == FORGOTTEN:
+            return
         found = dict(self._properties)
         found[name] = found.get(name, 0) + by
         self._properties = tuple(found.items())

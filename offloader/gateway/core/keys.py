@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Protocol
 
 from offloader.gateway.core.hashing import POINTS, name_hash, range_slot, ring_slot
@@ -69,18 +71,14 @@ class Sticky:
         wanted = list(consumer.joining.key_policy.ranges or ())
         if not wanted:
             raise RefusedError(ErrorCode.CONSUMER_ASSIGN, "Ranges for KeyShared policy must not be empty.")
-        ranges = list(self._ranges)
-        for first, last in wanted:
-            if first > last:
-                raise RefusedError(ErrorCode.CONSUMER_ASSIGN, "Fixed hash range start > end")
-            at = bisect_right(ranges, first, key=lambda each: each[0])
-            for _, other_last, other in ranges[max(at - 1, 0) : at]:
-                if other_last >= first:
-                    raise _conflict(other)
-            for other_first, _, other in ranges[at : at + 1]:
-                if other_first <= last:
-                    raise _conflict(other)
-            ranges.insert(at, (first, last, consumer))
+        if any(first > last for first, last in wanted):
+            raise RefusedError(ErrorCode.CONSUMER_ASSIGN, "Fixed hash range start > end")
+        ours = [(first, last, consumer) for first, last in wanted]
+        ranges = sorted([*self._ranges, *ours], key=lambda each: each[:2])
+        for (_, last, one), (first, _, other) in pairwise(ranges):
+            if first <= last:
+                name = (other if one is consumer else one).name
+                raise RefusedError(ErrorCode.CONSUMER_ASSIGN, f"Range conflict with consumer {name}")
         self._ranges = ranges
 
     def leave(self, consumer: Subscriber) -> None:
@@ -94,5 +92,19 @@ class Sticky:
         return self._ranges[at][2]
 
 
-def _conflict(other: Subscriber) -> RefusedError:
-    return RefusedError(ErrorCode.CONSUMER_ASSIGN, f"Range conflict with consumer {other.name}")
+class HashRanges:
+    """Hashes from the first to the last of each range, both included; they may overlap."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in sorted(each for each in ranges if each[0] <= each[1]):
+            if self._lasts and first <= self._lasts[-1]:
+                self._lasts[-1] = max(last, self._lasts[-1])
+            else:
+                self._firsts.append(first)
+                self._lasts.append(last)
+
+    def __contains__(self, slot: int) -> bool:
+        at = bisect_right(self._firsts, slot) - 1
+        return at >= 0 and slot <= self._lasts[at]

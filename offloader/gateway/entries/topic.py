@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from offloader.archive.continuity import LedgerPart
 from offloader.archive.object_range import PlanItem
+from offloader.archive.reading.overlaps import distinct_spans
 from offloader.archive.records import TopicRecords
 from offloader.archive.selection import EVERYTHING
 from offloader.archive.snapshot import TopicSnapshot
@@ -32,6 +34,7 @@ class ServedTopic:
         self.served = Served(records.extents(EVERYTHING))
         self._absences: tuple[Absence, ...] | None = None
         self._ledgers: dict[Ledger, int] | None = None
+        self._unreadable: list[SegmentRange] = []
 
     @classmethod
     def of(cls, records: TopicRecords) -> ServedTopic:
@@ -73,7 +76,7 @@ class ServedTopic:
         return [each for each in self.records.head.removed.ranges if not each.is_bridged]
 
     def being_deleted(self) -> Sequence[SegmentRange]:
-        """See the port."""
+        """What is going to be deleted, and may still be taken back."""
         pending = self.records.head.removed.pending
         return () if pending is None or pending.reason is DeletionReason.BRIDGED else pending.ranges
 
@@ -85,6 +88,11 @@ class ServedTopic:
         behind = (each for each in self.records.behind(position).catalog.segments if each.end > position)
         found = ((range_of(ranges, each.end), each) for each in behind)
         return [DeletedSegment(deleted.at, each) for deleted, each in found if deleted is not None]
+
+    def unreadable(self) -> Sequence[SegmentRange]:
+        """What is left to ledgers of brokers' own of which nothing can be read now: none of `ledgers`."""
+        self.ledgers()
+        return tuple(self._unreadable)
 
     def ledgers(self) -> list[tuple[int, int, int]]:
         """See the port. A ledger of which all is deleted or lost is none."""
@@ -102,6 +110,9 @@ class ServedTopic:
                 each.start._replace(ledger=held.ledger, entry=held.last) for each in segments for held in each.ledgers
             ]
             ends += [held.end for held in snapshot.ledgers if held.unreadable is None]
+            if any(held.unreadable for held in snapshot.ledgers):
+                spans = (span for span in distinct_spans(snapshot) if isinstance(span, LedgerPart))
+                self._unreadable += [SegmentRange(s.start, s.end) for s in spans if s.ledger.unreadable is not None]
             for end in ends:
                 if self.served.has(end):
                     found[end[:2]] = max(end.entry, found.get(end[:2], -1))

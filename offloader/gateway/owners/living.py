@@ -1,18 +1,25 @@
 """Whether another gateway lives: it answers a CONNECT at the address that it tells its clients.
 
-Any answer counts, also that nobody may enter without a token. The answer decides only who may try to claim a topic:
-what is written is guarded by numbers in the bucket. So the other one's certificate is not looked at, and nothing is
-told to it."""
+Any answer counts, also that nobody may enter without a token; a gateway that cannot reach the bucket is silent. The
+answer decides only who may try to claim a topic: what is written is guarded by numbers in the bucket. So the other
+one's certificate is not looked at, and nothing is told to it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Sequence
+from contextlib import suppress
 from urllib.parse import urlsplit
 
+from offloader._proto.pulsar_wire_pb2 import Connect
 from offloader.gateway.protocol.answers import Address
-from offloader.pulsar import commands
+from offloader.gateway.topics.workers import Workers
+from offloader.gateway.values import ASKS_WHETHER_IT_LIVES
+from offloader.pulsar.commands import command
 from offloader.pulsar.frames import encode
 
 log = logging.getLogger(__name__)
@@ -25,7 +32,8 @@ _PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 class LivingGateways:
     """On the loop. Of those who ask at the same time one is sent."""
 
-    def __init__(self, answer_within: float = ANSWER_WITHIN) -> None:
+    def __init__(self, workers: Workers, answer_within: float = ANSWER_WITHIN) -> None:
+        self._workers = workers
         self._answer_within = answer_within
         self._asked: dict[Address, asyncio.Task[bool]] = {}
 
@@ -42,7 +50,7 @@ class LivingGateways:
 
     async def _ask(self, address: Address) -> bool:
         try:
-            return await asyncio.wait_for(_answers(address.url or address.tls), self._answer_within)
+            return await asyncio.wait_for(self._answers(address.url or address.tls), self._answer_within)
         except ssl.SSLError as error:  # it is there, and wants to see a certificate, for one
             log.debug("gateway: %s refuses: %s", address.tls, error)
             return True
@@ -50,19 +58,29 @@ class LivingGateways:
             log.info("gateway: nobody answers at %s: %s", address.url or address.tls, error)
             return False
 
+    async def _answers(self, url: str) -> bool:
+        to = urlsplit(url)
+        host, port = to.hostname, to.port or _PORTS.get(to.scheme, 0)
+        if host is None:
+            raise ValueError("no address")
+        # Not by asyncio: its threads for that are those of everything else, and a server of names may be silent.
+        found = await self._workers.names(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        reader, writer = await _connected([str(each[4][0]) for each in found], port, secure=to.scheme == "pulsar+ssl")
+        try:
+            writer.write(encode(command(connect=Connect(client_version=ASKS_WHETHER_IT_LIVES))))
+            answer = await reader.read(1)
+            # It took part in the handshake, and may have wanted to see a certificate before it says more.
+            return bool(answer) or to.scheme == "pulsar+ssl"
+        finally:
+            writer.transport.abort()
 
-async def _answers(url: str) -> bool:
-    to = urlsplit(url)
-    reader, writer = await asyncio.open_connection(
-        to.hostname, to.port or _PORTS.get(to.scheme, 0), ssl=_unchecked() if to.scheme == "pulsar+ssl" else None
-    )
-    try:
-        if to.scheme == "pulsar+ssl":
-            return True  # it took part in the handshake; it may want to see a certificate before it says more
-        writer.write(encode(commands.connect("", b"")))
-        return bool(await reader.read(1))
-    finally:
-        writer.transport.abort()
+
+async def _connected(hosts: Sequence[str], port: int, *, secure: bool) -> tuple[StreamReader, StreamWriter]:
+    """With the first of them that accepts. Raises OSError."""
+    for host in hosts[:-1]:
+        with suppress(ConnectionError):
+            return await asyncio.open_connection(host, port, ssl=_unchecked() if secure else None)
+    return await asyncio.open_connection(hosts[-1], port, ssl=_unchecked() if secure else None)
 
 
 def _unchecked() -> ssl.SSLContext:

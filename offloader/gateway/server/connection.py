@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.errors import OffloadError, ProtocolError
 from offloader.gateway.protocol import answers
-from offloader.gateway.protocol.topic_lists import matching, topics_hash
+from offloader.gateway.protocol.topic_lists import topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
 from offloader.gateway.server.guide import LookupGuide
+from offloader.gateway.server.large_frames import LARGE, LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
 from offloader.gateway.traffic import ConnectionTraffic
-from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.gateway.values import ASKS_WHETHER_IT_LIVES, ErrorCode, RefusedError
 from offloader.pulsar import commands
 from offloader.pulsar.frames import FrameBuffer, encode
 
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 TURN = 0.005  # seconds of work for one client, before others have their turn
 WRITE_AT_ONCE = 256 * 1024  # bytes that are joined before they are written
+READ_AT_ONCE = 16 * 1024  # bytes: most clients say little, and there may be many of them
 
 
 class Pause(Enum):
@@ -35,6 +37,7 @@ class Pause(Enum):
     OTHERS = "others have their turn"
     REQUESTS = "enough of its requests are under way"
     TAKING = "it does not take what it is given"
+    LINE = "large frames of others come first"
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -49,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         closed: Callable[[Connection], None],
         traffic: ConnectionTraffic,
         buffered_bytes: int,
+        large: LargeFrames,
     ) -> None:
         self.topics = topics
         self.traffic = traffic
@@ -65,7 +69,9 @@ class Connection(asyncio.BufferedProtocol):
         self._gatekeeper = gatekeeper
         self._handle = handle
         self._closed = closed
-        self._frames = FrameBuffer(0, peer="a client")  # no CONNECT is large
+        self._frames = FrameBuffer(0, peer="a client", chunk=READ_AT_ONCE, trusted=False)  # no CONNECT is large
+        self._large = large
+        self._held = 0  # bytes of `large`
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._output: list[bytes | memoryview] = []
@@ -80,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._expires: asyncio.TimerHandle | None = None
+        self._good_until: float | None = None  # its token; seconds since 1970
         self._patterns = asyncio.Lock()
         self._pauses: set[Pause] = set()
         self._left_before = 0
@@ -90,6 +97,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_known(self) -> bool:
         """Whether it has said who it is."""
         return self._connected
+
+    @property
+    def heard_at(self) -> float:
+        """When something of it came."""
+        return self._heard_at
 
     # What asyncio tells
 
@@ -116,6 +128,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _leave(self) -> None:
         """Nothing is done for it any more."""
+        self._large.forget(self)
+        self._steps = iter(())
         self._expire_no_more()
         for task in (*self._tasks, *self._in_line, *self.watchers.values()):
             task.cancel()
@@ -135,6 +149,13 @@ class Connection(asyncio.BufferedProtocol):
         self._heard.set()
         if not self._pauses:
             self._go_on()
+        self._tell_memory()
+
+    def _tell_memory(self) -> None:
+        held = 0 if self._ended else self._frames.memory
+        if held != self._held:
+            self._held = held
+            self._large.holds(self, held)
 
     def _go_on(self) -> None:
         """With what has come, for some ms."""
@@ -144,20 +165,39 @@ class Connection(asyncio.BufferedProtocol):
                 if self._loop.time() > until:
                     self._pause(Pause.OTHERS)
                     self._loop.call_soon(self._resume, Pause.OTHERS)
-                if self._pauses or self._ended:
+                if Pause.OTHERS in self._pauses or self._ended:
                     return
         except ProtocolError as error:
             self.end(str(error))
 
     def _work(self) -> Iterator[None]:
-        """Step by step: others may have their turn after each."""
-        for _ in self._steps:
-            yield
-        for frame in self._frames.frames():
+        """Step by step: others may have their turn after each. What has begun ends also where nothing more is taken:
+        others wait for that."""
+        yield from self._rest_of_steps()
+        self._large.done(self)
+        frames = self._frames.frames()
+        while self._may_take_another() and (frame := next(frames, None)) is not None:
             self._took(frame.command)
+            del frame
             yield
-            for _ in self._steps:
-                yield
+            yield from self._rest_of_steps()
+            self._large.done(self)
+
+    def _rest_of_steps(self) -> Iterator[None]:
+        for _ in self._steps:  # which go on later where this is left in between
+            yield
+
+    def _may_take_another(self) -> bool:
+        if self._pauses:
+            return False
+        if self._frames.next_size > LARGE and not self._large.begin(self):
+            self._pause(Pause.LINE)
+            return False
+        return True
+
+    def has_turn(self) -> None:
+        """Its large frame."""
+        self._loop.call_soon(self._resume, Pause.LINE)
 
     def in_turns(self, steps: Iterator[None]) -> None:
         """Do something long: between its steps others have their turn. The client's next command comes behind it."""
@@ -170,9 +210,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume(self, why: Pause) -> None:
         self._pauses.discard(why)
-        if self._pauses or self._ended:
+        if Pause.OTHERS in self._pauses or self._ended:
             return
         self._go_on()
+        self._tell_memory()
         if not self._pauses and self._transport is not None:
             self._transport.resume_reading()
 
@@ -197,14 +238,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def send(self, command: BaseCommand) -> None:
         """Behind what was sent before."""
-        self.write(encode(command), 0)
+        frame = encode(command)
+        self.write((frame,), len(frame))
 
-    def write(self, head: bytes, size: int, entry: bytes | memoryview = b"") -> None:
-        """A frame: its head, and an entry of `size` bytes."""
-        self._output.append(head)
-        if size:
-            self._output.append(entry)
-        self._output_bytes += len(head) + size
+    def write(self, pieces: Iterable[bytes | memoryview], size: int) -> None:
+        """Of frames, which have `size` bytes together."""
+        self._output.extend(pieces)
+        self._output_bytes += size
         if self._output_bytes >= WRITE_AT_ONCE:
             self._flush()
         elif not self._flushing:
@@ -214,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
     async def matching(self, names: Sequence[str], pattern: str) -> list[str]:
         """In a thread, one pattern of a client at a time. Raises RefusedError."""
         async with self._patterns:
-            return await asyncio.to_thread(matching, names, pattern, time.thread_time)
+            return await self.topics.matching(names, pattern)
 
     def watch(self, watcher: int, namespace: str, pattern: str, known: Sequence[str]) -> None:
         """Tell the client of topics that come and go. `known`: those that there were. Raises RefusedError."""
@@ -376,6 +416,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _connect(self, command: BaseCommand) -> None:
         said = command.connect
+        if said.client_version == ASKS_WHETHER_IT_LIVES and not self.topics.answers_gateways:
+            return  # another gateway may have what this one has
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True
@@ -400,9 +442,15 @@ class Connection(asyncio.BufferedProtocol):
             return False
         self.role = role
         self._expire_no_more()
-        if until is not None:
-            self._expires = self._loop.call_later(max(until - time.time(), 0), self.ask_again)
+        self._good_until = until
+        self.clock_was_set()
         return True
+
+    def clock_was_set(self) -> None:
+        """Its token is good until a moment of the clock as it is now."""
+        if self._good_until is not None and not self._ended:
+            self._expire_no_more()
+            self._expires = self._loop.call_later(max(self._good_until - time.time(), 0), self.ask_again)
 
     def ask_again(self) -> None:
         """Its token is good no more. The client may show another one, where it can."""
@@ -412,6 +460,7 @@ class Connection(asyncio.BufferedProtocol):
             self.end("its token is good no more")
             return
         self._expire_no_more()
+        self._good_until = None
         self.send(answers.challenge(self._gatekeeper.method))
         self._expires = self._loop.call_later(self.limits.handshake, lambda: self.end("it showed no new token"))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.connection import Connection
 from offloader.gateway.server.http_connection import HttpConnection
+from offloader.gateway.server.large_frames import LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, ServedTopics
 from offloader.gateway.server.requests import handle
@@ -30,10 +31,16 @@ Tls = Callable[[], ssl.SSLContext]
 class GatewayListener:
     """On the loop. `most`: clients at a time. Where there are so many, a newcomer takes the place of whoever has waited
     longest without saying who they are; where all have, it is closed at once. `traffic`: what has come since the
-    start. `memory`: for what sockets have not taken."""
+    start. `memory`: for what sockets have not taken. `large`: for frames that come in."""
 
     def __init__(
-        self, topics: ServedTopics, gatekeeper: Gatekeeper, limits: ConnectionLimits, most: int, memory: Shares
+        self,
+        topics: ServedTopics,
+        gatekeeper: Gatekeeper,
+        limits: ConnectionLimits,
+        most: int,
+        memory: Shares,
+        large: LargeFrames,
     ) -> None:
         self.connections: set[Connection] = set()
         self.traffic = ConnectionTraffic()
@@ -43,6 +50,7 @@ class GatewayListener:
         self._limits = limits
         self._most = most
         self._memory = memory
+        self._large = large
         self._full = False
         self._clients: dict[Client, asyncio.Task[None]] = {}  # with how it comes in; the oldest first
         self._doors: list[tuple[socket.socket, asyncio.Task[None]]] = []
@@ -60,6 +68,11 @@ class GatewayListener:
         """Who everybody is: tokens are signed with another key now."""
         for connection in list(self.connections):
             connection.ask_again()
+
+    def clock_was_set(self) -> None:
+        """Tokens are good until a moment of the clock as it is now."""
+        for connection in list(self.connections):
+            connection.clock_was_set()
 
     async def close(self) -> None:
         """No new connections; those that there are end."""
@@ -134,7 +147,9 @@ class GatewayListener:
 
     def _connection(self) -> Connection:
         share = self._memory.take(self._limits.buffered_bytes)
-        connection = Connection(self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic, share)
+        connection = Connection(
+            self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic, share, self._large
+        )
         self.connections.add(connection)
         return connection
 

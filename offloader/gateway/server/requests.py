@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[Connection, BaseCommand], None]
 AT_ONCE = 200  # ids of a long list, before others have their turn
+MOST_RANGES = 1_000  # of hashes
 AGAIN = 1.0  # seconds before a client that cannot be served now is told to look up again
 READ_ONLY = "this is an archive: nothing can be produced to it"
 
@@ -207,6 +208,9 @@ def subscribing(asked: Subscribe) -> Subscribing:
 
 def _key_policy(asked: Subscribe) -> KeyPolicy:
     said = asked.key_shared
+    if len(said.ranges) > MOST_RANGES:
+        why = f"a consumer names {MOST_RANGES} ranges of hashes at most"
+        raise RefusedError(ErrorCode.CONSUMER_ASSIGN, why)
     ranges = [(each.start, each.end) for each in said.ranges] if said.mode == KeySharedMeta.STICKY else None
     return KeyPolicy(ranges, said.allow_out_of_order)
 

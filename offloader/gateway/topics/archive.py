@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 from offloader.errors import FatalError, OffloadError
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
+from offloader.gateway.protocol.topic_lists import matching
 from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.directory import TopicDirectory, directory_of
+from offloader.gateway.topics.leading import HAND_OVERS
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
@@ -25,6 +28,8 @@ from offloader.ports.topic_states import TopicSchema
 log = logging.getLogger(__name__)
 
 LIST_KEPT = 5.0  # seconds
+LIST_WAITED_FOR = 1.0  # seconds, where an old one says enough
+ROUND = 10.0  # seconds, for which a round waits
 
 
 class ArchivedTopics(Protocol):
@@ -62,21 +67,24 @@ class ArchiveTopics:
     ) -> None:
         self.served: dict[TopicName, SubscribedTopic] = {}
         self.traffic: defaultdict[str, Traffic] = defaultdict(Traffic)  # by namespace
+        self.hand_overs = Counter(dict.fromkeys(HAND_OVERS, 0))  # of the leaders of its topics
         self._archived = archived
         self._make = make
         self._workers = workers
         self._permissions = permissions
         self._owners = owners
-        self._owners.lost = self._lost
+        self._owners.lost, self._owners.away = self._lost, self._send_away
         self._opening: dict[TopicName, asyncio.Task[SubscribedTopic]] = {}
         self._directory = directory_of(())
         self._listed_at = -LIST_KEPT
         self._listing: asyncio.Task[TopicDirectory] | None = None
         self._numbers = itertools.count()
+        self._rounds: dict[tuple[str, TopicName], asyncio.Future[None]] = {}  # what is under way of a round
+        self._failed: defaultdict[str, list[OffloadError]] = defaultdict(list)
 
     async def partitions(self, topic: TopicName, role: str) -> int:
         self._check(topic.namespace, role)
-        known = await self._known()
+        known = await self._known(lambda before: topic in before.topics or str(topic) in before.partitions)
         if topic in known.topics:
             return 0
         parts = known.partitions.get(str(topic))
@@ -89,6 +97,10 @@ class ArchiveTopics:
         """Also of what is no topic: clients look patterns up, too."""
         self._check(topic.namespace, role)
         return await self._owners.address(topic)
+
+    @property
+    def answers_gateways(self) -> bool:
+        return not self._owners.is_away
 
     async def topics(self, namespace: str, role: str) -> Sequence[str]:
         self._check(namespace, role)
@@ -103,6 +115,9 @@ class ArchiveTopics:
                 log.info("gateway: changes of %s are not known: %s", namespace, error)
                 continue
             yield names
+
+    async def matching(self, names: Sequence[str], pattern: str) -> list[str]:
+        return await self._workers.match(lambda: matching(names, pattern, time.thread_time))
 
     async def schema(self, topic: TopicName, version: int | None, role: str) -> TopicSchema:
         self._check(topic.namespace, role)
@@ -122,19 +137,25 @@ class ArchiveTopics:
 
     async def refresh(self) -> list[OffloadError]:
         """Look at all topics that are served for what was archived since; returns what went wrong."""
-        return await self._each(lambda topic: self._workers.in_rounds("know", lambda: self._refresh(topic)))
+        return await self._each("refresh", lambda topic: self._workers.in_rounds("know", lambda: self._refresh(topic)))
 
     async def lead_away(self) -> list[OffloadError]:
         """Consumers that have all that is archived go to the brokers; returns what went wrong."""
-        return await self._each(lambda topic: topic.lead_away())
+        return await self._each("lead", lambda topic: topic.lead_away())
 
-    async def flush(self) -> list[OffloadError]:
-        """Write what was acknowledged; returns what went wrong."""
-        failed = await self._each(lambda topic: topic.flush())
+    async def flush(self, *, all_of_it: bool = False) -> list[OffloadError]:
+        """Write what was acknowledged; returns what went wrong. `all_of_it`: what is being written already is waited
+        for, and what came since is written, too."""
+        while all_of_it and (writing := [task for (what, _), task in self._rounds.items() if what == "flush"]):
+            await asyncio.wait(writing)
+        failed = await self._each("flush", lambda topic: topic.flush(), within=None if all_of_it else ROUND)
         for name, topic in list(self.served.items()):
             if topic.is_idle:
                 del self.served[name]
                 topic.close()
+        idle = [name for name in self._owners.owned if name not in self.served and name not in self._opening]
+        for answer in await asyncio.gather(*map(self._owners.give_back, idle)):
+            failed += answer
         return failed
 
     async def _refresh(self, topic: SubscribedTopic) -> None:
@@ -155,19 +176,58 @@ class ArchiveTopics:
         if name in self.served:
             self.served[name].lose()
 
+    @property
+    def moves(self) -> int:
+        """How many subscriptions are on their way to the brokers."""
+        return sum(topic.moves for topic in self.served.values())
+
+    def _send_away(self) -> None:
+        """The store is away, and others may reach it."""
+        for topic in list(self.served.values()):
+            topic.send_away()
+
+    def clock_was_set(self) -> None:
+        """What waits for its time waits by the clock as it is now."""
+        for topic in list(self.served.values()):
+            topic.clock_was_set()
+
     def close(self) -> None:
         """All consumers are closed."""
         for topic in self.served.values():
             topic.close()
 
-    async def _each(self, work: Callable[[SubscribedTopic], Awaitable[None]]) -> list[OffloadError]:
-        """All at the same time: none waits for another. What went wrong; what nobody foresaw is in the log."""
-        topics = list(self.served.items())
-        answers = await asyncio.gather(*(work(topic) for _, topic in topics), return_exceptions=True)
-        for (name, _), answer in zip(topics, answers, strict=True):
-            if isinstance(answer, Exception) and not isinstance(answer, OffloadError):
-                log.error("gateway: %s", name, exc_info=answer, extra={"see": "gateway-defect"})
-        return [answer for answer in answers if isinstance(answer, OffloadError)]
+    async def _each(
+        self, what: str, work: Callable[[SubscribedTopic], Awaitable[None]], *, within: float | None = ROUND
+    ) -> list[OffloadError]:
+        """All at the same time: none waits for another, nor a round for one that hangs: that has no second one beside
+        it. What went wrong since the last round; what nobody foresaw is in the log."""
+        begun = [
+            self._begin(what, name, work(topic))
+            for name, topic in self.served.items()
+            if (what, name) not in self._rounds
+        ]
+        try:
+            if begun:
+                await asyncio.wait(begun, timeout=within)
+        except asyncio.CancelledError:
+            for task in begun:
+                task.cancel()
+            raise
+        await asyncio.sleep(0)  # so that all have told
+        return self._failed.pop(what, [])
+
+    def _begin(self, what: str, name: TopicName, work: Awaitable[None]) -> asyncio.Future[None]:
+        task = self._rounds[what, name] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._is_done(what, name, task))
+        return task
+
+    def _is_done(self, what: str, name: TopicName, task: asyncio.Future[None]) -> None:
+        del self._rounds[what, name]
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, OffloadError):
+            self._failed[what].append(error)
+        elif error is not None:
+            log.error("gateway: %s", name, exc_info=error, extra={"see": "gateway-defect"})
 
     async def _topic(self, name: TopicName) -> SubscribedTopic:
         """Opened once, however many ask for it at the same time."""
@@ -192,16 +252,24 @@ class ArchiveTopics:
 
     async def _is_listed(self, name: TopicName) -> bool:
         """What an error does not tell: whether the archive has the topic. Clients give up for good where it has not."""
-        return name in (await self._known()).topics
+        return name in (await self._known(lambda before: name in before.topics)).topics
 
-    async def _known(self) -> TopicDirectory:
-        """Listed once, however many ask at the same time."""
+    async def _known(self, says: Callable[[TopicDirectory], bool] = lambda _: False) -> TopicDirectory:
+        """Listed once, however many ask at the same time. `says`: whether the list from before has what is asked for;
+        then nobody waits long for a new one."""
         if asyncio.get_running_loop().time() - self._listed_at < LIST_KEPT:
             return self._directory
         if self._listing is None:
             self._listing = asyncio.create_task(self._list())
             self._listing.add_done_callback(self._listed)
-        return await asyncio.shield(self._listing)
+        listing = self._listing
+        if not says(self._directory):
+            return await asyncio.shield(listing)
+        try:
+            return await asyncio.wait_for(asyncio.shield(listing), LIST_WAITED_FOR)
+        except (TimeoutError, OffloadError) as error:
+            log.info("gateway: the list of topics is an old one: %s", error)
+            return self._directory
 
     async def _list(self) -> TopicDirectory:
         return await self._workers.know(lambda: directory_of(self._archived.names()))

@@ -92,6 +92,7 @@ class ServedSubscription:
         self._is_placed = True
         self._leads: Leading | None = None
         self._changed_at: float | None = None  # None: everything is written
+        self._looking: asyncio.Task[tuple[Place, int | None]] | None = None
 
     @property
     def changed(self) -> bool:
@@ -162,17 +163,16 @@ class ServedSubscription:
 
     async def _behind(self) -> tuple[Place, int | None]:
         unknown = self._acks.cursor.mark_delete.place, None
+        if self._looking is None or self._looking.done():
+            self._looking = self._loop.create_task(self._look_behind())
         try:
-            async with asyncio.timeout(LOOK_WITHIN):
-                await self._turn.acquire()
-        except TimeoutError:  # a thread waits for the store
+            return await asyncio.wait_for(asyncio.shield(self._looking), LOOK_WITHIN)
+        except (TimeoutError, OffloadError):  # a thread waits for the store
             return unknown
-        try:
+
+    async def _look_behind(self) -> tuple[Place, int | None]:
+        async with self._turn:
             return await self._workers.cursor(lambda: self._acks.behind(self._entries.ledgers()))
-        except OffloadError:
-            return unknown
-        finally:
-            self._turn.release()
 
     # Consumers
 
@@ -290,7 +290,7 @@ class ServedSubscription:
             done.set_result(None)
 
     async def mark_delete(self) -> Place:
-        return await self._in_turn(lambda: self._advance(self._entries.being_deleted(), self._entries.ledgers()))
+        return await self._in_turn(lambda: self._advance(self._entries.absent_for_now(), self._entries.ledgers()))
 
     async def skip_deleted(self) -> None:
         """What is deleted by now counts as acknowledged."""
@@ -298,7 +298,8 @@ class ServedSubscription:
 
     def _skip_deleted(self) -> None:
         entries, acks = self._entries, self._acks
-        acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), entries.ledgers())
+        absent = entries.absent_for_now()
+        acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), entries.ledgers(), absent)
 
     async def reset(self, mark_delete: Place, left: tuple[Place, int] | None = None) -> None:
         """All consumers must subscribe anew, behind this position. `left`: of its next entry. None of them joins before
@@ -343,11 +344,19 @@ class ServedSubscription:
         self._go()
         self.look_for_end_soon()
 
+    def send_away(self) -> None:
+        """All consumers look up again, and go on where they can be served. What they have acknowledged is kept until it
+        is written, or another gateway has the subscription."""
+        self._dispatcher.reset()
+        self._go()
+
     async def freeze(self) -> SubscriptionCursor:
-        """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done."""
+        """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done. Raises
+        LookUpAgainError where it has ended meanwhile: its last consumer may have unsubscribed."""
         self._dispatcher.reset()
         self._go()
         await self.flush()
+        self._check_open()
         self.end()
         return self._acks.cursor
 
@@ -386,10 +395,10 @@ class ServedSubscription:
 
     def _do(self, decision: Decision, touched: dict[ConsumerKey, ConsumerPort]) -> None:
         match decision:
-            case Deliver(key, entry, redeliveries, epoch):
+            case Deliver(key):
                 touched[key] = consumer = self._consumers[key]
-                consumer.deliver(entry, redeliveries, epoch)
-                self.traffic.delivered(entry.messages_left, len(entry.data), again=redeliveries > 0)
+                consumer.deliver(decision)
+                self.traffic.delivered(decision)
             case ActiveChanged(key, is_active):
                 if key in self._consumers:
                     self._consumers[key].active_changed(is_active=is_active)
@@ -415,6 +424,10 @@ class ServedSubscription:
 
     def _wake(self) -> None:
         self._timer = None
+        self.clock_was_set()
+
+    def clock_was_set(self) -> None:
+        """What waits for its time may be due now, or later than the timer says."""
         self._tick()
         self._go()
 
@@ -486,19 +499,19 @@ class ServedSubscription:
             self._turn.release()
 
     def _applied(self, acks: Sequence[EntryAck | tuple[Place, int]], work: Callable[[], T]) -> T:
-        going, ledgers = self._entries.being_deleted(), self._entries.ledgers()
+        absent, ledgers = self._entries.absent_for_now(), self._entries.ledgers()
         for ack in acks:
             if isinstance(ack, EntryAck):
                 self._acks.apply([ack], ledgers)
             else:
                 self._acks.apply_up_to(*ack, ledgers)
         if acks:
-            self._advance(going, ledgers)
+            self._advance(absent, ledgers)
         return work()
 
-    def _advance(self, going: Sequence[SegmentRange], ledgers: Ledgers) -> Place:
-        """`going`: from before `ledgers` was asked for. A refresh may have come in between: it is asked once more."""
-        return self._acks.advance(ledgers, (*going, *self._entries.being_deleted()))
+    def _advance(self, absent: Sequence[SegmentRange], ledgers: Ledgers) -> Place:
+        """`absent`: from before `ledgers` was asked for. A refresh may have come in between: it is asked once more."""
+        return self._acks.advance(ledgers, (*absent, *self._entries.absent_for_now()))
 
     def look_for_end_soon(self) -> None:
         """All of a terminated topic may be acknowledged, and nobody has been told."""

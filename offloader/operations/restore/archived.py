@@ -60,12 +60,20 @@ class ArchiveSource:
         raw = [r for r in ranges if r.object.ledger is not None or r.object.data_key in self._copied]
         return outcomes(tuple((each.start, each.end) for each in raw), self._read(raw))
 
-    def recorded(self, lowest: Position, end: Position) -> list[RestoredRun]:
+    def recorded(self, lowest: Position, end: Position) -> list[RestoredRun] | None:
         """The entries behind a position up to another one, by the records: those that were restored, and those that
-        were left out."""
-        ranges = (item for item in self._plan(_after(lowest)) if isinstance(item, ObjectRange))
-        starts = ((each.start_of(run), run.span) for each in ranges for run in each.runs if run.gap is None)
-        return [RestoredRun(start, _length(start, span, end)) for start, span in starts]
+        were left out. None: something between them is missing. It may be lost since, and as much may have been left
+        out: their number proves nothing."""
+        found: list[RestoredRun] = []
+        whole = 0  # runs before the last thing that is missing
+        for item in self._plan(_after(lowest)):
+            if isinstance(item, Missing):
+                whole = whole if item.kind is not None else len(found)
+                continue
+            starts = ((item.start_of(run), run.span) for run in item.runs if run.gap is None)
+            runs = (RestoredRun(start, _length(start, span, end)) for start, span in starts)
+            found += (run for run in runs if run.length)
+        return None if 0 < whole < len(found) else found
 
     def restored(self, lowest: Position, end: Position, *, allow_missing: bool) -> Iterator[RestoredRun]:
         """The same without what was left out; reads all of it. Raises as `items`."""

@@ -21,16 +21,20 @@ def proven_numbering(
     *,
     allow_missing: bool,
 ) -> Numbering:
-    """Of what was restored behind `lowest`. By the archive's records where nothing was left out there, else it is read
-    once more. Raises IntegrityError where the archive has changed too much since, and as reading it does."""
+    """Of what was restored behind `lowest`. By the archive's records where nothing was left out there and nothing is
+    missing, else it is read once more. Raises IntegrityError where the archive has changed too much since, and as
+    reading it does."""
     if tail.position is None:
         return Numbering((), 0)
-    ways: tuple[Callable[[Position], Iterable[RestoredRun]], ...] = (
+    ways: tuple[Callable[[Position], Iterable[RestoredRun] | None], ...] = (
         lambda end: source.recorded(lowest, end),
         lambda end: source.restored(lowest, end, allow_missing=allow_missing),
     )
     for way in ways:
-        found = Numbering(way(tail.position), tail.number)
+        runs = way(tail.position)
+        if runs is None:
+            continue
+        found = Numbering(runs, tail.number)
         if found.is_proven(lowest, tail.position, lambda number: target.provenance(*places.place(number)).position):
             return found
     raise IntegrityError(

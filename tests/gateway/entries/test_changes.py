@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.reading.stores import Stores
@@ -23,14 +24,17 @@ from offloader.gateway.entries.missing import OnMissing
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, VolatileCursor, position_of
 from offloader.gateway.values import BEFORE_ALL, ServedEntry
-from offloader.metadata import layout
+from offloader.metadata import layout, stock_keys
 from offloader.metadata.deletions import Deleted, DeletionBegun, DeletionUndone
 from offloader.model import Place, Position
 from offloader.storage.memory import MemoryStore
+from offloader.storage.settings import StoreSettings
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
-from tests.archive.bridges import hand_over
+from tests.archive.bridges import fresh_bucket, hand_over
+from tests.archive.bridges import opened as bucket_of
+from tests.archive.ledgers.support import put_ledger
 from tests.archive.mixed import Asked, MixedTopic
-from tests.archive.support import TOPIC, Archive, gap, message, stream
+from tests.archive.support import TOPIC, Archive, gap, message, stream, uuid_of
 from tests.archive.test_deleted import WHOLE, append, archived, delete, deleting
 from tests.format.support import Stored, checksummed
 
@@ -292,15 +296,50 @@ def test_what_may_still_be_taken_back_is_acknowledged_by_nobody(undone: bool) ->
     record = deleting(archive, 2)  # ledger 0
     append(archive, record)
     entries.refresh()
-    assert acks.advance(entries.ledgers(), entries.being_deleted()) == (0, -1)
+    assert acks.advance(entries.ledgers(), entries.absent_for_now()) == (0, -1)
     append(archive, DeletionUndone(0, "me", "", 2) if undone else DeletionBegun(0, "app", 2))
     if not undone:
         append(archive, Deleted(0, record.ranges, record.reason, record.policy, record.by, record.at))
     entries.refresh()
     acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), entries.ledgers())
-    assert acks.advance(entries.ledgers(), entries.being_deleted()) == ((0, 4) if undone else (2, 9))
+    assert acks.advance(entries.ledgers(), entries.absent_for_now()) == ((0, 4) if undone else (2, 9))
     counts = [count for name, count in acks.cursor.properties if name.startswith(DELETED_ON)]
     assert counts == ([] if undone else [15])
+
+
+@pytest.mark.parametrize("on_missing", OnMissing)
+def test_a_ledger_that_cannot_be_read_for_a_moment_is_acknowledged_by_nobody(on_missing: OnMissing) -> None:
+    """Brokers have offloaded it by themselves; its index is away, and comes back. Who passes over it has said so."""
+    archive, bucket = Archive(), fresh_bucket()
+    brokers = bucket_of(bucket)
+    for ledger in (1, 2):
+        put_ledger(brokers, ledger, [message("x"), message("y")], uuid_of(ledger))
+    archive.claim(3)
+    archive.add(stream(3, 0, 1), closed={3: 1})
+    index = stock_keys.index_key(uuid_of(2), 2)
+    data, stat = brokers.read(index)
+
+    def entries() -> ArchivedTopicEntries:
+        described = StoreSettings(bucket)
+        stores = Stores(
+            StoreSettings("memory://unused"), [described], borrowed=archive.store, opener=lambda s: bucket_of(s.root)
+        )
+        opened_archive = OpenArchive(stores, LedgerBucket(described))
+        return ArchivedTopicEntries(opened_archive, TOPIC, KeptReaders(), on_missing=on_missing)
+
+    there = entries()
+    acks = SubscriptionAcks(VolatileCursor(CursorMarker(position_of(BEFORE_ALL, there.ledgers()))))
+    done = [EntryAck(place, 0) for place in ((1, 0), (1, 1), (3, 0))]  # a consumer has those of ledger 2
+    brokers.delete([index])
+    away = entries()
+    acks.apply(done, away.ledgers())
+    acks.skip_deleted((), away.ledgers(), away.absent_for_now())
+    fails = on_missing is OnMissing.FAIL
+    assert acks.advance(away.ledgers(), away.absent_for_now()) == ((1, 1) if fails else (3, 0))
+    brokers.put(index, data, meta=stat.meta)
+    back = entries()
+    assert back.absent_for_now() == ()
+    assert acks.advance(back.ledgers(), back.absent_for_now()) == ((1, 1) if fails else (3, 0))
 
 
 @pytest.mark.parametrize(("second", "served"), [(1, [(1, 0), (1, 1)]), (5, [(5, 0), (5, 1), (7, 0), (7, 1)])])

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from urllib.parse import urlsplit
+
+import pytest
 
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.protocol.answers import Address
+from offloader.gateway.topics.archive import ArchiveTopics
+from offloader.gateway.topics.workers import Workers
+from offloader.pulsar.commands import connect
 from offloader.storage.memory import MemoryStore
 from tests.gateway.gateway import gateway
+from tests.gateway.raw import RawClient
 
 
 def living(url: str, times: int = 1) -> list[bool]:
     async def asked() -> list[bool]:
-        gateways = LivingGateways(answer_within=0.5)
-        return await asyncio.gather(*(gateways.is_living(Address(url)) for _ in range(times)))
+        workers = Workers()
+        gateways = LivingGateways(workers, answer_within=0.5)
+        answers = await asyncio.gather(*(gateways.is_living(Address(url)) for _ in range(times)))
+        workers.close()
+        return answers
 
     return asyncio.run(asked())
 
@@ -30,6 +40,15 @@ def test_who_accepts_and_says_nothing_is_paused():
         assert living(f"pulsar://127.0.0.1:{server.getsockname()[1]}") == [False]
 
 
+def test_who_does_not_reach_the_store_and_has_topics_gives_no_sign_of_life(monkeypatch: pytest.MonkeyPatch):
+    with gateway(MemoryStore()) as url:
+        monkeypatch.setattr(ArchiveTopics, "answers_gateways", False)
+        assert living(url) == [False]
+        with RawClient(url) as client:
+            client.send(connect("", b""))
+            assert client.command().HasField("connected"), "clients are answered"
+
+
 def test_many_who_ask_at_the_same_time_ask_once():
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert living(f"pulsar://127.0.0.1:{server.getsockname()[1]}", times=50) == [False] * 50
@@ -43,5 +62,9 @@ def test_many_who_ask_at_the_same_time_ask_once():
 
 
 def test_an_address_that_is_none_is_nobodys():
-    assert living("pulsar://") == [False]
     assert living("pulsar+ssl://127.0.0.1:1") == [False]
+
+
+def test_where_no_host_is_named_this_machine_is_not_asked():
+    with gateway(MemoryStore()) as url:
+        assert living(f"pulsar://:{urlsplit(url).port}") == [False]

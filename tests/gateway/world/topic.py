@@ -90,7 +90,7 @@ class OpenTopic:
     def deletions(self) -> Sequence[DeletedRange]:
         return ()
 
-    def being_deleted(self) -> Sequence[SegmentRange]:
+    def absent_for_now(self) -> Sequence[SegmentRange]:
         return ()
 
     def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:

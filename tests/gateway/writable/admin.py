@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+import httpx
+
 from offloader.model import TopicName
 from tests.gateway.writable.source import WritableSource
 
@@ -25,7 +27,8 @@ class Answer(NamedTuple):
     message: str = ""
 
 
-NOT_THERE = Answer(404, b'{"reason":"the writable gateway does not have it"}')
+PATIENCE = 60.0  # seconds, for hanging
+NOT_THERE = Answer(404)
 DONE = Answer(204)
 
 
@@ -75,8 +78,8 @@ def _partitions(body: bytes) -> int:
 
 
 @contextmanager
-def serving(administration: Administration, port: int) -> Iterator[str]:
-    """Its address. `port` 0: any."""
+def serving(administration: Administration, elsewhere: str, port: int) -> Iterator[str]:
+    """Its address. `port` 0: any. `elsewhere`: where everything else is asked for, the gateway's own HTTP."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -87,6 +90,9 @@ def serving(administration: Administration, port: int) -> Iterator[str]:
         def _do(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             found = administration.answer(self.command, urlsplit(self.path).path, body)
+            if found == NOT_THERE:
+                there = httpx.request(self.command, f"{elsewhere}{self.path}", timeout=PATIENCE)
+                found = Answer(there.status_code, there.content)
             self.send_response(found.status)
             self.send_header("Content-Length", str(len(found.body)))
             if found.message:

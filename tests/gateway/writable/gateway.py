@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from queue import Queue
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.rounds import each
 from offloader.gateway.server.connection import Connection
+from offloader.gateway.server.large_frames import LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
 from offloader.gateway.shares import Shares
@@ -39,10 +40,10 @@ REFRESH_MS = 50  # what was produced while a topic was being opened is seen then
 
 
 class Addresses(NamedTuple):
-    """Where clients and administrators come in."""
+    """Where clients come in, and where HTTP is answered."""
 
     service: str
-    admin: str
+    http: str
 
 
 class ProducingListener(GatewayListener):
@@ -53,21 +54,28 @@ class ProducingListener(GatewayListener):
     def _connection(self) -> Connection:
         share, handle = self._memory.take(self._limits.buffered_bytes), self.producers.handle
         made = ProducingConnection(
-            self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic, share
+            self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic, share, self._large
         )
         self.connections.add(made)
         return made
 
 
 class WritableGateway:
-    """`listening`: is told its address. `max_message`: the largest entry, as brokers have a bound for it."""
+    """`listening`: is told its addresses. `max_message`: the largest entry, as brokers have a bound for it."""
 
-    def __init__(self, source: WritableSource, port: int, max_message: int, listening: Queue[object]) -> None:
+    def __init__(
+        self,
+        source: WritableSource,
+        port: int,
+        max_message: int,
+        settings: Mapping[str, object],
+        listening: Queue[object],
+    ) -> None:
         self._source = source
         self._port = port
         self._limits = ConnectionLimits(max_message=max_message)
         self._listening = listening
-        self._settings = Gateway.model_validate({"listen": f"127.0.0.1:{port}"})
+        self._settings = Gateway.model_validate({"listen": "127.0.0.1:0", **settings})
         self._store = MemoryStore()
         self._tokens = (f"t{number}" for number in itertools.count())
 
@@ -96,11 +104,17 @@ class WritableGateway:
         self._topics = topics = ArchiveTopics(self._source, self._served, self._workers, Anyone(), owners)
         growing = GrowingTopics(self._source, topics)
         listener = ProducingListener(
-            growing, Anyone(), self._limits, settings.connections, Shares(settings.memory // 2)
+            growing,
+            Anyone(),
+            self._limits,
+            settings.connections,
+            Shares(settings.memory // 2),
+            LargeFrames(settings.memory // 8),
         )
         listener.producers = Producers(self._source, topics)
         self._here = Address(f"pulsar://127.0.0.1:{await listener.listen('127.0.0.1', self._port)}")
-        self._listening.put(self._here.url)
+        listener.http = Address(f"http://127.0.0.1:{await listener.listen_http('127.0.0.1', 0)}")
+        self._listening.put(Addresses(self._here.url, listener.http.url))
         rounds = [
             asyncio.create_task(each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(each(REFRESH_MS, topics.refresh)),
@@ -111,11 +125,11 @@ class WritableGateway:
             task.cancel()
         await listener.close()
         topics.close()
-        await asyncio.to_thread(self._workers.close)
+        self._workers.close()
 
     def _owners(self) -> TopicOwners:
         claims = ClaimLog(self._store, lambda: next(self._tokens))
-        living = LivingGateways().is_living
+        living = LivingGateways(self._workers).is_living
         return TopicOwners(
             claims, "this", lambda: self._here, living, self._workers, lambda: time.time_ns() // 1_000_000
         )
@@ -133,10 +147,12 @@ class WritableGateway:
 
 
 @contextmanager
-def writable_gateway(port: int = 0, admin_port: int = 0, max_message: int = 5 * MIB) -> Iterator[Addresses]:
-    """Ports 0: any."""
+def writable_gateway(
+    port: int = 0, http_port: int = 0, max_message: int = 5 * MIB, **settings: object
+) -> Iterator[Addresses]:
+    """Ports 0: any. Its HTTP answers administrators, too. `settings`: of subscriptions."""
     source, listening = WritableSource(), Queue[object]()
-    made = WritableGateway(source, port, max_message, listening)
+    made = WritableGateway(source, port, max_message, settings, listening)
 
     def run() -> None:
         try:
@@ -150,8 +166,9 @@ def writable_gateway(port: int = 0, admin_port: int = 0, max_message: int = 5 * 
     if isinstance(found, BaseException):
         raise found
     try:
-        with serving(Administration(source, made.moved), admin_port) as admin:
-            yield Addresses(str(found), admin)
+        assert isinstance(found, Addresses)
+        with serving(Administration(source, made.moved), found.http, http_port) as http:
+            yield Addresses(found.service, http)
     finally:
         made.stop()
         thread.join(PATIENCE)

@@ -44,7 +44,7 @@ class ProducingConnection(Connection):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.producers: dict[int, TopicName] = {}
-        self._frames = self.sent = SendFrames(0, peer="a client")
+        self._frames = self.sent = SendFrames(0, peer="a client", trusted=False)
 
 
 class Producers:

@@ -175,6 +175,25 @@ def test_markers_and_aborted_entries_are_counted_out_by_reading() -> None:
     assert target.numbering(source, at(1, 4)).up_to(at(1, 5)) == 3
 
 
+def test_as_many_lost_since_as_markers_were_left_out_prove_nothing() -> None:
+    """The number of all entries is right, and so are both ends."""
+    archive = Archive()
+    archive.claim(1)
+    raw = next(one for one in Source if one.complete)
+    marker = archived(at(1, 1), marker_type=COMMIT_MARKER, txnid_most_bits=0, txnid_least_bits=1)
+    archive.add([*stream(1, 0, 0), Stored(1, 1, marker.data), *stream(1, 2, 3)], closed={1: 3})
+    archive.lose(at(2, 0), at(2, 0))
+    archive.add(stream(2, 1, 3))
+    catalog = archive.catalog
+    first, *others = catalog.segments
+    copied = replace(catalog, segments=(replace(first, source=raw), *others))
+    source = ArchiveSource(ArchivedTopic.of(archive.store, copied))
+    target = Restored([*(at(1, n) for n in (0, 2, 3)), *(at(2, n) for n in range(4))])
+    with pytest.raises(IntegrityError, match="cannot be mapped"):
+        target.numbering(source, at(1, -1))
+    assert target.numbering(source, at(2, 0)).up_to(at(2, 2)) == 6, "behind what is lost nothing is"
+
+
 def test_an_archive_that_lacks_what_was_restored_is_noticed() -> None:
     archive = Archive()
     archive.claim(2)
