@@ -18,7 +18,7 @@ from offloader.config.running import MetricsSettings
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
 from offloader.format.index import index_of_segment
-from offloader.metrics import gateway_definitions
+from offloader.metrics import gateway_definitions, protection_definitions
 from offloader.metrics.definitions import ALL
 from offloader.model import LedgerRange, SegmentLayout
 
@@ -194,7 +194,8 @@ def test_settings_exist(page):
 
 @pages
 def test_metrics_exist(page):
-    exposed = {definition.exposed for definition in (*ALL, *gateway_definitions.ALL)} | {"brk_ledgeroffloader_"}
+    known = (*ALL, *gateway_definitions.ALL, *protection_definitions.ALL)
+    exposed = {definition.exposed for definition in known} | {"brk_ledgeroffloader_"}
     assert set(re.findall(r"`((?:offloader|brk)_[a-z_]+)", prose(page))) <= exposed
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dev.docs.lines import wrapped
-from offloader.metrics import gateway_definitions
+from offloader.metrics import gateway_definitions, protection_definitions
 from offloader.metrics.definitions import ALL, Definition
 
 _INTRO = """\
@@ -66,13 +66,37 @@ _ALERTS = """
   be forgotten.
 * any increase of `offloader_gateway_connections_full_total`: clients are sent away.
 * `offloader_gateway_work` that stays at 8 or more of a kind: threads wait for the store.
+* `offloader_gateway_away` of 1, and any increase of `offloader_gateway_ownership_changes_total{change="overtaken"}`
+  while gateways run: they do not reach the bucket, or each other.
 * `offloader_gateway_work_age_seconds` above 60: the store, or a broker, neither answers nor fails.
+"""
+
+_PROTECTION = """
+## The protection of subscriptions
+
+`offloader subscriptions protect` listens on `protection.metricsListen` (empty by default: nowhere), with `/metrics`,
+`/healthz` (200 as long as it looks) and `/readyz` (200 when brokers said in the last round which topics there are).
+
+"""
+
+_PROTECTION_ALERTS = """
+**Worth an alert**
+
+* any increase of `offloader_protection_ended_total`: somebody has reset a subscription, or acknowledgements may be
+  forgotten that cannot be told from a reset. The log names it.
+* `offloader_protection_failures_total` that goes on increasing, or `offloader_protection_round_age_seconds` above some
+  `protection.interval`: subscriptions are not protected.
+* `offloader_protection_subscriptions{standing="not yet"}` that stays: busy subscriptions, which
+  [nothing protects](cursors.md#protected-against-brokers-that-forget).
 """
 
 
 def render() -> str:
     """The page."""
-    return wrapped(f"{_INTRO}{_table(ALL)}{_TOPICS}{_GATEWAY}{_table(gateway_definitions.ALL)}{_ALERTS}")
+    return wrapped(
+        f"{_INTRO}{_table(ALL)}{_TOPICS}{_GATEWAY}{_table(gateway_definitions.ALL)}{_ALERTS}"
+        f"{_PROTECTION}{_table(protection_definitions.ALL)}{_PROTECTION_ALERTS}"
+    )
 
 
 def _table(definitions: Iterable[Definition]) -> str:

@@ -3,11 +3,13 @@ acknowledged, on the version that they were copied from and on a newer one."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import random
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from pulsar import ConsumerType, InitialPosition, Timeout
 from dev.embedded.lock import PULSAR_4_2
 from integration.application import RunningApplication
 from integration.conftest import PULSAR_SETTINGS
+from integration.gateway.clients import StockClient, go_command, java_command
 from integration.patient import PatientPulsar
 from integration.processes import HANGS
 from integration.produce import HANGS_MS, open_client
@@ -48,8 +51,11 @@ TYPES = {
     "team job": ConsumerType.Shared,
     "by key": ConsumerType.KeyShared,
 }
+KINDS = {"one": "Exclusive", "spare/one": "Failover", "team job": "Shared", "by key": "Key_Shared"}
+REPLICATED = "team job"
 BATCHES, IN_BATCH = 200, 10
 MESSAGES = BATCHES * IN_BATCH
+BY_DIGEST = {hashlib.sha256(b"%d" % number).hexdigest()[:16]: number for number in range(MESSAGES)}
 Left = dict[str, set[int]]
 """By subscription: the numbers of messages that are not acknowledged."""
 
@@ -113,6 +119,7 @@ def subscribed(client: Any, topic: TopicName, name: str) -> Any:
         initial_position=InitialPosition.Earliest,
         batch_index_ack_enabled=True,
         receiver_queue_size=5000,
+        replicate_subscription_state_enabled=name == REPLICATED,
     )
 
 
@@ -205,6 +212,30 @@ def delivered(pulsar: PatientPulsar, topic: TopicName, name: str, count: int) ->
             return found
 
 
+def delivered_by(stock: StockClient, topic: TopicName, name: str, count: int) -> list[int]:
+    """The same to a client of another language."""
+    asked = {"as": "c", "topics": [str(topic)], "subscription": name, "type": KINDS[name]}
+    assert "error" not in stock.ask(do="consumer", batch_index=True, queue=5000, **asked)
+    found = [
+        BY_DIGEST[message["sha256"]]
+        for most, ms in ((count, HANGS_MS), (MESSAGES, 1000))
+        for message in stock.ask(do="take", of="c", count=most, ms=ms)["answer"]["messages"]
+    ]
+    stock.ask(do="close", of="c")
+    return found
+
+
+@contextmanager
+def other_clients(pulsar: PatientPulsar, folder: Path) -> Iterator[list[StockClient]]:
+    """Java's and Go's, in soaks."""
+    with ExitStack() as stack:
+        found = []
+        for name, command in (("java", java_command), ("go", lambda _: go_command())) if SOAK else ():
+            found.append(StockClient(name, command(folder / name), pulsar.service_url, folder))
+            stack.callback(found[-1].end)
+        yield found
+
+
 def restore(archive: Path, target: PatientPulsar, topic: TopicName, to: TopicName) -> list[dict[str, Any]]:
     """What is told of each subscription."""
     config = archive / "target.yaml"
@@ -215,14 +246,19 @@ def restore(archive: Path, target: PatientPulsar, topic: TopicName, to: TopicNam
     return [one for one in map(json.loads, result.stdout.splitlines()) if "subscription" in one]
 
 
-def check(pulsar: PatientPulsar, to: TopicName, told: list[dict[str, Any]], left: Left) -> None:
+def check(pulsar: PatientPulsar, folder: Path, to: TopicName, told: list[dict[str, Any]], left: Left) -> None:
     """All stand as wanted, and exactly what was not acknowledged is delivered."""
+    stats = pulsar.admin("GET", f"{to.rest_path}/stats").json()["subscriptions"]
+    assert {name for name in TYPES if stats[name]["isReplicated"]} == {REPLICATED}
     assert {one["subscription"]: one["standing"] for one in told} == dict.fromkeys(TYPES, "restored")
     for one in told:
         name = one["subscription"]
         assert all("not in the target" in note for note in one["notes"]), one
         assert min(one["ranges"], one["batches"]) > 20
         assert sorted(delivered(pulsar, to, name, len(left[name]))) == sorted(left[name]), name
+    with other_clients(pulsar, folder) as others:
+        for stock, name in itertools.product(others, TYPES):
+            assert sorted(delivered_by(stock, to, name, len(left[name]))) == sorted(left[name]), (stock.name, name)
 
 
 def forgotten(told: list[dict[str, Any]], when: str) -> dict[str, tuple[int, int]]:
@@ -241,7 +277,7 @@ def test_consumers_get_exactly_what_was_not_acknowledged(
 ) -> None:
     to = TopicName.parse(f"public/default/{topic.name}-again")
     told = restore(archive, pulsar, topic, to)
-    check(pulsar, to, told, left[topic])
+    check(pulsar, archive / "clients", to, told, left[topic])
     if topic == PLAIN:
         again = restore(archive, pulsar, topic, to)
         assert {one["standing"] for one in again} == {"there already"}
@@ -268,7 +304,7 @@ def test_a_newer_version_delivers_exactly_that_too(
     with PatientPulsar(tmp_path / "newer", zookeeper=True, configuration=settings, jars=PULSAR_4_2) as newer:
         to = TopicName.parse("public/default/newer")
         told = restore(archive, newer, TRANSACTIONAL, to)
-        check(newer, to, told, left[TRANSACTIONAL])
+        check(newer, tmp_path / "clients", to, told, left[TRANSACTIONAL])
         if not SOAK:
             return
         newer.kill()

@@ -168,7 +168,7 @@ class SubscriptionTeller:
 
 def never_set_of(cursor: CopiedCursor) -> Iterator[str]:
     """What of it nobody can set from outside."""
-    return never_set(cursor.properties, cursor.subscription_properties, replicated=cursor.replicated)
+    return never_set(cursor.properties, cursor.subscription_properties)
 
 
 def _loss_text(loss: BrokerLoss) -> str:

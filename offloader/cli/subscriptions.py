@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 import click
@@ -14,6 +15,8 @@ import click
 from offloader.cli.command import FINDINGS, OK, CommandGroup, CommandSession, command
 from offloader.cli.cursors.listing import TIMEOUT, Target, chosen_topics, names_of, parse_target, stored_topics
 from offloader.cli.parsing import parsed
+from offloader.config.gateway import address_of
+from offloader.config.protection import ProtectionSettings
 from offloader.cursors.protection_store import ProtectionStore
 from offloader.errors import OffloadError, TopicNotFoundError
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
@@ -22,6 +25,8 @@ from offloader.lifecycle.topics.protecting.looks import ProtectionLooks
 from offloader.lifecycle.topics.protecting.protector import Protector
 from offloader.lifecycle.topics.protecting.rounds import ProtectionRounds
 from offloader.lifecycle.topics.protecting.told import LookOutcome, Told
+from offloader.metrics.protection import ProtectionMetrics
+from offloader.metrics.server import MetricsServer
 from offloader.model import TopicName
 
 log = logging.getLogger(__name__)
@@ -83,7 +88,30 @@ def protect(session: CommandSession, targets: tuple[Target, ...], *, once: bool,
             dependencies.clock_ms,
             stop.wait,
         )
-        return _once(session, rounds, stop) if once else _run(session, rounds, stop)
+        if once:
+            return _once(session, rounds, stop)
+        with metrics_of(settings) as metrics:
+            return _run(session, rounds, metrics, stop)
+
+
+@contextmanager
+def metrics_of(settings: ProtectionSettings) -> Iterator[ProtectionMetrics]:
+    """Served where the configuration says so."""
+    metrics = ProtectionMetrics()
+    if not settings.metrics_listen:
+        yield metrics
+        return
+    server = MetricsServer(
+        metrics.registry,
+        metrics.health,
+        *address_of(settings.metrics_listen),
+        setting="protection.metricsListen",
+        instead="choose another, or nothing",
+    )
+    try:
+        yield metrics
+    finally:
+        server.close()
 
 
 def _topics(stored: StoredTopics, targets: Iterable[Target], *, once: bool) -> list[TopicName]:
@@ -107,14 +135,17 @@ def _once(session: CommandSession, rounds: ProtectionRounds, stop: threading.Eve
     return FINDINGS if any(one.is_finding for one in done) else OK
 
 
-def _run(session: CommandSession, rounds: ProtectionRounds, stop: threading.Event) -> int:
+def _run(session: CommandSession, rounds: ProtectionRounds, metrics: ProtectionMetrics, stop: threading.Event) -> int:
     clock_ms, interval = session.dependencies.clock_ms, session.config.protection.interval_ms
     while not stop.is_set():
         begun = clock_ms()
         try:
-            _tell(session, rounds.news(rounds.round()))
+            _tell(session, rounds.news(_counted(rounds.round(), metrics)))
         except OffloadError as error:
             log.warning("not protected now: %s", error, extra={"see": "not-protected"})
+            metrics.round_failed(str(error))
+        else:
+            metrics.round_ended(max(clock_ms() - begun, 0) / 1000)
         took = max(clock_ms() - begun, 0)
         if took > interval:
             log.warning(
@@ -124,6 +155,21 @@ def _run(session: CommandSession, rounds: ProtectionRounds, stop: threading.Even
             )
         stop.wait(max((interval - took) / 1000, SETTLES))
     return OK
+
+
+def _counted(told: Iterable[Told], metrics: ProtectionMetrics) -> Iterator[Told]:
+    for one in told:
+        namespace, outcome = one.topic.namespace, one.outcome
+        if outcome is LookOutcome.RESTORED:
+            metrics.acknowledged(namespace, one.entries, one.batches)
+        elif outcome is LookOutcome.ENDED:
+            metrics.ended(namespace)
+        elif outcome is LookOutcome.FAILED:
+            metrics.failed(namespace)
+        is_protected = outcome in (LookOutcome.PROTECTED, LookOutcome.RESTORED)
+        standing = LookOutcome.PROTECTED if is_protected else outcome
+        metrics.looked(namespace, str(standing), one.entries if outcome is LookOutcome.PROTECTED else 0)
+        yield one
 
 
 def _tell(session: CommandSession, told: Iterable[Told]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from offloader.config.gateway import checked_address
 from offloader.config.section import Section
 from offloader.config.units import Wait
 
@@ -20,3 +21,13 @@ class ProtectionSettings(Section):
     )
     at_once: int = Field(8, ge=1, le=64, description="Topics that are looked at at a time.")
     looks_a_second: int = Field(50, ge=1, le=1_000, description="Most looks a second, of all topics.")
+    metrics_listen: str = Field(
+        "",
+        description="Address and port for `/metrics`, `/healthz` and `/readyz` of the command, as long as it runs. "
+        "Empty: none. It has no access control.",
+    )
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _listen(cls, value: str) -> str:
+        return checked_address(value)

@@ -77,6 +77,11 @@ class Subscriptions(Protocol):
         """Give it these properties in the place of those that it has. Raises OutcomeUnknownError."""
         ...
 
+    def replicate(self, topic: TopicName, subscription: str) -> None:
+        """Let its position be copied to other clusters, until the next `move`. It is stored with the next entry that is
+        acknowledged. Raises OutcomeUnknownError, also where brokers are not set to do that."""
+        ...
+
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         """Everything up to and including this position is acknowledged, and nothing behind it. Raises
         SubscriptionBusyError, OutcomeUnknownError."""

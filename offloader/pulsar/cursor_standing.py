@@ -6,6 +6,7 @@ Of what it is told a broker promises nothing, and drops some of it without a wor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from offloader.errors import OutcomeUnknownError
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName, by_ledger
 from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, Subscriptions
 
+TRIES = 3  # to have a position copied to other clusters
 Lengths = Sequence[tuple[int, int | None]]
 """The topic's ledgers in order, with their entries; None: not known yet."""
 
@@ -27,12 +29,13 @@ class Acknowledged(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class CursorStanding:
     """`mark_delete`: where it begins; before the topic's first entry: EARLIEST. `whole`, `parts`: what is acknowledged
-    beyond. `properties`: those of users."""
+    beyond. `properties`: those of users. `replicated`: its position is copied to other clusters."""
 
     mark_delete: Place
     whole: tuple[EntryRange, ...] = ()
     parts: tuple[PartlyAcknowledged, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
+    replicated: bool = False
 
     @property
     def acknowledged(self) -> Acknowledged:
@@ -81,11 +84,13 @@ def bring(
     lengths: Lengths | None = None,
 ) -> SubscriptionLook:
     """Make it stand there, whether it is there or not. Each step may be repeated; nobody may use it meanwhile.
-    `lengths`: by default what the broker says at the end.
+    `lengths`: by default what the broker says at the end. Whether it is `replicated` the answer says.
 
     Raises OutcomeUnknownError where it then does not stand there, what brokers raise, and SubscriptionBusyError."""
     brokers.create(topic, subscription, dict(standing.properties))
     brokers.move(topic, subscription, standing.mark_delete)
+    if standing.replicated:
+        _replicate(brokers, topic, subscription)
     if standing.whole or standing.parts:
         brokers.acknowledge(topic, subscription, standing.whole, standing.parts)
     look = brokers.look(topic, subscription)
@@ -100,6 +105,14 @@ def bring(
             "should not be): try once more, before anybody uses it"
         )
     return look
+
+
+def _replicate(brokers: Subscriptions, topic: TopicName, subscription: str) -> None:
+    """Not all brokers do that: the look says whether it is so."""
+    for _ in range(TRIES):
+        with suppress(OutcomeUnknownError):
+            brokers.replicate(topic, subscription)
+            return
 
 
 def bring_beside(

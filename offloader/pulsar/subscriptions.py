@@ -56,6 +56,9 @@ class BrokerSubscriptions:
         if self._change("PUT", f"{_path(topic, subscription)}/properties", dict(properties)) == httpx.codes.CONFLICT:
             raise OutcomeUnknownError(f"{topic}: {subscription} was not given its properties: somebody else changes it")
 
+    def replicate(self, topic: TopicName, subscription: str) -> None:
+        self._change("POST", f"{_path(topic, subscription)}/replicatedSubscriptionStatus", True)
+
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         body = {**_message(mark_delete), "excluded": mark_delete != EARLIEST}
         self._change("POST", f"{_path(topic, subscription)}/resetcursor", body)

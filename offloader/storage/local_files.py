@@ -24,7 +24,7 @@ from offloader.ports.object_store import Stat
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
-_BAD_KEY = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR}
+_BAD_KEY = {errno.ENOTDIR, errno.EISDIR}
 _NO_ATTRIBUTES = {errno.ENOTSUP, errno.ENODATA, errno.EPERM}
 _META = "user.offloader.meta"
 
@@ -43,6 +43,9 @@ def _typed(what: str, e: OSError) -> OffloadError:
         return StoreFullError(f"{what}: the file system is full")
     if e.errno in _DENIED:
         return AccessDeniedError(f"{what}: {e.strerror}; check the folder's owner and mode")
+    if e.errno == errno.ENAMETOOLONG:
+        limit = "names of topics and subscriptions have at most 255 bytes there, URL-encoded"
+        return FatalError(f"{what}: {e.strerror}; a file system cannot hold this key: {limit}")
     if e.errno in _BAD_KEY:
         return FatalError(f"{what}: {e.strerror}; a file system cannot hold this key")
     return StoreUnavailableError(f"{what}: {e.strerror or e}")

@@ -30,6 +30,7 @@ class HeldCursor:
     consumers: int = 0
     active_ms: int = 0
     stored_active_ms: int = 0
+    replicated: bool = False
 
 
 class HeldTopic:
@@ -43,7 +44,7 @@ class HeldTopic:
 
 class MemorySubscriptions:
     """`Subscriptions`. A test changes `topics`; `flush` stores them, as a broker does within a minute. `faults`: of the
-    calls `look`, `delete`, `create`, `describe`, `move`, `acknowledge`."""
+    calls `look`, `delete`, `create`, `describe`, `replicate`, `move`, `acknowledge`."""
 
     def __init__(self, nodes: MemoryNodes, root: str, clock_ms: Callable[[], int]) -> None:
         self.topics: dict[TopicName, HeldTopic] = {}
@@ -112,6 +113,7 @@ class MemorySubscriptions:
             found.consumers,
             0,
             found.active_ms,
+            found.replicated,
             properties=properties,
             lengths=(*closed, (last[0], None)),
         )
@@ -141,11 +143,16 @@ class MemorySubscriptions:
         self._cursor(topic, subscription).properties = dict(properties)
         self._after(lost)
 
+    def replicate(self, topic: TopicName, subscription: str) -> None:
+        lost = self.faults.before("replicate", topic)
+        self._cursor(topic, subscription).replicated = True
+        self._after(lost)
+
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         lost = self.faults.before("move", topic)
         found, held = self._cursor(topic, subscription), self._topic(topic)
         found.mark = _before_first(held) if mark_delete == EARLIEST else mark_delete
-        found.ranges, found.batches = (), {}
+        found.ranges, found.batches, found.replicated = (), {}, False
         self._after(lost)
 
     def acknowledge(

@@ -17,6 +17,8 @@ from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.cli import subscriptions
 from offloader.cursors.protection_store import ProtectionStore
 from offloader.errors import BrokerUnavailableError
+from offloader.lifecycle.topics.protecting.told import LookOutcome, Told
+from offloader.metrics.protection import ProtectionMetrics
 from offloader.model import AcknowledgedRange
 from offloader.ports.subscriptions import SubscriptionUse
 from offloader.ports.topic_states import CursorLook, CursorLooks, SubscriptionTraits
@@ -168,6 +170,69 @@ def test_brokers_that_are_away_end_nothing_and_a_signal_does(line, brokers, monk
     result = line.run("subscriptions", "protect")
     assert result.exit_code == 0, result.output
     assert "not protected now: down; see docs/running.md#not-protected" in result.stderr
+
+
+def test_metrics_say_how_subscriptions_stand_and_what_was_done(line, world, brokers, monkeypatch):
+    """Protected; then its broker dies, and what it forgot is acknowledged again; then brokers are away."""
+    handlers, made = {}, []
+
+    def next_round(self):
+        match len(seen):
+            case 2:
+                crash(world, brokers)
+            case 4:
+                brokers.error = BrokerUnavailableError("down")
+        seen.append(len(seen))
+        yield from before(self)
+
+    class Metrics(ProtectionMetrics):
+        def __init__(self):
+            super().__init__()
+            made.append(self)
+
+        def round_ended(self, seconds):
+            super().round_ended(seconds)
+            said.append({standing: value("subscriptions", standing=standing) for standing in ("protected", "not yet")})
+
+        def round_failed(self, why):
+            super().round_failed(why)
+            handlers[signal.SIGTERM]()
+
+    def value(name, **labels):
+        found = made[0].registry.get_sample_value(
+            f"offloader_protection_{name}", {"namespace": TOPIC.namespace, **labels}
+        )
+        return found or 0
+
+    seen, said, before = [], [], subscriptions.ProtectionRounds.round
+    monkeypatch.setattr(subscriptions, "ProtectionMetrics", Metrics)
+    monkeypatch.setattr(subscriptions.ProtectionRounds, "round", next_round)
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(subscriptions.threading.Event, "wait", lambda self, timeout=None: self.is_set())
+    line.config += "protection: {metricsListen: '127.0.0.1:0'}\n"
+    line.run("subscriptions", "protect", str(TOPIC))
+    assert said == [{"protected": 0, "not yet": 1}, *[{"protected": 1, "not yet": 0}] * 3]
+    assert value("at_stake_entries") == 2
+    assert value("acknowledged_entries_total") == 2
+    assert value("ended_total") == value("failures_total") == 0
+    assert not made[0].health.ready().good
+
+
+def test_a_reset_is_counted(line, world, brokers):
+    metrics = ProtectionMetrics()
+    told = [
+        Told(TOPIC, "job", LookOutcome.ENDED, why="it was reset"),
+        Told(TOPIC, "", LookOutcome.FAILED, why="away"),
+    ]
+    assert list(subscriptions._counted(told, metrics)) == told
+    metrics.round_ended(3.0)
+    labels = {"namespace": TOPIC.namespace}
+    for series in ("ended_total", "failures_total"):
+        assert metrics.registry.get_sample_value(f"offloader_protection_{series}", labels) == 1
+    standing = {**labels, "standing": "ended"}
+    assert metrics.registry.get_sample_value("offloader_protection_subscriptions", standing) == 1
+    assert metrics.registry.get_sample_value("offloader_protection_round_seconds") == 3
+    assert metrics.health.ready().good
 
 
 def test_a_named_topic_that_is_deleted_does_not_end_the_protection_of_others(line, brokers, monkeypatch):

@@ -262,7 +262,8 @@ def test_subscriptions_stand_where_they_stood(line: Line, cluster: FakeCluster) 
         ("idle unload", 0, 1),
     ]
     assert (other["pending"], other["losses"]) == (0, [])
-    assert any("replicated" in note for note in other["notes"])
+    assert held["other"].replicated
+    assert (held["job"].replicated, other["notes"]) == (False, [])
     again = line.json_lines("topics", "restore", "orders", "--to", "again")
     assert [one["standing"] for one in again[1:]] == ["there already"] * 2
 

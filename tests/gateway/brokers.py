@@ -117,6 +117,9 @@ class LiveSubscriptions:
     def delete(self, topic: TopicName, subscription: str) -> None:
         raise NotImplementedError
 
+    def replicate(self, topic: TopicName, subscription: str) -> None:
+        raise NotImplementedError
+
     def move(self, topic: TopicName, subscription: str, mark_delete: Place) -> None:
         raise NotImplementedError
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from offloader.archive.findings import FindingKind
@@ -10,6 +12,8 @@ from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.model import FailureKind, Lane, RollReason, TopicName
 from offloader.offload.core import planner
 from offloader.storage.memory import MemoryBacking, MemoryStore
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from offloader.testing.invariants import HARMLESS, check_invariants
 from offloader.testing.truth import truth_of_cluster
@@ -351,3 +355,17 @@ def test_a_batch_that_spark_has_done_is_not_overdue_while_the_journal_is_away() 
     sim.driver.deliver(plan.lane, [sim.run(work) for task in plan.tasks for work in task])
     sim.driver.turn()
     assert not health._batches
+
+
+def test_a_topic_whose_name_a_file_system_cannot_hold_holds_up_no_other(tmp_path, caplog) -> None:
+    long = TopicName("public", "default", "é" * 60)
+    with closing(open_store(StoreSettings(f"file://{tmp_path}"))) as store:
+        sim = Simulation(1, store=store)
+        sim.cluster.create(long)
+        sim.cluster.create(T)
+        sim.rounds(4)
+        sim.produce(T, 60)
+        sim.settle()
+        check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, at_rest=True, allowed=HARMLESS)
+        sim.close()
+    assert "have at most 255 bytes there, URL-encoded" in caplog.text

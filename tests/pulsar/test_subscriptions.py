@@ -200,6 +200,12 @@ def test_its_properties_are_replaced():
         client(Broker(changed=(409, REASON))).describe(TOPIC, "s", {})
 
 
+def test_its_position_is_copied_to_other_clusters():
+    broker = Broker()
+    client(broker).replicate(TOPIC, "a/b")
+    assert broker.asked == [("POST", f"{PATH}/subscription/a%2Fb/replicatedSubscriptionStatus", b"true")]
+
+
 def test_uses_are_of_loaded_topics():
     said = {"public/default": {"0x0_0x8": {"persistent": {str(TOPIC): {"subscriptions": {"s": {"consumers": [{}]}}}}}}}
     assert dict(subscription_uses(said)) == {TOPIC: {"s": SubscriptionUse(1, 0)}}

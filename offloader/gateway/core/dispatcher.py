@@ -10,6 +10,7 @@ from offloader.gateway.core.events import (
     CloseConsumer,
     ConsumerKey,
     Decision,
+    Deliver,
     DispatchLimits,
     EndReached,
     EntryAck,
@@ -34,7 +35,7 @@ class Dispatcher:
     def __init__(self, topic: str, *, partition: int = -1, limits: DispatchLimits = DEFAULT_LIMITS) -> None:
         self._topic, self._partition, self._limits = topic, partition, limits
         self._decisions: list[Decision] = []
-        self._reading = ReadAhead(limits, self._decisions.append)
+        self._reading = ReadAhead(limits, self._decide)
         self._consumers: dict[ConsumerKey, Subscriber] = {}
         self._mode: SingleActive | Shared | KeyShared | None = None  # None: no consumer is there
         self._now_ms = 0
@@ -181,6 +182,11 @@ class Dispatcher:
             self._mode.tick(self._now_ms)
             self._mode.go_on()
 
+    def _decide(self, decision: Decision) -> None:
+        last = self._decisions[-1] if self._decisions else None
+        if not (isinstance(decision, Deliver) and isinstance(last, Deliver) and last.joined(decision)):
+            self._decisions.append(decision)
+
     def _came_again(self, request: int, entries: Sequence[ServedEntry] | None) -> None:
         asked = self._reading.came_again(request)
         if self._mode is not None:
@@ -193,7 +199,7 @@ class Dispatcher:
         self._reading.rewind()
 
     def _new_mode(self, joining: Joining) -> SingleActive | Shared | KeyShared:
-        limits, reading, decide = self._limits, self._reading, self._decisions.append
+        limits, reading, decide = self._limits, self._reading, self._decide
         mode: SingleActive | Shared | KeyShared
         if joining.type == SubscriptionType.SHARED:
             mode = Shared(limits, reading, decide)

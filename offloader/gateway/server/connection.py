@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from offloader.gateway.server.large_frames import LARGE, LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
 from offloader.gateway.traffic import ConnectionTraffic
-from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.gateway.values import ASKS_WHETHER_IT_LIVES, ErrorCode, RefusedError
 from offloader.pulsar import commands
 from offloader.pulsar.frames import FrameBuffer, encode
 
@@ -235,14 +235,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def send(self, command: BaseCommand) -> None:
         """Behind what was sent before."""
-        self.write(encode(command), 0)
+        frame = encode(command)
+        self.write((frame,), len(frame))
 
-    def write(self, head: bytes, size: int, entry: bytes | memoryview = b"") -> None:
-        """A frame: its head, and an entry of `size` bytes."""
-        self._output.append(head)
-        if size:
-            self._output.append(entry)
-        self._output_bytes += len(head) + size
+    def write(self, pieces: Iterable[bytes | memoryview], size: int) -> None:
+        """Of frames, which have `size` bytes together."""
+        self._output.extend(pieces)
+        self._output_bytes += size
         if self._output_bytes >= WRITE_AT_ONCE:
             self._flush()
         elif not self._flushing:
@@ -414,6 +413,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _connect(self, command: BaseCommand) -> None:
         said = command.connect
+        if said.client_version == ASKS_WHETHER_IT_LIVES and not self.topics.answers_gateways:
+            return  # another gateway may have what this one has
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True

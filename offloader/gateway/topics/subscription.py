@@ -339,6 +339,12 @@ class ServedSubscription:
         self._go()
         self.look_for_end_soon()
 
+    def send_away(self) -> None:
+        """All consumers look up again, and go on where they can be served. What they have acknowledged is kept until it
+        is written, or another gateway has the subscription."""
+        self._dispatcher.reset()
+        self._go()
+
     async def freeze(self) -> SubscriptionCursor:
         """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done. Raises
         LookUpAgainError where it has ended meanwhile: its last consumer may have unsubscribed."""
@@ -384,10 +390,10 @@ class ServedSubscription:
 
     def _do(self, decision: Decision, touched: dict[ConsumerKey, ConsumerPort]) -> None:
         match decision:
-            case Deliver(key, entry, redeliveries, epoch):
+            case Deliver(key):
                 touched[key] = consumer = self._consumers[key]
-                consumer.deliver(entry, redeliveries, epoch)
-                self.traffic.delivered(entry.messages_left, len(entry.data), again=redeliveries > 0)
+                consumer.deliver(decision)
+                self.traffic.delivered(decision)
             case ActiveChanged(key, is_active):
                 if key in self._consumers:
                     self._consumers[key].active_changed(is_active=is_active)

@@ -11,7 +11,7 @@ from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import mark_delete_of
-from offloader.errors import OffloadError
+from offloader.errors import FatalError, OffloadError
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import DEFAULT_LIMITS, DispatchLimits, Joining
 from offloader.gateway.server.ports import LATEST, ConsumerPort, SubscribedConsumer, Subscribing
@@ -139,13 +139,22 @@ class SubscribedTopic:
     @property
     def is_idle(self) -> bool:
         """Whether nobody uses it."""
-        is_led = self._leader is not None and self._leader.is_busy
-        return not self.subscriptions and not self._coming and not is_led
+        return not self.subscriptions and not self._coming and not self.moves
+
+    @property
+    def moves(self) -> int:
+        """How many subscriptions are on their way to the brokers."""
+        return 0 if self._leader is None else self._leader.moves
 
     def lose(self) -> None:
         """Another gateway has it: durable consumers look up and go there. Readers need no owner, and stay."""
         for subscription in [one for one in self.subscriptions.values() if one.durable]:
             subscription.end()
+
+    def send_away(self) -> None:
+        """Durable consumers look up again. Readers need no owner, and wait."""
+        for subscription in [one for one in self.subscriptions.values() if one.durable]:
+            subscription.send_away()
 
     def clock_was_set(self) -> None:
         """What waits for its time waits by the clock as it is now."""
@@ -213,7 +222,14 @@ class SubscribedTopic:
         return DEFAULT_LIMITS._replace(read_ahead_bytes=part)
 
     async def _owned(self, asked: Subscribing) -> DurableCursor:
-        """Of one that is there only its own state counts."""
+        """Of one that is there only its own state counts. Raises RefusedError where the store says for good that it
+        cannot have it: its name is too long for a file system, say."""
+        try:
+            return await self._opened(asked)
+        except FatalError as error:
+            raise RefusedError(ErrorCode.NOT_ALLOWED, str(error)) from error
+
+    async def _opened(self, asked: Subscribing) -> DurableCursor:
         name, workers = self.entries.name, self._workers
         stands = await workers.know(lambda: mark_delete_of(self._store, name, asked.subscription))
         first = await self._first(asked) if stands is None else FirstState(stands)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from offloader.cursors.copies import CopiedCursor, left_of, parts_of, whole_of
 from offloader.errors import OffloadError, OutcomeUnknownError, RetryableError
 from offloader.lifecycle.topics.cursors.stored import StoredCursor
+from offloader.lifecycle.topics.cursors.undoing import NOT_REPLICATED
 from offloader.model import TopicName
 from offloader.operations.restore.mapped_cursors import MappedCursor
 from offloader.ports.subscriptions import SubscriptionLook, Subscriptions
@@ -69,9 +70,9 @@ class SubscriptionRestorer:
                 if look is None and not self.brokers.create(topic, mapped.cursor.name, dict(standing.properties)):
                     continue  # it was made meanwhile: another look says whose it is
                 began = True
-                bring(self.brokers, topic, mapped.cursor.name, standing)
+                made = bring(self.brokers, topic, mapped.cursor.name, standing)
                 self.brokers.describe(topic, mapped.cursor.name, users_properties(mapped.cursor))
-                return RestoredSubscription(RestoreStanding.RESTORED, self._batches(topic, mapped.cursor))
+                return RestoredSubscription(RestoreStanding.RESTORED, self._unproven(topic, mapped.cursor, made))
             except (RetryableError, OutcomeUnknownError) as error:
                 if not left:
                     return RestoredSubscription(RestoreStanding.FAILED, str(error))
@@ -94,8 +95,15 @@ class SubscriptionRestorer:
             )
             return RestoredSubscription(RestoreStanding.NOT_TOUCHED, why)
         return RestoredSubscription(
-            RestoreStanding.RESTORED if began else RestoreStanding.THERE, self._batches(topic, wanted)
+            RestoreStanding.RESTORED if began else RestoreStanding.THERE, self._unproven(topic, wanted, look)
         )
+
+    def _unproven(self, topic: TopicName, wanted: CopiedCursor, look: SubscriptionLook) -> str:
+        """What is not as wanted of one that stands where it shall, or could not be read back."""
+        batches = self._batches(topic, wanted)
+        if not wanted.replicated or look.replicated:
+            return batches
+        return f"{NOT_REPLICATED} {batches[:1].upper()}{batches[1:]}" if batches else NOT_REPLICATED.removesuffix(".")
 
     def _batches(self, topic: TopicName, wanted: CopiedCursor) -> str:
         """What does not prove that parts of batches are as wanted: of these a broker's REST says nothing."""
@@ -125,9 +133,8 @@ class SubscriptionRestorer:
 def standing_of(cursor: CopiedCursor, mark: str = "") -> CursorStanding:
     """Where it shall stand. `mark`: a property that it has besides its own. Raises DamagedRecordError."""
     properties = users_properties(cursor) | ({mark: "true"} if mark else {})
-    return CursorStanding(
-        cursor.mark_delete, tuple(whole_of(cursor)), tuple(parts_of(cursor)), tuple(sorted(properties.items()))
-    )
+    parts, theirs = tuple(parts_of(cursor)), tuple(sorted(properties.items()))
+    return CursorStanding(cursor.mark_delete, tuple(whole_of(cursor)), parts, theirs, cursor.replicated)
 
 
 def users_properties(cursor: CopiedCursor) -> dict[str, str]:

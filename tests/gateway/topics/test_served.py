@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,8 @@ from offloader.gateway.topics.archive import LIST_KEPT
 from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.metadata.deletions import DeletedRange
 from offloader.model import Place, Position, TopicName
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from tests.gateway.topics.served import NAME, PATIENCE, Consumer, Served, ToldStore, archive_of, asked, until, whole
 
 
@@ -41,6 +45,24 @@ def test_what_is_confirmed_after_an_unsubscribing_that_failed_is_not_forgotten()
         anew.close()
 
     asyncio.run(work(ToldStore()))
+
+
+def test_a_subscription_whose_name_a_store_cannot_hold_is_refused_for_good(tmp_path: Path) -> None:
+    """Clients do not try again. Others go on."""
+
+    async def work(served: Served) -> None:
+        for name in ("n" * 300, "é" * 60, "n" * 2_000):
+            with pytest.raises(RefusedError) as refused:
+                await served.subscribe(name)
+            assert refused.value.code is ErrorCode.NOT_ALLOWED
+            assert "at most 255 bytes" in str(refused.value) or "longer than 1024 bytes" in str(refused.value)
+        await (await served.subscribe("n" * 255)).has(5)
+        served.close()
+
+    with closing(open_store(StoreSettings(f"file://{tmp_path}"))) as store:
+        told = ToldStore()
+        told.store = store
+        asyncio.run(work(Served(told)))
 
 
 def test_a_subscription_whose_last_consumer_unsubscribes_is_not_handed_over() -> None:

@@ -25,9 +25,10 @@ CURSOR = CopiedCursor(
     (2, 9),
     pieces_of((2, 9), RANGES, PARTS, [(2, 10), (3, None)]),
     subscription_properties=(("owner", "joe"), ("#pulsar.internal.delayed", "1")),
+    replicated=True,
 )
 MAPPED = MappedCursor(CURSOR, 7, 0)
-STEPS = ("look", "create", "move", "acknowledge", "describe")
+STEPS = ("look", "create", "move", "replicate", "acknowledge", "describe")
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def restorer(brokers, stored=None) -> SubscriptionRestorer:
 
 
 def is_whole(held: HeldCursor) -> bool:
-    return (held.mark, held.ranges, held.batches, held.properties) == (
+    return held.replicated and (held.mark, held.ranges, held.batches, held.properties) == (
         (2, 9),
         RANGES,
         {(3, 8): (0b101,)},
@@ -64,6 +65,15 @@ def test_a_lost_answer_is_followed_by_another_try(brokers, step, effect, after) 
     brokers.faults.add(step, lambda: OutcomeUnknownError("lost"), effect=effect, after=after)
     assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.RESTORED
     assert is_whole(brokers.topics[TOPIC].cursors["job"])
+
+
+def test_one_whose_broker_does_not_copy_its_position_to_other_clusters_is_told(brokers) -> None:
+    brokers.faults.add("replicate", lambda: OutcomeUnknownError("it is not set to"), times=100)
+    done = restorer(brokers).restore(TOPIC, replace(MAPPED, cursor=replace(CURSOR, pieces={})))
+    assert done.standing is RestoreStanding.RESTORED
+    assert done.why.startswith("It was replicated to other clusters, and its broker did not take that")
+    done = restorer(brokers).restore(TOPIC, replace(MAPPED, cursor=replace(CURSOR, pieces={})))
+    assert (done.standing, "enableReplicatedSubscriptions" in done.why) == (RestoreStanding.THERE, True)
 
 
 @pytest.mark.parametrize("step", STEPS)

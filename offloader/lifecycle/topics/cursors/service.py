@@ -31,7 +31,7 @@ from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState, SavedCursor
 from offloader.lifecycle.topics.cursors.removals import CursorRemovals, StoredRemoval
 from offloader.lifecycle.topics.cursors.stored import StoredTopic
-from offloader.lifecycle.topics.cursors.undoing import CursorUndo, lengths_of, undo_of
+from offloader.lifecycle.topics.cursors.undoing import NOT_REPLICATED, CursorUndo, lengths_of, undo_of
 from offloader.model import TopicName
 from offloader.ports.subscriptions import SubscriptionLook, Subscriptions
 from offloader.pulsar.cursor_standing import bring
@@ -134,8 +134,9 @@ class CursorRemover:
             )
         plan = undo_of(saved.state, topic.ledgers, replicated=saved.look.replicated)
         begun = self._write(replace(record, state=RemovalState.UNDOING), stored)
-        bring(self.brokers, *record.name, plan, lengths_of(topic.ledgers))
-        return self._write(undone(begun.record, " ".join(plan.says), self.clock_ms()), begun).record
+        look = bring(self.brokers, *record.name, plan, lengths_of(topic.ledgers))
+        says = (*plan.says, NOT_REPLICATED) if plan.replicated and not look.replicated else plan.says
+        return self._write(undone(begun.record, " ".join(says), self.clock_ms()), begun).record
 
     def _still_there(self, stored: StoredRemoval, saved: SavedCursor, there: SubscriptionLook) -> CursorRemoval:
         """Either our deletion was never done, or somebody has made another one of that name."""

@@ -14,6 +14,10 @@ from offloader.pulsar.cursor_standing import CursorStanding, Lengths, nearest
 REPLICATED = "pulsar.replicated.subscription"
 DELAYED = "#pulsar.internal.delayed"
 INTERNAL = "#pulsar.internal."
+NOT_REPLICATED = (
+    "It was replicated to other clusters, and its broker did not take that (enableReplicatedSubscriptions): a consumer "
+    "must ask for it again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,9 @@ def undo_of(state: CursorState, ledgers: Sequence[HeldLedger], *, replicated: bo
     )
     parts = tuple(one for one in state.batches if one.ledger in listed and (one.ledger, one.entry) > mark)
     properties = tuple(one for one in state.subscription_properties if not one[0].startswith(INTERNAL))
-    says = (*_trimmed(state, ledgers), *_lost(state, parts, replicated=replicated), *_never_stored())
-    return CursorUndo(mark, whole, parts, properties, says)
+    says = (*_trimmed(state, ledgers), *_lost(state, parts), *_never_stored())
+    was_replicated = replicated or (REPLICATED, 1) in state.properties
+    return CursorUndo(mark, whole, parts, properties, was_replicated, says)
 
 
 def lengths_of(ledgers: Sequence[HeldLedger]) -> Lengths:
@@ -56,22 +61,18 @@ def _trimmed(state: CursorState, ledgers: Sequence[HeldLedger]) -> Iterator[str]
     )
 
 
-def _lost(state: CursorState, parts: Sequence[PartlyAcknowledged], *, replicated: bool) -> Iterator[str]:
+def _lost(state: CursorState, parts: Sequence[PartlyAcknowledged]) -> Iterator[str]:
     if parts:
         yield (
             f"Of {len(parts)} batches some messages are acknowledged: brokers keep that only with "
             "acknowledgmentAtBatchIndexLevelEnabled=true, and many versions forget it when the topic is unloaded; such "
             "messages then come again."
         )
-    yield from never_set(state.properties, state.subscription_properties, replicated=replicated)
+    yield from never_set(state.properties, state.subscription_properties)
 
 
-def never_set(
-    properties: Sequence[tuple[str, int]], of_subscription: Sequence[tuple[str, str]], *, replicated: bool
-) -> Iterator[str]:
+def never_set(properties: Sequence[tuple[str, int]], of_subscription: Sequence[tuple[str, str]]) -> Iterator[str]:
     """What nobody can set from outside, a sentence each."""
-    if replicated or (REPLICATED, 1) in properties:
-        yield "It was replicated to other clusters: a consumer must ask for that again."
     others = sorted(name for name, _ in properties if name != REPLICATED)
     if others:
         yield f"These properties of its position cannot be set from outside: {', '.join(others)}."
