@@ -66,6 +66,8 @@ _ALERTS = """
   be forgotten.
 * any increase of `offloader_gateway_connections_full_total`: clients are sent away.
 * `offloader_gateway_work` that stays at 8 or more of a kind: threads wait for the store.
+* `offloader_gateway_away` of 1, and any increase of `offloader_gateway_ownership_changes_total{change="overtaken"}`
+  while gateways run: they do not reach the bucket, or each other.
 * `offloader_gateway_work_age_seconds` above 60: the store, or a broker, neither answers nor fails.
 """
 

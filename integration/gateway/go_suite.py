@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dev.embedded.settings import BATCH_INDEX_ACKS, Ports, ports_of
 from dev.embedded.standalone import PulsarStandalone
@@ -136,7 +136,7 @@ class GoSuite:
 
 
 @contextmanager
-def broker(folder: Path) -> Iterator[None]:
+def broker(folder: Path, **_: Any) -> Iterator[None]:
     """A broker of 4.0.7, at the ports that the tests know."""
     found = folder / "broker"
     found.mkdir()
@@ -147,12 +147,12 @@ def broker(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def gateway(_: Path) -> Iterator[None]:
-    with writable_gateway(SERVICE, ADMIN, LARGEST):
+def gateway(_: Path, **settings: Any) -> Iterator[None]:
+    with writable_gateway(SERVICE, ADMIN, LARGEST, **settings):
         yield
 
 
-PLACES: Mapping[str, Callable[[Path], AbstractContextManager[None]]] = {"broker": broker, "gateway": gateway}
+PLACES: Mapping[str, Callable[..., AbstractContextManager[None]]] = {"broker": broker, "gateway": gateway}
 
 
 def check_ports() -> None:
@@ -186,7 +186,9 @@ def main() -> int:
     parser.add_argument("tests", nargs="*", help="only these; all where none is named")
     parser.add_argument("--only", choices=PLACES, help="only there")
     parser.add_argument("--logs", type=Path, default=None, help="an empty folder for what the tests say")
+    parser.add_argument("--durable-acks", action="store_true", help="the gateway's `durableAcks`")
     arguments = parser.parse_args()
+    settings = {"durableAcks": True, "flushInterval": "100ms"} if arguments.durable_acks else {}
     check_ports()
     found: dict[str, dict[str, Outcome]] = {}
     with tempfile.TemporaryDirectory(prefix="go-suite-") as folder:
@@ -196,7 +198,7 @@ def main() -> int:
         suite.build()
         tests = {"named": arguments.tests} if arguments.tests else suite.tests
         for where in [arguments.only] if arguments.only else PLACES:
-            with PLACES[where](Path(folder)):
+            with PLACES[where](Path(folder), **settings):
                 found[where] = {}
                 for name in chain.from_iterable(tests.values()):
                     found[where][name] = outcome = suite.run(name, where)

@@ -17,6 +17,7 @@ from offloader.cursors.copy_store import read_copy
 from offloader.cursors.core.records import DELETED_ON
 from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscriptions
 from offloader.errors import FatalError
+from offloader.gateway.topics.moving import HandOverState
 from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.metadata.listing import partitions
 from offloader.model import Segment, TopicName
@@ -57,7 +58,8 @@ def list_subscriptions(session: CommandSession, topic: TopicName | None) -> None
 
     \b
     JSON: an array of {topic, subscription, mark delete, ranges, acknowledged, batches, backlog, bytes, opened, written,
-    note}; written in ms since 1970; note says what is damaged, and what was deleted before it was acknowledged.
+    note}; written in ms since 1970; note says what is damaged, what was deleted before it was acknowledged, and whether
+    it is at the brokers.
     """
     shown = session.output.name == "text"
     moment, size = (moment_text, size_text) if shown else (int, int)
@@ -178,4 +180,5 @@ def _note(one: KeptSubscription) -> str:
         for name, count in one.marker.properties
         if name.startswith(DELETED_ON)
     )
-    return "; ".join(deleted)
+    state = HandOverState.of(one.marker.properties)
+    return "; ".join([*deleted, *([] if state is None else [state.note])])

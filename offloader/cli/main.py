@@ -9,6 +9,7 @@ from offloader.cli import (  # noqa: F401 (they add their commands to groups)
     export,
     gateway_status,
     gateway_subscriptions,
+    gateway_unlock,
     ledger_deletion,
     orphan_tail,
     peek,

@@ -99,6 +99,10 @@ class DurableCursor:
         """Of a batch of which a part is acknowledged what is left; None: of any other entry."""
         return self._asked(lambda: self._cursor.left_of(position))
 
+    def has_none_of(self, key: LedgerKey, first: int, last: int) -> bool:
+        """Whether of a ledger's entries `first`..`last` nothing is acknowledged, no part either."""
+        return self._asked(lambda: self._cursor.has_none_of(key, first, last))
+
     def acknowledged_of(self, ledgers: Iterable[LedgerKey]) -> int | None:
         """How many entries of these ledgers are acknowledged behind the mark-delete position; None: some are not in
         memory."""

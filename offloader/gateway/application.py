@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +25,7 @@ from offloader.gateway.live import Brokers, LiveTopic
 from offloader.gateway.observer import GatewayObserver
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.living import LivingGateways
-from offloader.gateway.owners.owners import TopicOwners
+from offloader.gateway.owners.owners import AWAY, TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.rounds import each, tell
 from offloader.gateway.server.large_frames import LargeFrames
@@ -47,7 +48,7 @@ LEAD_MS = 500
 """How often it is looked whether somebody may go to the brokers."""
 NO_BOUND = 1 << 62
 LOOK_AT_FILES_MS = 5_000
-LOOK_AT_CLOCK_MS = 1_000
+LOOK_AT_CLOCK_MS = WATCH_MS = 1_000
 WRITES_WITHIN = 20.0
 """Seconds for each of the two things that a stop writes. What is not written comes again."""
 ENDS_WITHIN = 5.0
@@ -122,6 +123,7 @@ class GatewayApplication:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._is_stopped = False
+        self._hand_overs = Counter[str]()
         self.left = 0  # calls that hung when it was stopped, in threads that go on
 
     def run(self) -> None:
@@ -154,6 +156,7 @@ class GatewayApplication:
             Shares(settings.memory * 3 // 8),
             LargeFrames(max(settings.memory // 8, 2 * self._limits.max_message)),
         )
+        self._hand_overs = topics.hand_overs
         doors = Doors(settings, access, listener, workers)
         clock = SetClock(time.time, self._loop.time)
 
@@ -163,13 +166,14 @@ class GatewayApplication:
                 listener.clock_was_set()
             return ()
 
-        self._tell_of(telemetry, GatewayObserver(topics, listener, workers))
+        self._tell_of(telemetry, GatewayObserver(topics, listener, workers, owners))
         self._here = await doors.open()
         self._listening(self._here.url or self._here.tls)
         rounds = [
             asyncio.create_task(each(settings.flush_interval_ms, topics.flush)),
             asyncio.create_task(each(settings.refresh_interval_ms, topics.refresh)),
             asyncio.create_task(each(settings.claim_interval_ms, owners.look)),
+            asyncio.create_task(each(WATCH_MS, owners.watch)),
             asyncio.create_task(each(LOOK_AT_FILES_MS, doors.look_at_files)),
             asyncio.create_task(each(LOOK_AT_CLOCK_MS, look_at_clock)),
             asyncio.create_task(telemetry.keep_looking(self._opened.store, workers)),
@@ -208,6 +212,7 @@ class GatewayApplication:
             LivingGateways(workers).is_living,
             workers,
             lambda: time.time_ns() // 1_000_000,
+            max(AWAY, 3 * self._settings.claim_interval_ms / 1000),
         )
 
     def _served(self, workers: Workers, entries: TopicEntries, traffic: Traffic) -> SubscribedTopic:
@@ -230,7 +235,7 @@ class GatewayApplication:
         if self._settings.at_end is not AtEnd.HAND_OVER or self._brokers is None:
             return None
         live = LiveTopic(entries.name, self._brokers, lambda: self._opened.records(entries.name).head)
-        return Leader(entries, live, workers, self._new_token)
+        return Leader(entries, live, workers, self._new_token, self._hand_overs)
 
 
 async def _in_time(work: Awaitable[Sequence[OffloadError]]) -> Sequence[OffloadError]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 import offloader.metrics.gateway_definitions as d
+from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.server.listener import GatewayListener
 from offloader.gateway.status import GatewayStatus, NamespaceStatus
 from offloader.gateway.topics.archive import ArchiveTopics
@@ -22,11 +23,12 @@ T = TypeVar("T")
 class GatewayObserver:
     """Made on the loop; asked from other threads. What cannot be had in some seconds raises TimeoutError."""
 
-    def __init__(self, topics: ArchiveTopics, listener: GatewayListener, workers: Workers) -> None:
+    def __init__(self, topics: ArchiveTopics, listener: GatewayListener, workers: Workers, owners: TopicOwners) -> None:
         self._loop = asyncio.get_running_loop()
         self._topics = topics
         self._listener = listener
         self._workers = workers
+        self._owners = owners
 
     def status(self) -> dict[str, Any]:
         """As JSON."""
@@ -51,6 +53,8 @@ class GatewayObserver:
             refused=dict(traffic.refused),
             work=dict(self._workers.under_way),
             topics=len(self._topics.served),
+            owned=len(self._owners.owned),
+            hand_overs={**self._topics.hand_overs, "under way": self._topics.moves},
             namespaces=[
                 NamespaceStatus(name, one.entries, one.messages, one.size, one.redelivered, one.acknowledgements)
                 for name, one in sorted(self._topics.traffic.items())
@@ -74,6 +78,14 @@ class GatewayObserver:
         for error, count in traffic.refused.items():
             yield Sample(d.REFUSED, (error,), count)
         yield Sample(d.TOPICS, (), len(self._topics.served))
+        yield Sample(d.OWNED, (), len(self._owners.owned))
+        yield Sample(d.LEFT_TO_OTHERS, (), self._owners.truces)
+        yield Sample(d.AWAY, (), self._owners.is_away)
+        yield Sample(d.MOVES, (), self._topics.moves)
+        for what, count in self._topics.hand_overs.items():
+            yield Sample(d.HAND_OVERS, (what,), count)
+        for change, count in self._owners.counts.items():
+            yield Sample(d.OWNERSHIP, (change,), count)
         for durable in (True, False):
             count = sum(one.durable is durable for one in subscriptions)
             yield Sample(d.SUBSCRIPTIONS, (str(durable).lower(),), count)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from offloader.gateway.core.events import Deliver
+
 
 @dataclass(slots=True)
 class Traffic:
@@ -22,13 +24,13 @@ class Traffic:
     writes: int = 0
     failed_writes: int = 0
 
-    def delivered(self, messages: int, size: int, *, again: bool) -> None:
-        """An entry went to a client."""
+    def delivered(self, what: Deliver) -> None:
+        """It went to a client."""
         for counted in self._counted():
-            counted.entries += 1
-            counted.messages += messages
-            counted.size += size
-            counted.redelivered += again
+            counted.entries += len(what.entries)
+            counted.messages += what.messages
+            counted.size += what.size
+            counted.redelivered += len(what.entries) if what.redeliveries else 0
 
     def acknowledged(self, count: int) -> None:
         """A client has named so many entries."""

@@ -6,13 +6,16 @@ A place is (ledger, entry), as clients know it: the archive's incarnations have 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 from offloader.errors import OffloadError
 from offloader.model import Place
 
+ASKS_WHETHER_IT_LIVES = "pulsar-streaming-offloader gateway"
+"""The client's version by which gateways that ask others for a sign of life say so."""
 BEFORE_ALL: Place = (-1, -1)
 """The mark-delete position of whoever has acknowledged nothing."""
 STICKY_HASHES = 1 << 16
@@ -98,6 +101,14 @@ class ServedEntry(NamedTuple):
         if kept == self.bits:
             return self
         return self._replace(left=kept) if kept else None
+
+
+def size_of(entries: Iterable[ServedEntry]) -> int:
+    """Bytes of these entries."""
+    return sum(map(len, map(_data, entries)))
+
+
+_data = attrgetter("data")
 
 
 class ServedEntries(NamedTuple):

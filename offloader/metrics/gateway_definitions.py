@@ -10,6 +10,25 @@ FULL = counter("offloader_gateway_connections_full", "Clients sent away: there w
 REFUSED = counter("offloader_gateway_refused", "Requests answered with an error, by its name.", "error")
 BUFFERED = gauge("offloader_gateway_buffered_bytes", "Bytes that clients have not taken from their sockets yet.")
 TOPICS = gauge("offloader_gateway_topics", "Topics that are served at the moment.")
+OWNED = gauge("offloader_gateway_owned_topics", "Topics whose durable subscriptions are at this gateway.")
+OWNERSHIP = counter(
+    "offloader_gateway_ownership_changes",
+    "Topics that this gateway claimed, that another one took over, and that it gave back because nobody used them.",
+    "change",
+)
+LEFT_TO_OTHERS = gauge(
+    "offloader_gateway_truces", "Topics left to gateways that took them over while this one lived, for a while."
+)
+AWAY = gauge(
+    "offloader_gateway_away", "1: the store has not answered for long, and other gateways may serve the topics."
+)
+MOVES = gauge("offloader_gateway_hand_overs_under_way", "Subscriptions on their way to the brokers.")
+HAND_OVERS = counter(
+    "offloader_gateway_hand_overs",
+    "What went to the brokers (`reader`, `subscription`); subscriptions that these have one of, too (`refused`), that "
+    "are served here again (`taken back`); consumers that stay here because they came back twice (`came back`).",
+    "what",
+)
 SUBSCRIPTIONS = gauge("offloader_gateway_subscriptions", "Subscriptions that are served at the moment.", "durable")
 CONSUMERS = gauge("offloader_gateway_consumers", "Consumers and readers that are subscribed.")
 ENTRIES = counter("offloader_gateway_entries", "Entries delivered, those that came again, too.", "namespace")

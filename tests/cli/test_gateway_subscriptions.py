@@ -8,13 +8,16 @@ from dataclasses import replace
 import pytest
 
 from offloader.cursors.copy_store import write_copy
-from offloader.cursors.core.records import DELETED_ON, FirstState
+from offloader.cursors.core.records import DELETED_ON, HANDED_OVER, FirstState
 from offloader.cursors.durable import DurableCursor
-from offloader.cursors.stored import mark_delete_of
+from offloader.cursors.stored import kept_subscription, mark_delete_of
+from offloader.errors import BrokerUnavailableError, OvertakenError, TopicNotFoundError
+from offloader.gateway.topics.moving import BEGUN, HandOverState
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.layout import subscription_folder
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName
+from offloader.ports.subscriptions import SubscriptionLook
 from tests.archive.bridges import hand_over
 from tests.archive.support import TOPIC, gap, stream
 from tests.archive.test_deleted import append, deleting
@@ -100,6 +103,79 @@ def test_deleting_needs_a_yes(served) -> None:
     assert mark_delete_of(served.archive.store, TOPIC, "job") is None
     for name in ("job", "\udcff"):  # the other one is what no terminal can write
         assert "no subscription" in served.run(*GROUP, "delete", str(TOPIC), name, "--yes").output
+
+
+class Brokers:
+    """`Subscriptions`, as far as it is asked."""
+
+    def __init__(self, there: SubscriptionLook | None = None, error: Exception | None = None) -> None:
+        self.asked = 0
+        self._there, self._error = there, error
+
+    def look(self, _topic: TopicName, _subscription: str) -> SubscriptionLook | None:
+        self.asked += 1
+        if self._error is not None:
+            raise self._error
+        return self._there
+
+    def close(self) -> None: ...
+
+
+THERE = SubscriptionLook(1, (1, 9), (), 0, 0, 0)
+
+
+def handed_over(line, brokers: Brokers, **properties: int) -> DurableCursor:
+    line.dependencies = replace(line.dependencies, subscriptions=lambda _: brokers)
+    cursor = opened(line, "job")
+    cursor.describe((*cursor.properties, (BEGUN, 7), *properties.items()))
+    cursor.flush()
+    return cursor
+
+
+def state(line) -> HandOverState | None:
+    kept = kept_subscription(line.archive.store, TOPIC, "job")
+    assert kept is not None
+    assert kept.marker.mark_delete == Position(0, 1, 9), "it stands where it stood"
+    return HandOverState.of(kept.marker.properties)
+
+
+@pytest.mark.parametrize("brokers", [Brokers(), Brokers(error=TopicNotFoundError("it is gone"))])
+def test_what_brokers_have_not_any_more_is_unlocked_with_a_yes(served, brokers: Brokers) -> None:
+    cursor = handed_over(served, brokers, **{HANDED_OVER: 1_795_651_200_000})
+    assert "was handed over to the brokers at 2026-11-26" in served.json(*GROUP, str(TOPIC))[0]["note"]
+    assert "nothing is changed without --yes" in served.ok(*GROUP, "unlock", str(TOPIC), "job")
+    assert state(served) is not None
+    (said,) = served.json_lines(*GROUP, "unlock", str(TOPIC), "job", "--yes")
+    assert (said["subscription"], said["unlocked"]) == ("job", True)
+    assert state(served) is None
+    assert "brokers" not in served.json(*GROUP, str(TOPIC))[0]["note"]
+    assert brokers.asked == 2
+    cursor.acknowledge_up_to(Position(0, 1, 11))
+    with pytest.raises(OvertakenError):
+        cursor.flush()
+    assert "nothing to unlock" in served.error(*GROUP, "unlock", str(TOPIC), "job", "--yes")
+
+
+def test_what_brokers_have_stays_locked(served) -> None:
+    handed_over(served, Brokers(THERE), **{HANDED_OVER: 1_000})
+    assert "delete it there first" in served.error(*GROUP, "unlock", str(TOPIC), "job", "--yes")
+    assert state(served) is not None
+
+
+def test_brokers_that_do_not_answer_say_nothing(served) -> None:
+    handed_over(served, Brokers(error=BrokerUnavailableError("no answer")), **{HANDED_OVER: 1_000})
+    assert "no answer" in served.run(*GROUP, "unlock", str(TOPIC), "job", "--yes").output
+    assert state(served) is not None
+
+
+def test_what_has_only_begun_is_left_to_the_gateway_unless_the_brokers_are_gone(served) -> None:
+    brokers = Brokers()
+    handed_over(served, brokers)
+    assert "goes on with it" in served.error(*GROUP, "unlock", str(TOPIC), "job", "--yes")
+    assert served.json(*GROUP, str(TOPIC))[0]["note"].endswith("is being handed over to the brokers")
+    served.ok(*GROUP, "unlock", str(TOPIC), "job", "--yes", "--brokers-are-gone")
+    assert state(served) is None
+    assert brokers.asked == 0
 
 
 def test_a_subscription_begins_with_a_copy_once(line) -> None:

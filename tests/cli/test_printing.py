@@ -139,6 +139,11 @@ CALLS: dict[str, list[list[str]]] = {
     "gateway subscriptions delete": [[str(TOPIC), EVIL], [str(TOPIC), EVIL, "--yes"], [EVIL, EVIL]],
     "gateway subscriptions import": [[str(TOPIC), EVIL], [str(TOPIC), EVIL, "--at", EVIL], [EVIL, EVIL]],
     "gateway subscriptions list": [[], [str(TOPIC)], [EVIL]],
+    "gateway subscriptions unlock": [
+        [str(TOPIC), EVIL],
+        [str(TOPIC), EVIL, "--yes", "--brokers-are-gone"],
+        [EVIL, EVIL],
+    ],
     "ledgers close": [["15"], ["99"]],
     "ledgers delete": [["15"], ["15", "--topic", EVIL]],
     "ledgers inspect": [["15"], ["12"]],

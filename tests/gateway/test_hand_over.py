@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import httpx
 import pulsar
 import pytest
 
@@ -26,7 +27,7 @@ from tests.archive.messages.encoder import Producer, Sent, batch
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
 from tests.gateway.brokers import LiveTopics
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import free_port, gateway
 from tests.gateway.raw import RawClient
 
 NAME = str(TOPIC)
@@ -73,14 +74,17 @@ class Place:
 
 
 @contextmanager
-def begun(later: Sequence[Stored] = ()) -> Iterator[Place]:
+def begun(later: Sequence[Stored] = (), **settings: object) -> Iterator[Place]:
     """`later`: what is at the end of the archive, and not all of it."""
     archive, at_brokers = archived(), live()
     if later:
         archive.add(list(later))
         at_brokers.add(list(later))
     brokers = LiveTopics(TOPIC, at_brokers.store, {11: None})
-    with gateway(at_brokers.store) as brokers.url, gateway(archive.store, brokers, atEnd="handOver") as url:
+    with (
+        gateway(at_brokers.store) as brokers.url,
+        gateway(archive.store, brokers, atEnd="handOver", **settings) as url,
+    ):
         client = connected(url)
         yield Place(archive, at_brokers, brokers, client, url)
         client.close()
@@ -290,6 +294,23 @@ def test_a_durable_subscription_with_holes_gets_at_the_broker_exactly_what_was_n
                 consumer.acknowledge(got)
         assert sorted(received(consumer, len(left) + 99)) == sorted([*left, *names(11, 201, 299)])
         assert nothing_more(consumer)
+
+
+def test_what_went_to_the_brokers_is_counted() -> None:
+    port = free_port()
+    with begun(metricsListen=f"127.0.0.1:{port}") as place:
+        place.live.add(entries(11, 200, 299))
+        consumer = place.client.subscribe(NAME, "s", initial_position=EARLIEST)
+        for _ in range(301):
+            consumer.acknowledge(consumer.receive(PATIENCE))
+        reader = place.client.create_reader(NAME, pulsar.MessageId.earliest)
+        assert read(reader, 301)[-1] == b"11:200"
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as asked:
+            status = asked.get("/status").json()["hand_overs"]
+            assert (status["subscription"], status["reader"], status["under way"]) == (1, 1, 0)
+            text = asked.get("/metrics").text
+    assert 'offloader_gateway_hand_overs_total{what="subscription"} 1.0' in text
+    assert 'offloader_gateway_hand_overs_total{what="refused"} 0.0' in text
 
 
 def test_what_brokers_do_not_have_keeps_a_durable_subscription_here(place) -> None:

@@ -7,15 +7,17 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pulsar
 import pytest
 
 from offloader._proto.pulsar_wire_pb2 import Subscribe
+from offloader.gateway import application
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.pulsar.commands import command, connect
 from offloader.storage.memory import MemoryStore
+from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
 from tests.gateway.gateway import gateway
@@ -108,6 +110,41 @@ def test_who_stops_hands_its_consumers_over_with_all_that_they_have_acknowledged
         assert rest == {b"m%d" % number for number in range(50, ENTRIES)}
         assert {owner(archive)} == set(places)
         client.close()
+
+
+def test_consumers_go_on_at_the_gateway_that_reaches_the_store(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "AWAY", 0.5)
+    monkeypatch.setattr(application, "WATCH_MS", 50)
+    faults = StoreFaults()
+    with (
+        gateway(FaultyStore(archive.store, faults), claimInterval="100ms", durableAcks=True) as one,
+        gateway(archive.store, claimInterval="100ms", durableAcks=True) as two,
+    ):
+        client = connected(one)
+        client.subscribe(NAME, "other")  # so that the first one has the topic
+        both_know = connected(both(one, two))
+        consumer = both_know.subscribe(NAME, "s", initial_position=EARLIEST, receiver_queue_size=5)
+        for number in range(20):
+            got = consumer.receive(PATIENCE)
+            assert got.data() == b"m%d" % number
+            consumer.acknowledge(got)
+        assert owner(archive) == one
+        faults.add(StoreFault("*", times=10**9))
+        until = time.monotonic() + 60
+        while owner(archive) != two:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        wanted = {b"m%d" % number for number in range(20, ENTRIES)}
+        while wanted:
+            got = consumer.receive(PATIENCE)
+            with suppress(pulsar.PulsarException):  # of a message that the first one gave it, which comes again
+                consumer.acknowledge(got)
+                wanted.discard(got.data())
+        faults.clear()
+        client.close()
+        both_know.close()
 
 
 def test_readers_are_served_where_they_are_and_write_nothing(archive: Archive) -> None:

@@ -32,7 +32,7 @@ NAME = str(TOPIC)
 ENTRIES = 50
 ONE = SubscriptionStatus(NAME, "s", "Shared", True, 1, 900, 3, "10:4", 45, 10, 10, 1000, 0, 5)
 SEEN = GatewayStatus(
-    5.0, 1, 1, 0, 1, 0, {}, {"read": 0}, 1, [NamespaceStatus("public/default", 10, 10, 1000, 0, 5)], [ONE]
+    5.0, 1, 1, 0, 1, 0, {}, {"read": 0}, 1, 1, {}, [NamespaceStatus("public/default", 10, 10, 1000, 0, 5)], [ONE]
 )
 
 

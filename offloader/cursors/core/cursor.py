@@ -138,6 +138,10 @@ class Cursor:
         """Of a batch of which a part is acknowledged what is left; None: of any other entry."""
         return None if position <= self._mark_delete else self._acks(key_of(position)).batches.get(position.entry)
 
+    def has_none_of(self, key: LedgerKey, first: int, last: int) -> bool:
+        """Whether of a ledger's entries `first`..`last` nothing is acknowledged, no part either."""
+        return first >= self._first_behind(key) and self._acks(key).has_none_of(first, last)
+
     def acknowledged_of(self, ledgers: Iterable[LedgerKey]) -> int | None:
         """How many entries of these ledgers are acknowledged behind the mark-delete position; None: some are not in
         memory."""

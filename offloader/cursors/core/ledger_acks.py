@@ -111,6 +111,12 @@ class LedgerAcks:
         bits = int.from_bytes(self._bits[low >> 3 : (high + 7) >> 3], "little") >> (low & 7)
         return (bits & (1 << (high - low)) - 1).bit_count()
 
+    def has_none_of(self, first: int, last: int) -> bool:
+        """Whether nothing of the entries `first`..`last` is acknowledged, no part either."""
+        if self.count_in(first, last):
+            return False
+        return not self._batches or self._batches.keys().isdisjoint(range(first, last + 1))
+
     def first_hole(self, entry: int) -> int:
         """The first entry from there on that is not acknowledged as a whole."""
         at = entry - self._base

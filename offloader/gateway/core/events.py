@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from offloader.gateway.values import ServedEntry, SubscriptionType
@@ -56,6 +57,15 @@ class Joining(NamedTuple):
     epoch: int | None = None
 
 
+class ConsumerState(NamedTuple):
+    """How a consumer stands. `unacknowledged`: its messages, 0 where it does not share the subscription. `is_blocked`:
+    it has too many of them."""
+
+    permits: int = 0
+    unacknowledged: int = 0
+    is_blocked: bool = False
+
+
 class EntryAck(NamedTuple):
     """An entry, and what of it is still to be delivered, as bits. 0: nothing, all of it is acknowledged. `size`: how
     many messages it has, 0: nobody says."""
@@ -65,13 +75,26 @@ class EntryAck(NamedTuple):
     size: int = 0
 
 
-class Deliver(NamedTuple):
-    """Send an entry, with its ack set where part of it is acknowledged. `epoch`: of the consumer, where it gave one."""
+@dataclass(slots=True)
+class Deliver:
+    """Send entries in this order, with the ack set of each that is acknowledged in part. `messages`: that all of them
+    have, and `size`: their bytes. `redeliveries`: of each of them. `epoch`: of the consumer, where it gave one."""
 
     consumer: ConsumerKey
-    entry: ServedEntry
-    redeliveries: int
-    epoch: int | None
+    entries: list[ServedEntry]
+    messages: int
+    size: int
+    redeliveries: int = 0
+    epoch: int | None = None
+
+    def joined(self, other: Deliver) -> bool:
+        """Have what the other one has, too, where it goes to the same consumer in the same way."""
+        if (self.consumer, self.redeliveries, self.epoch) != (other.consumer, other.redeliveries, other.epoch):
+            return False
+        self.entries += other.entries
+        self.messages += other.messages
+        self.size += other.size
+        return True
 
 
 class ActiveChanged(NamedTuple):

@@ -177,7 +177,7 @@ class Sharing(ABC):
             self._blocked = True
         if item.left != entry.left:
             entry = entry._replace(left=item.left)
-        self._decide(Deliver(consumer.key, entry, item.redeliveries, None))
+        self._decide(Deliver(consumer.key, [entry], messages, item.size, item.redeliveries))
 
     def _shrink(self, item: Item, left: int) -> None:
         """Wherever it is. What is acknowledged as a whole is forgotten."""

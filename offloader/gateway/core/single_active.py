@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
+from offloader.gateway.core.ahead import EntriesAhead
 from offloader.gateway.core.events import ActiveChanged, Decision, Deliver, DispatchLimits, EntryAck
 from offloader.gateway.core.hashing import distance, range_slot
 from offloader.gateway.core.keys import HashRanges
@@ -36,8 +36,7 @@ class SingleActive:
         self._active: Subscriber | None = None
         self._takes_over_ms: int | None = None
         self._now_ms = 0
-        self._ahead: OrderedDict[Place, ServedEntry] = OrderedDict()
-        self._ahead_bytes = 0
+        self._ahead = EntriesAhead()
 
     @property
     def wake_at_ms(self) -> int | None:
@@ -62,17 +61,14 @@ class SingleActive:
 
     def acknowledge(self, acknowledged: Iterable[EntryAck]) -> None:
         for place, left, _ in acknowledged:
-            if place in self._ahead:
-                self._shrink(place, left)
-            else:
+            if not self._ahead.shrink(place, left):
                 self._reading.acknowledged(place, left)
 
     def acknowledge_up_to(self, place: Place, left: int) -> None:
         if left:
             self.acknowledge([EntryAck(place, left)])
             place = (place[0], place[1] - 1)
-        while self._ahead and next(iter(self._ahead)) <= place:
-            self._next()
+        self._ahead.drop_up_to(place)
         self._reading.acknowledged_up_to(place)
 
     def redeliver(self, consumer: Subscriber, _places: Sequence[Place] | None, epoch: int | None) -> None:
@@ -84,11 +80,10 @@ class SingleActive:
 
     def came(self, entries: Sequence[ServedEntry]) -> None:
         wanted = self._active.joining.key_policy.ranges if self._active and not self._is_failover else None
-        ranges = HashRanges(wanted) if wanted else None
-        for entry in entries:
-            if ranges is None or range_slot(entry.sticky) in ranges:
-                self._ahead[entry.place] = entry
-                self._ahead_bytes += len(entry.data)
+        if wanted:
+            ranges = HashRanges(wanted)
+            entries = [each for each in entries if range_slot(each.sticky) in ranges]
+        self._ahead.add(entries)
 
     def tick(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -103,27 +98,14 @@ class SingleActive:
         active = self._active
         if active is None or self._takes_over_ms is not None:
             return
-        while active.permits > 0 and self._ahead:
-            entry = self._next()
-            active.permits -= entry.messages_left
-            self._decide(Deliver(active.key, entry, 0, active.epoch))
-        has_room = len(self._ahead) < self._reading.most_entries and self._ahead_bytes < self._reading.most_bytes
+        before = self._ahead.size
+        entries, messages = self._ahead.take(active.permits)
+        if entries:
+            active.permits -= messages
+            self._decide(Deliver(active.key, entries, messages, before - self._ahead.size, epoch=active.epoch))
+        has_room = len(self._ahead) < self._reading.most_entries and self._ahead.size < self._reading.most_bytes
         if has_room and self._reading.may_go_on:
             self._reading.go_on()
-
-    def _next(self) -> ServedEntry:
-        _, entry = self._ahead.popitem(last=False)
-        self._ahead_bytes -= len(entry.data)
-        return entry
-
-    def _shrink(self, place: Place, left: int) -> None:
-        entry = self._ahead[place]
-        kept = entry.without(left)
-        if kept is not None:
-            self._ahead[place] = kept
-        else:
-            del self._ahead[place]
-            self._ahead_bytes -= len(entry.data)
 
     def _choose(self) -> bool:
         """Returns whether another consumer is the active one from now on."""
@@ -153,6 +135,5 @@ class SingleActive:
             self._decide(ActiveChanged(consumer.key, consumer is self._active))
 
     def _rewind(self) -> None:
-        self._ahead.clear()
-        self._ahead_bytes = 0
+        self._ahead = EntriesAhead()
         self._reading.rewind()

@@ -19,7 +19,8 @@ from offloader.gateway.entries.delivered import deliverable, with_sticky
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.lookup import EntryLookup
 from offloader.gateway.entries.missing import OnMissing, Passing
-from offloader.gateway.entries.reader import ReadRun, TopicReader
+from offloader.gateway.entries.read_run import ReadRun
+from offloader.gateway.entries.reader import TopicReader
 from offloader.gateway.entries.times import last_before
 from offloader.gateway.entries.topic import ServedTopic
 from offloader.gateway.topic_entries import DeletedSegment
@@ -177,7 +178,7 @@ class ArchivedTopicEntries:
 
     def _opened(self, topic: ServedTopic, after: Place, *, sticky: bool) -> TopicReader:
         def decoded(run: EntryRun) -> ReadRun:
-            found = ReadRun(run, deliverable(run, topic.aborted, sticky=sticky))
+            found = deliverable(run, topic.aborted, sticky=sticky)
             self._kept.remember(topic.key, found)
             return found
 
@@ -204,7 +205,7 @@ class ArchivedTopicEntries:
         def read(items: Iterable[PlanItem]) -> Iterator[ReadItem]:
             return PlannedReader(self._archive.stores, options).read(items)
 
-        return EntryLookup(topic, read, lambda run: deliverable(run, topic.aborted, sticky=False))
+        return EntryLookup(topic, read, lambda run: deliverable(run, topic.aborted, sticky=False).entries())
 
     def _as_planned(self, work: Callable[[ServedTopic], T]) -> T:
         """With the topic as it was last seen; once more with a new look where what that names is not there any more."""

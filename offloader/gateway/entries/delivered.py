@@ -7,9 +7,7 @@ entry whose metadata cannot be read or lack what every message has: it acknowled
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from functools import partial
-from itertools import repeat
+from collections.abc import Collection, Iterable
 from struct import Struct
 
 import numpy as np
@@ -22,12 +20,12 @@ from offloader.archive.messages.envelope import signed
 from offloader.format.entry import MAGIC_BROKER_METADATA, MAGIC_CHECKSUM, transaction_of
 from offloader.format.many import frames
 from offloader.format.scan import Fields, Int64s, Mask, scan
+from offloader.gateway.entries.read_run import Columns, ReadRun
 from offloader.gateway.entries.sticky import decoded_key, fallback_key, sticky_hash, sticky_hashes, sticky_key
 from offloader.gateway.values import ServedEntry
 from offloader.model import Transaction
 
 FEW = 96  # for fewer entries a parser is faster
-_COPIED = 4096  # up to here a copy of an entry costs less than a view of it
 _LENGTH = Struct(">I")
 _UINT64 = (1 << 64) - 1
 _EVERY_MESSAGE_HAS = ("producer_name", "sequence_id", "publish_time")
@@ -36,14 +34,26 @@ _DELIVERY = frozenset(
     | {"deliver_at_time"}
 )
 _KEYS = frozenset({"ordering_key", "partition_key", "partition_key_b64_encoded"})
-_as_entry = partial(tuple.__new__, ServedEntry)
+_Row = tuple[int, int, int, int, int, int, int]
+"""Of one entry, in the order of `Columns`."""
 
 
-def deliverable(run: EntryRun, aborted: Collection[Transaction], *, sticky: bool) -> list[ServedEntry]:
-    """The entries that consumers get, in order. Without `sticky` no key is hashed: that hash is 0."""
-    if run.count < FEW:
-        few = (_one(run, number, aborted, sticky=sticky) for number in range(run.count))
-        return [each for each in few if each is not None]
+def deliverable(run: EntryRun, aborted: Collection[Transaction], *, sticky: bool) -> ReadRun:
+    """The entries that consumers get. Without `sticky` no key is hashed: that hash is 0."""
+    few = run.count < FEW
+    return ReadRun(run, _few(run, aborted, sticky=sticky) if few else _many(run, aborted, sticky=sticky))
+
+
+def _few(run: EntryRun, aborted: Collection[Transaction], *, sticky: bool) -> Columns:
+    return _columns(_one(run, number, aborted, sticky=sticky) for number in range(run.count))
+
+
+def _columns(rows: Iterable[_Row | None]) -> Columns:
+    found = [row for row in rows if row is not None]
+    return Columns(*zip(*found, strict=True)) if found else Columns()
+
+
+def _many(run: EntryRun, aborted: Collection[Transaction], *, sticky: bool) -> Columns:
     entries = entries_of(run)
     split = frames(entries.data, entries.ranges)
     fields = scan(entries.data, split.message, MessageMetadata, _DELIVERY | _KEYS if sticky else _DELIVERY)
@@ -55,18 +65,19 @@ def deliverable(run: EntryRun, aborted: Collection[Transaction], *, sticky: bool
         _leave_out(kept, fields, aborted)
     rows = np.flatnonzero(kept)
     said = np.where(fields.has("num_messages_in_batch"), fields.number("num_messages_in_batch"), 1)
-    found = _built(
-        entries,
-        run,
-        rows,
+    found = (
+        rows + run.first,
+        entries.ranges.begin[rows],
+        entries.ranges.end[rows],
         (split.broker.end - entries.ranges.begin)[rows],
         np.maximum(said, 1)[rows],
         _hashes(entries, fields, rows) if sticky else np.zeros(len(rows), np.int64),
         fields.number("deliver_at_time")[rows],
     )
+    columns = Columns(*(column.tolist() for column in found))
     odd = (_one(run, number, aborted, sticky=sticky) for number in np.flatnonzero(irregular).tolist())
-    alone = [each for each in odd if each is not None]
-    return sorted([*found, *alone], key=lambda each: each.place) if alone else found
+    alone = [row for row in odd if row is not None]
+    return _columns(sorted([*zip(*columns, strict=True), *alone])) if alone else columns
 
 
 def with_sticky(entry: ServedEntry) -> ServedEntry:
@@ -88,22 +99,6 @@ def time_of(entry: ServedEntry) -> int | None:
             return signed(broker.broker_timestamp)
     split = _split(data)
     return None if split is None else signed(split[1].publish_time)
-
-
-def _built(entries: Entries, run: EntryRun, rows: Int64s, *columns: Int64s) -> list[ServedEntry]:
-    """Entries from columns: a constructor for each would take as long as all the rest."""
-    begins, ends = entries.ranges.begin[rows].tolist(), entries.ranges.end[rows].tolist()
-    places = zip(repeat(run.ledger), (rows + run.first).tolist(), strict=False)
-    data = _slices(run, begins, ends)
-    return list(map(_as_entry, zip(places, data, *(column.tolist() for column in columns), repeat(None), strict=False)))
-
-
-def _slices(run: EntryRun, begins: list[int], ends: list[int]) -> Iterator[bytes | memoryview]:
-    """Copies of small entries; large ones stay where they were read into."""
-    view, whole = run.data, run.data.obj
-    data = whole if isinstance(whole, bytes) and len(whole) == len(view) else view
-    for begin, end in zip(begins, ends, strict=True):
-        yield data[begin:end] if end - begin <= _COPIED else view[begin:end]
 
 
 def _leave_out(kept: Mask, fields: Fields, aborted: Collection[Transaction]) -> None:
@@ -131,23 +126,18 @@ def _hashes(entries: Entries, fields: Fields, rows: Int64s) -> Int64s:
     return sticky_hashes(keys)
 
 
-def _one(run: EntryRun, number: int, aborted: Collection[Transaction], *, sticky: bool) -> ServedEntry | None:
-    """One entry, read by protobuf itself; None: no consumer gets it."""
-    view = run.data[run.bounds[2 * number] : run.bounds[2 * number + 1]]
-    split = _split(view)
+def _one(run: EntryRun, number: int, aborted: Collection[Transaction], *, sticky: bool) -> _Row | None:
+    """One entry's columns, read by protobuf itself; None: no consumer gets it."""
+    begin, end = run.bounds[2 * number], run.bounds[2 * number + 1]
+    split = _split(run.data[begin:end])
     if split is None:
         return None
     skip, metadata = split
     if metadata.HasField("marker_type") or transaction_of(metadata) in aborted:
         return None
-    return ServedEntry(
-        (run.ledger, run.first + number),
-        bytes(view) if len(view) <= _COPIED else view,
-        skip,
-        max(metadata.num_messages_in_batch, 1),
-        sticky_hash(sticky_key(metadata)) if sticky else 0,
-        metadata.deliver_at_time,
-    )
+    hashed = sticky_hash(sticky_key(metadata)) if sticky else 0
+    messages = max(metadata.num_messages_in_batch, 1)
+    return run.first + number, begin, end, skip, messages, hashed, metadata.deliver_at_time
 
 
 def _split(data: memoryview) -> tuple[int, MessageMetadata] | None:

@@ -7,7 +7,8 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from offloader.gateway.entries.reader import ReadRun, TopicReader
+from offloader.gateway.entries.read_run import ReadRun
+from offloader.gateway.entries.reader import TopicReader
 from offloader.model import MIB, Place
 
 MOST_RUNS = 1_000

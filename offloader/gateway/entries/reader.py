@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Generator
-from itertools import accumulate
-from operator import attrgetter
 
 from offloader.archive.items import EntryRun, Missing, ReadItem
 from offloader.errors import OffloadError
 from offloader.gateway.entries.missing import Passing, covered_by
+from offloader.gateway.entries.read_run import ReadRun
 from offloader.gateway.values import ServedEntries, ServedEntry
 from offloader.model import Place
 
 ENOUGH = 64  # entries; for more than these, a call does not wait for the store a second time
-
-
-class ReadRun:
-    """The entries of one run that consumers get. `covered`: where the run ends. `size`: bytes that it holds in
-    memory."""
-
-    def __init__(self, run: EntryRun, entries: list[ServedEntry]) -> None:
-        self.first: Place = run.start.place
-        self.covered: Place = run.end.place
-        self.size = run.bounds[-1] - run.bounds[0]  # its neighbours hold the rest of the buffer
-        self.entries = entries
-        self._ends = list(accumulate(map(len, map(_data, entries)), initial=0))
-
-    def bytes_between(self, first: int, after: int) -> int:
-        """How long the entries number `first` to `after` - 1 are."""
-        return self._ends[after] - self._ends[first]
-
-    def up_to(self, first: int, most_entries: int, most_bytes: int) -> int:
-        """Behind which number both bounds are reached, from entry number `first` on."""
-        by_bytes = bisect_left(self._ends, self._ends[first] + most_bytes + 1) - 1
-        return min(first + most_entries, by_bytes, len(self.entries))
-
-    def holds(self, place: Place) -> bool:
-        """Whether a place is in it, whatever is there."""
-        return self.first <= place <= self.covered
-
-    def find(self, place: Place) -> ServedEntry | None:
-        """The entry of this place; None: no consumer gets it."""
-        number = bisect_left(self.entries, place, key=_place)
-        found = self.entries[number] if number < len(self.entries) else None
-        return found if found is not None and found.place == place else None
-
-
-_place, _data = attrgetter("place"), attrgetter("data")
 
 
 class TopicReader:
@@ -102,12 +66,12 @@ class TopicReader:
         assert run is not None
         after = run.up_to(first, most_entries - len(found), most_bytes)
         if not found:
-            after = max(after, min(first + 1, len(run.entries)))
+            after = max(after, min(first + 1, len(run)))
         if after > first:
-            found += run.entries[first:after]
+            found += run.entries(first, after)
             self.since = self.covered = found[-1].place
         self._at = after
-        if after == len(run.entries):
+        if after == len(run):
             self.covered, self._run, self._at = run.covered, None, 0
         return run.bytes_between(first, after)
 

@@ -1,8 +1,8 @@
 """Whether another gateway lives: it answers a CONNECT at the address that it tells its clients.
 
-Any answer counts, also that nobody may enter without a token. The answer decides only who may try to claim a topic:
-what is written is guarded by numbers in the bucket. So the other one's certificate is not looked at, and nothing is
-told to it."""
+Any answer counts, also that nobody may enter without a token; a gateway that cannot reach the bucket is silent. The
+answer decides only who may try to claim a topic: what is written is guarded by numbers in the bucket. So the other
+one's certificate is not looked at, and nothing is told to it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+from offloader._proto.pulsar_wire_pb2 import Connect
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.topics.workers import Workers
-from offloader.pulsar import commands
+from offloader.gateway.values import ASKS_WHETHER_IT_LIVES
+from offloader.pulsar.commands import command
 from offloader.pulsar.frames import encode
 
 log = logging.getLogger(__name__)
@@ -65,10 +67,10 @@ class LivingGateways:
         found = await self._workers.names(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         reader, writer = await _connected([str(each[4][0]) for each in found], port, secure=to.scheme == "pulsar+ssl")
         try:
-            if to.scheme == "pulsar+ssl":
-                return True  # it took part in the handshake; it may want to see a certificate before it says more
-            writer.write(encode(commands.connect("", b"")))
-            return bool(await reader.read(1))
+            writer.write(encode(command(connect=Connect(client_version=ASKS_WHETHER_IT_LIVES))))
+            answer = await reader.read(1)
+            # It took part in the handshake, and may have wanted to see a certificate before it says more.
+            return bool(answer) or to.scheme == "pulsar+ssl"
         finally:
             writer.transport.abort()
 

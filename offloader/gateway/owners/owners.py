@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from offloader.errors import OffloadError
+from offloader.errors import OffloadError, StoreUnavailableError
 from offloader.gateway.owners.claim import NOWHERE, TopicClaim
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.protocol.answers import Address
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 TRIES = 5  # each is lost only to another gateway's claim
 LATE = 5.0  # seconds between two looks, beyond which nobody wonders that others took this gateway for dead
 FIRST_TRUCE, LONGEST_TRUCE = 10.0, 3600.0  # seconds
+AWAY = 30.0  # seconds without an answer of the store, after which others may have what this gateway has
+IDLE = 60.0  # seconds since somebody has asked for a topic that nobody uses, until it is given back
+LOOK_WITHIN = 10.0  # seconds; a look that hangs is taken again
 
 
 class Rival(NamedTuple):
@@ -35,7 +39,9 @@ class Rival(NamedTuple):
 
 class TopicOwners:
     """On the loop. `gateway`: this process. `here`: where clients reach it. `lost`: is told of a topic that another
-    gateway has claimed; its durable consumers are to be closed."""
+    gateway has claimed; its durable consumers are to be closed. `away`: is told once that the store has not answered
+    for long: durable consumers are to look up again, others may serve them. `counts`: topics since the start, by what
+    became of them."""
 
     def __init__(
         self,
@@ -45,9 +51,12 @@ class TopicOwners:
         is_living: Callable[[Address], Awaitable[bool]],
         workers: Workers,
         now_ms: Callable[[], int],
+        away_after: float = AWAY,
     ) -> None:
         self.owned: dict[TopicName, int] = {}
         self.lost: Callable[[TopicName], None] = lambda _: None
+        self.away: Callable[[], None] = lambda: None
+        self.counts = Counter(claimed=0, overtaken=0, released=0)
         self._claims = claims
         self._gateway = gateway
         self._here = here
@@ -57,6 +66,35 @@ class TopicOwners:
         self._rivals: dict[TopicName, Rival] = {}
         self._looked_at = asyncio.get_running_loop().time()
         self._stopping = False
+        self.is_away = False
+        self._away_after = away_after
+        self._answered_at = self._watched_at = asyncio.get_running_loop().time()
+        self._asked_at: dict[TopicName, float] = {}  # for what is owned
+        self._changing: defaultdict[TopicName, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def truces(self) -> int:
+        """How many topics are left to those who took them, whatever these answer."""
+        now = asyncio.get_running_loop().time()
+        return sum(rival.until > now for rival in self._rivals.values())
+
+    async def watch(self) -> list[OffloadError]:
+        """Whether the store has not answered for so long that others may have what this gateway has: it gives them no
+        sign of life then, and its clients ask elsewhere. Nothing goes wrong here."""
+        now = asyncio.get_running_loop().time()
+        if now - self._watched_at > LATE:  # it was paused: the store had no chance
+            self._answered_at = now
+        self._watched_at = now
+        if self.owned and not self.is_away and now - self._answered_at > self._away_after:
+            self.is_away = True
+            log.warning(
+                "gateway: the store has not answered for %d s: others may serve the topics of this one, %d",
+                self._away_after,
+                len(self.owned),
+                extra={"see": "gateway-away"},
+            )
+            self.away()
+        return []
 
     async def address(self, topic: TopicName) -> Address:
         """Where a client is to go: to the gateway that has the topic; else it may stay. Nothing is written: readers
@@ -69,6 +107,26 @@ class TopicOwners:
     async def own(self, topic: TopicName) -> Callable[[], bool]:
         """Returns when the topic is this gateway's: whether it still is, as far as that is known. Raises
         LookUpAgainError where another one has it that lives; and what the store raises."""
+        async with self._changing[topic]:
+            self._asked_at[topic] = asyncio.get_running_loop().time()
+            return await self._own(topic)
+
+    async def give_back(self, topic: TopicName) -> list[OffloadError]:
+        """Nobody uses it: whoever is asked for it next may have it. Returns what went wrong."""
+        if topic not in self.owned or self._changing[topic].locked():
+            return []
+        if asyncio.get_running_loop().time() - self._asked_at.get(topic, 0.0) < IDLE:
+            return []
+        async with self._changing[topic]:
+            number = self.owned.pop(topic)
+            try:
+                await self._append(topic, TopicClaim(topic, number), "")
+            except OffloadError as error:
+                return [error]
+            self.counts["released"] += 1
+        return []
+
+    async def _own(self, topic: TopicName) -> Callable[[], bool]:
         for _ in range(TRIES):
             claim = await self._newest(topic)
             if claim is not None and claim.gateway == self._gateway:
@@ -79,7 +137,7 @@ class TopicOwners:
                 raise LookUpAgainError("this gateway stops")
             if claim is not None and await self._is_of_another(claim):
                 raise LookUpAgainError(f"{topic} is served at {claim.address.url or claim.address.tls}")
-            await self._append(topic, claim, self._gateway)
+            self.counts["claimed"] += await self._append(topic, claim, self._gateway)
         raise LookUpAgainError(f"other gateways claim {topic}")
 
     async def look(self) -> list[OffloadError]:
@@ -88,11 +146,15 @@ class TopicOwners:
         was_late, self._looked_at = now - self._looked_at > LATE, now
         owned = dict(self.owned)
         if not owned:
+            self._has_answered()
             return []
         try:
-            newest = await self._workers.know(self._claims.newest_of_all)
+            newest = await asyncio.wait_for(self._workers.know(self._claims.newest_of_all), LOOK_WITHIN)
         except OffloadError as error:
             return [error]
+        except TimeoutError:
+            return [StoreUnavailableError(f"the store has not said within {LOOK_WITHIN:g} s who has which topic")]
+        self._has_answered()
         failed: list[OffloadError] = []
         for topic, number in owned.items():
             if newest.get(topic) == number or self.owned.get(topic) != number:
@@ -119,8 +181,13 @@ class TopicOwners:
         claim = TopicClaim(topic, number, gateway, self._here() if gateway else NOWHERE, self._now_ms())
         return await self._workers.know(lambda: self._claims.append(claim))
 
+    def _has_answered(self) -> None:
+        self._answered_at, self.is_away = asyncio.get_running_loop().time(), False
+
     async def _newest(self, topic: TopicName) -> TopicClaim | None:
         """Where that is another gateway's, this one has lost the topic."""
+        if self.is_away:
+            raise StoreUnavailableError(f"the store has not answered for {self._away_after:g} s")
         claim = await self._workers.know(lambda: self._claims.newest(topic))
         if topic in self.owned and (claim is None or claim.gateway != self._gateway):
             self._has_lost(topic, claim, surprised=asyncio.get_running_loop().time() - self._looked_at <= LATE)
@@ -141,6 +208,7 @@ class TopicOwners:
 
     def _has_lost(self, topic: TopicName, claim: TopicClaim | None, *, surprised: bool) -> None:
         del self.owned[topic]
+        self.counts["overtaken"] += claim is not None and claim.gateway != ""
         if claim is not None and claim.gateway and surprised:
             truce = min(2 * self._rivals[topic].truce, LONGEST_TRUCE) if topic in self._rivals else FIRST_TRUCE
             until = asyncio.get_running_loop().time() + truce

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from offloader.gateway.server.large_frames import LARGE, LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
 from offloader.gateway.traffic import ConnectionTraffic
-from offloader.gateway.values import ErrorCode, RefusedError
+from offloader.gateway.values import ASKS_WHETHER_IT_LIVES, ErrorCode, RefusedError
 from offloader.pulsar import commands
 from offloader.pulsar.frames import FrameBuffer, encode
 
@@ -65,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self.writable = True
         self.guide = LookupGuide()
         self.peer = "a client"
+        self.address = ""
         self._gatekeeper = gatekeeper
         self._handle = handle
         self._closed = closed
@@ -108,7 +109,9 @@ class Connection(asyncio.BufferedProtocol):
         """The client is there, and has some seconds for its CONNECT."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.peer = str(transport.get_extra_info("peername"))
+        peer = transport.get_extra_info("peername")
+        self.peer = str(peer)
+        self.address = f"/{peer[0]}:{peer[1]}" if peer else ""  # as brokers write it; without one it is gone already
         transport.set_write_buffer_limits(high=self.buffered_bytes)
         self._timer = self._loop.call_later(self.limits.handshake, self._handshake_is_late)
         if self._ended:
@@ -235,14 +238,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def send(self, command: BaseCommand) -> None:
         """Behind what was sent before."""
-        self.write(encode(command), 0)
+        frame = encode(command)
+        self.write((frame,), len(frame))
 
-    def write(self, head: bytes, size: int, entry: bytes | memoryview = b"") -> None:
-        """A frame: its head, and an entry of `size` bytes."""
-        self._output.append(head)
-        if size:
-            self._output.append(entry)
-        self._output_bytes += len(head) + size
+    def write(self, pieces: Iterable[bytes | memoryview], size: int) -> None:
+        """Of frames, which have `size` bytes together."""
+        self._output.extend(pieces)
+        self._output_bytes += size
         if self._output_bytes >= WRITE_AT_ONCE:
             self._flush()
         elif not self._flushing:
@@ -414,6 +416,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _connect(self, command: BaseCommand) -> None:
         said = command.connect
+        if said.client_version == ASKS_WHETHER_IT_LIVES and not self.topics.answers_gateways:
+            return  # another gateway may have what this one has
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
+from offloader.gateway.core.events import Deliver
 from offloader.gateway.protocol import answers
-from offloader.gateway.protocol.message_frames import message_head
+from offloader.gateway.protocol.message_frames import MessageFrames
 from offloader.gateway.server.window import PermitWindow
-from offloader.gateway.values import ServedEntry
 
 if TYPE_CHECKING:
     from offloader.gateway.server.ports import Leading, SubscribedConsumer
@@ -28,7 +29,7 @@ class ClientLink(Protocol):
 
     def send(self, command: BaseCommand) -> None: ...
 
-    def write(self, head: bytes, size: int, entry: bytes | memoryview) -> None: ...
+    def write(self, pieces: Iterable[bytes | memoryview], size: int) -> None: ...
 
     def forget(self, consumer: ClientConsumer) -> None:
         """It is closed."""
@@ -45,12 +46,13 @@ class ClientLink(Protocol):
 
 
 class ClientConsumer:
-    """`subscribed` None: as long as it is being subscribed."""
+    """`subscribed` None: as long as it is being subscribed. `since`: when the client asked for it."""
 
     def __init__(self, outgoing: ClientLink, number: int) -> None:
         self.number = number
         self.subscribed: SubscribedConsumer | None = None
         self.is_closed = False
+        self.since = datetime.now(UTC)
         self._outgoing = outgoing
         self._window = PermitWindow()
         self._partition = -1
@@ -59,20 +61,11 @@ class ClientConsumer:
         """It is subscribed."""
         self.subscribed, self._partition = subscribed, subscribed.partition
 
-    def deliver(self, entry: ServedEntry, redeliveries: int, epoch: int | None) -> None:
-        data = entry.data if self._outgoing.takes_broker_metadata else memoryview(entry.data)[entry.skip :]
-        size = len(data)
-        head = message_head(
-            self.number,
-            entry.place,
-            size,
-            partition=self._partition,
-            redeliveries=redeliveries,
-            left=entry.left,
-            epoch=epoch,
-        )
-        self._outgoing.write(head, size, data)
-        self._window.sent(entry.messages_left, size)
+    def deliver(self, what: Deliver) -> None:
+        frames = MessageFrames(self.number, self._partition, what.redeliveries, what.epoch)
+        pieces, size = frames.of(what.entries, whole=self._outgoing.takes_broker_metadata)
+        self._outgoing.write(pieces, size)
+        self._window.sent(len(what.entries), what.messages, size)
 
     def active_changed(self, *, is_active: bool) -> None:
         self._outgoing.send(answers.active(self.number, is_active=is_active))

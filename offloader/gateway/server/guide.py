@@ -4,6 +4,10 @@ A lookup does not say for which consumer it is. Whoever subscribes for the first
 before; whoever was closed asks for nothing else. So the next lookup is that of a consumer which was led away, as long
 as nobody has asked for partitions lately and no other consumer is closed. Where that is not certain the lookup leads
 here: a consumer that is then wrong here is closed again.
+
+That is why seconds may decide here: whichever way a lookup leads, nothing is lost and nothing comes twice, a consumer
+only goes one way more. Counting the lookups that are to come instead would not do: Java asks for partitions every
+minute, and looks nothing up.
 """
 
 from __future__ import annotations

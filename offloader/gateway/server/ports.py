@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from offloader._proto.pulsar_wire_pb2 import ConsumerStatsResponse
-from offloader.gateway.core.events import EntryAck, KeyPolicy
+from offloader.gateway.core.events import Deliver, EntryAck, KeyPolicy
 from offloader.gateway.protocol.answers import Address
-from offloader.gateway.values import ServedEnd, ServedEntry, SubscriptionType
+from offloader.gateway.values import ServedEnd, SubscriptionType
 from offloader.model import Place, TopicName
 from offloader.ports.topic_states import TopicSchema
 
@@ -57,7 +57,7 @@ class Leading:
 class ConsumerPort(Protocol):
     """A client's consumer, as its subscription sees it. Nothing here waits."""
 
-    def deliver(self, entry: ServedEntry, redeliveries: int, epoch: int | None) -> None: ...
+    def deliver(self, what: Deliver) -> None: ...
 
     def active_changed(self, *, is_active: bool) -> None: ...
 
@@ -102,7 +102,7 @@ class SubscribedConsumer(Protocol):
 
     def leave(self) -> None: ...
 
-    def stats(self) -> ConsumerStatsResponse:
+    async def stats(self) -> ConsumerStatsResponse:
         """As CONSUMER_STATS is answered."""
         ...
 
@@ -138,6 +138,11 @@ class ServedTopics(Protocol):
 
     def changes(self, namespace: str, role: str) -> AsyncIterator[Sequence[str]]:
         """As `topics`, each time that it may have changed."""
+        ...
+
+    @property
+    def answers_gateways(self) -> bool:
+        """Whether other gateways are to hear that this one lives, so that they leave it what it has."""
         ...
 
     async def matching(self, names: Sequence[str], pattern: str) -> list[str]:

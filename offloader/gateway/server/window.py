@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FIRST_GUESS = 16 * 1024  # bytes of a message, before any was sent
-_SMOOTH = 8
+_SMOOTH = 8  # entries, about, that the average looks back on
 
 
 class PermitWindow:
@@ -18,10 +18,10 @@ class PermitWindow:
         """The client takes so many more."""
         self._held += permits
 
-    def sent(self, messages: int, size: int) -> None:
-        """An entry went out."""
+    def sent(self, entries: int, messages: int, size: int) -> None:
+        """Entries went out together."""
         self._given -= messages
-        self._average += (size / max(messages, 1) - self._average) / _SMOOTH
+        self._average += (size / max(messages, 1) - self._average) * min(entries / _SMOOTH, 1)
 
     def forget(self) -> None:
         """The consumer has subscribed anew: its former permits are void."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Protocol
 
 from offloader.cursors.core.cursor import Cursor, LedgerLength
@@ -39,6 +41,8 @@ class SubscriptionCursor(Protocol):
     def is_acknowledged(self, position: Position) -> bool: ...
 
     def left_of(self, position: Position) -> BatchLeft | None: ...
+
+    def has_none_of(self, key: LedgerKey, first: int, last: int) -> bool: ...
 
     def advance(self, ledgers: Iterable[LedgerLength]) -> bool: ...
 
@@ -102,8 +106,7 @@ class SubscriptionAcks:
         transactions, gaps) counts as acknowledged, or the mark-delete position would stay before it for ever."""
         if read.covered is None:
             return read
-        places = [after, *(entry.place for entry in read.entries), _behind(read.covered)]
-        for before, next_one in pairwise(places):
+        for before, next_one in _neighbours(after, read.entries, read.covered):
             if next_one != (before[0], before[1] + 1):
                 for incarnation, ledger, first, last in _between(before, next_one, ledgers):
                     self.cursor.acknowledge((incarnation, ledger), first, last)
@@ -136,10 +139,16 @@ class SubscriptionAcks:
         before = ((incarnation, ledger, last) for incarnation, ledger, last in ledgers if ledger < start.ledger)
         return mark.incarnation != start.incarnation or any(Position(*each) > mark for each in before)
 
-    def left_of(self, entries: Iterable[ServedEntry], ledgers: Ledgers) -> list[ServedEntry]:
-        """What of these is not acknowledged."""
-        incarnations = incarnations_of(ledgers)
-        return [left for entry in entries if (left := self._left(entry, incarnations)) is not None]
+    def left_of(self, entries: Sequence[ServedEntry], ledgers: Ledgers) -> list[ServedEntry]:
+        """What of these is not acknowledged. They are in the topic's order."""
+        incarnations, found = incarnations_of(ledgers), list[ServedEntry]()
+        for ledger, same in _by_ledger(entries):
+            incarnation = incarnations.get(ledger, 0)
+            if self.cursor.has_none_of((incarnation, ledger), same[0].place[1], same[-1].place[1]):
+                found += same
+            else:
+                found += [left for entry in same if (left := self._left(entry, incarnation)) is not None]
+        return found
 
     def advance(self, ledgers: Ledgers, absent: Iterable[SegmentRange] = ()) -> Place:
         """The mark-delete position, moved over what is acknowledged. The last ledger may go on. `absent`: what is not
@@ -162,8 +171,8 @@ class SubscriptionAcks:
         done = self.cursor.acknowledged_of(keys)
         return mark.place, None if done is None else max(entries - done, 0)
 
-    def _left(self, entry: ServedEntry, incarnations: dict[int, int]) -> ServedEntry | None:
-        position = Position(incarnations.get(entry.place[0], 0), *entry.place)
+    def _left(self, entry: ServedEntry, incarnation: int) -> ServedEntry | None:
+        position = Position(incarnation, *entry.place)
         if self.cursor.is_acknowledged(position):
             return None
         batch = self.cursor.left_of(position)
@@ -185,8 +194,28 @@ def position_of(place: Place, ledgers: Ledgers) -> Position:
     return Position(incarnation, *place)
 
 
-def _behind(covered: Place) -> Place:
-    return covered[0], covered[1] + 1
+def _neighbours(after: Place, entries: Sequence[ServedEntry], covered: Place) -> Iterator[tuple[Place, Place]]:
+    """Two places each, between which something may be missing: from `after` over all entries to behind `covered`."""
+    for _, same in _by_ledger(entries):
+        first, last = same[0].place, same[-1].place
+        is_unbroken = last[1] - first[1] == len(same) - 1
+        places = [after, first] if is_unbroken else [after, *(entry.place for entry in same)]
+        yield from pairwise(places)
+        after = last
+    yield after, (covered[0], covered[1] + 1)
+
+
+def _by_ledger(entries: Sequence[ServedEntry]) -> Iterator[tuple[int, Sequence[ServedEntry]]]:
+    """Entries in the topic's order, those of each ledger together."""
+    begin = 0
+    while begin < len(entries):
+        ledger = entries[begin].place[0]
+        end = bisect_left(entries, (ledger + 1, -1), begin, key=_place)
+        yield ledger, entries[begin:end]
+        begin = end
+
+
+_place = attrgetter("place")
 
 
 def _between(before: Place, after: Place, ledgers: Ledgers) -> Iterable[tuple[int, int, int, int]]:

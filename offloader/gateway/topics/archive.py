@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from offloader.gateway.protocol.topic_lists import matching
 from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.directory import TopicDirectory, directory_of
+from offloader.gateway.topics.leading import HAND_OVERS
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
@@ -66,12 +67,13 @@ class ArchiveTopics:
     ) -> None:
         self.served: dict[TopicName, SubscribedTopic] = {}
         self.traffic: defaultdict[str, Traffic] = defaultdict(Traffic)  # by namespace
+        self.hand_overs = Counter(dict.fromkeys(HAND_OVERS, 0))  # of the leaders of its topics
         self._archived = archived
         self._make = make
         self._workers = workers
         self._permissions = permissions
         self._owners = owners
-        self._owners.lost = self._lost
+        self._owners.lost, self._owners.away = self._lost, self._send_away
         self._opening: dict[TopicName, asyncio.Task[SubscribedTopic]] = {}
         self._directory = directory_of(())
         self._listed_at = -LIST_KEPT
@@ -95,6 +97,10 @@ class ArchiveTopics:
         """Also of what is no topic: clients look patterns up, too."""
         self._check(topic.namespace, role)
         return await self._owners.address(topic)
+
+    @property
+    def answers_gateways(self) -> bool:
+        return not self._owners.is_away
 
     async def topics(self, namespace: str, role: str) -> Sequence[str]:
         self._check(namespace, role)
@@ -147,6 +153,9 @@ class ArchiveTopics:
             if topic.is_idle:
                 del self.served[name]
                 topic.close()
+        idle = [name for name in self._owners.owned if name not in self.served and name not in self._opening]
+        for answer in await asyncio.gather(*map(self._owners.give_back, idle)):
+            failed += answer
         return failed
 
     async def _refresh(self, topic: SubscribedTopic) -> None:
@@ -166,6 +175,16 @@ class ArchiveTopics:
         """Another gateway has it."""
         if name in self.served:
             self.served[name].lose()
+
+    @property
+    def moves(self) -> int:
+        """How many subscriptions are on their way to the brokers."""
+        return sum(topic.moves for topic in self.served.values())
+
+    def _send_away(self) -> None:
+        """The store is away, and others may reach it."""
+        for topic in list(self.served.values()):
+            topic.send_away()
 
     def clock_was_set(self) -> None:
         """What waits for its time waits by the clock as it is now."""

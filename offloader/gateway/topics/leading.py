@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,27 +32,32 @@ from offloader.model import Place
 
 log = logging.getLogger(__name__)
 
+HAND_OVERS = ("reader", "subscription", "refused", "taken back", "came back")
+"""What is counted: readers and subscriptions that went to the brokers, subscriptions that these have one of, too, those
+that are served here again, consumers that came back."""
 QUIET = 1.0  # seconds without an acknowledgement: what is being worked on would be delivered again
-PUT_OFF = 5.0  # seconds, before what speaks against it is looked at again
+PUT_OFF = 5.0  # seconds, before brokers are asked again what speaks against it: they tell nobody when that is over
 REFUSED_FOR = 60.0  # seconds, before a subscription is tried again that brokers have one of, too
 
 
 @dataclass
 class Leader:
-    """Of one topic. `new_token`: text that nobody else has."""
+    """Of one topic. `new_token`: text that nobody else has. `counts`: what was led to the brokers, of all topics, and
+    what was not: `HAND_OVERS`."""
 
     entries: TopicEntries
     live: LiveTopic
     workers: Workers
     new_token: Callable[[], str]
+    counts: Counter[str] = field(default_factory=Counter)
     _back: ComingBack = field(default_factory=ComingBack)
     _moves: dict[str, asyncio.Task[Outcome]] = field(default_factory=dict)
     _not_before: dict[str, float] = field(default_factory=dict)
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a subscription is on its way."""
-        return bool(self._moves)
+    def moves(self) -> int:
+        """How many subscriptions are on their way."""
+        return len(self._moves)
 
     def move_of(self, subscription: str) -> asyncio.Task[Outcome] | None:
         """Its hand-over that is under way."""
@@ -101,6 +107,7 @@ class Leader:
         # What it says meanwhile may move it back: a seek, say.
         if one.may_be_led_away and await one.mark_delete() >= mark and one.may_be_led_away:
             self._told(one.name, times)
+            self.counts["reader"] += 1
             one.end(self._leading(consumer, address, times))
             del self._not_before[one.name]
 
@@ -108,6 +115,7 @@ class Leader:
         move = SubscriptionMove(one.name, self.live, await self._archived())
         why = await self.workers.live(move.refusal)
         if why:
+            self.counts["refused"] += 1
             self._not_before[one.name] = _now() + REFUSED_FOR
             log.warning("gateway: %s: %s", self.entries.name, why, extra={"see": "gateway-hand-over"})
         elif one.may_be_led_away:
@@ -121,8 +129,11 @@ class Leader:
         return await self._gone_on(move, cursor)
 
     async def _gone_on(self, move: SubscriptionMove, cursor: DurableCursor) -> Outcome:
+        was_done = (state := HandOverState.of(cursor.properties)) is not None and state.done_at is not None
         outcome, why = await self.workers.live(lambda: move.go_on(cursor, int(time.time() * 1000)))
+        self.counts["subscription"] += outcome is Outcome.THERE and not was_done
         if why:
+            self.counts["taken back"] += 1
             name = self.entries.name
             log.warning("gateway: %s: %s is served here: %s", name, move.name, why, extra={"see": "gateway-hand-over"})
         return outcome
@@ -173,6 +184,7 @@ class Leader:
 
     def _told(self, subscription: str, times: int) -> None:
         if times + 1 == MOST_TIMES:
+            self.counts["came back"] += 1
             log.warning(
                 "gateway: %s: a consumer of %s came back from the brokers",
                 self.entries.name,

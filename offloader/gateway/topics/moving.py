@@ -46,12 +46,17 @@ class HandOverState(NamedTuple):
         known = dict(properties)
         return cls(known[BEGUN], known.get(DONE)) if BEGUN in known else None
 
+    @property
+    def note(self) -> str:
+        """In few words."""
+        if self.done_at is None:
+            return "is being handed over to the brokers"
+        at = datetime.fromtimestamp(self.done_at // 1000, UTC).isoformat(timespec="seconds")
+        return f"was handed over to the brokers at {at}"
+
     def sentence(self, subscription: str) -> str:
         """For whoever wants it here."""
-        if self.done_at is None:
-            return f"subscription {subscription} is being handed over to the brokers"
-        at = datetime.fromtimestamp(self.done_at // 1000, UTC).isoformat(timespec="seconds")
-        return f"subscription {subscription} was handed over to the brokers at {at}: its state is there"
+        return f"subscription {subscription} {self.note}" + (": its state is there" if self.done_at is not None else "")
 
 
 class Outcome(Enum):
@@ -119,8 +124,7 @@ class SubscriptionMove:
         return self._back(cursor, why)
 
     def _back(self, cursor: DurableCursor, why: str) -> tuple[Outcome, str]:
-        cursor.describe(_others(cursor.properties))
-        cursor.flush()
+        unlock(cursor)
         return Outcome.HERE, why
 
     def _there(self) -> SubscriptionLook | None:
@@ -140,6 +144,12 @@ class SubscriptionMove:
             parts += (PartlyAcknowledged(ledger, entry, words_of(left)) for entry, left in sorted(batches.items()))
         properties = ((NUMBER, str(state.number)),)
         return CursorStanding(nearest(mark, look.lengths), tuple(whole), tuple(parts), properties), look.lengths
+
+
+def unlock(cursor: DurableCursor) -> None:
+    """It is served here again, as it stands. Raises OvertakenError where somebody else owns it meanwhile."""
+    cursor.describe(_others(cursor.properties))
+    cursor.flush()
 
 
 def _others(properties: Properties) -> Properties:

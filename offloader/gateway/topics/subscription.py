@@ -19,6 +19,7 @@ from offloader.gateway.core.events import (
     ActiveChanged,
     CloseConsumer,
     ConsumerKey,
+    ConsumerState,
     Decision,
     Deliver,
     EndReached,
@@ -149,8 +150,8 @@ class ServedSubscription:
             type=self._type if self._consumers else "",
             durable=self.durable,
             consumers=len(states),
-            permits=sum(permits for permits, _ in states),
-            unacknowledged=sum(unacknowledged for _, unacknowledged in states),
+            permits=sum(state.permits for state in states),
+            unacknowledged=sum(state.unacknowledged for state in states),
             mark_delete=f"{mark_delete[0]}:{mark_delete[1]}",
             backlog=backlog,
             entries=self.traffic.entries,
@@ -226,9 +227,13 @@ class ServedSubscription:
         self._dispatcher.redeliver(key, places, epoch)
         self._go()
 
-    def state(self, key: ConsumerKey) -> tuple[int, int]:
-        """Its permits, and its unacknowledged messages."""
-        return self._dispatcher.state(key) if key in self._consumers else (0, 0)
+    def state(self, key: ConsumerKey) -> ConsumerState:
+        """Of one of its consumers."""
+        return self._dispatcher.state(key)
+
+    async def backlog(self) -> int | None:
+        """With what was acknowledged until now; None: that takes a look into the store."""
+        return (await self._in_turn(lambda: self._acks.behind(self._entries.ledgers())))[1]
 
     # Acknowledgements
 
@@ -339,6 +344,12 @@ class ServedSubscription:
         self._go()
         self.look_for_end_soon()
 
+    def send_away(self) -> None:
+        """All consumers look up again, and go on where they can be served. What they have acknowledged is kept until it
+        is written, or another gateway has the subscription."""
+        self._dispatcher.reset()
+        self._go()
+
     async def freeze(self) -> SubscriptionCursor:
         """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done. Raises
         LookUpAgainError where it has ended meanwhile: its last consumer may have unsubscribed."""
@@ -384,10 +395,10 @@ class ServedSubscription:
 
     def _do(self, decision: Decision, touched: dict[ConsumerKey, ConsumerPort]) -> None:
         match decision:
-            case Deliver(key, entry, redeliveries, epoch):
+            case Deliver(key):
                 touched[key] = consumer = self._consumers[key]
-                consumer.deliver(entry, redeliveries, epoch)
-                self.traffic.delivered(entry.messages_left, len(entry.data), again=redeliveries > 0)
+                consumer.deliver(decision)
+                self.traffic.delivered(decision)
             case ActiveChanged(key, is_active):
                 if key in self._consumers:
                     self._consumers[key].active_changed(is_active=is_active)

@@ -139,13 +139,22 @@ class SubscribedTopic:
     @property
     def is_idle(self) -> bool:
         """Whether nobody uses it."""
-        is_led = self._leader is not None and self._leader.is_busy
-        return not self.subscriptions and not self._coming and not is_led
+        return not self.subscriptions and not self._coming and not self.moves
+
+    @property
+    def moves(self) -> int:
+        """How many subscriptions are on their way to the brokers."""
+        return 0 if self._leader is None else self._leader.moves
 
     def lose(self) -> None:
         """Another gateway has it: durable consumers look up and go there. Readers need no owner, and stay."""
         for subscription in [one for one in self.subscriptions.values() if one.durable]:
             subscription.end()
+
+    def send_away(self) -> None:
+        """Durable consumers look up again. Readers need no owner, and wait."""
+        for subscription in [one for one in self.subscriptions.values() if one.durable]:
+            subscription.send_away()
 
     def clock_was_set(self) -> None:
         """What waits for its time waits by the clock as it is now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import (
@@ -56,6 +57,15 @@ class Taker:
     got: list[Place] = field(default_factory=list)
 
 
+class Delivery(NamedTuple):
+    """Of one entry."""
+
+    consumer: ConsumerKey
+    entry: ServedEntry
+    redeliveries: int
+    epoch: int | None
+
+
 class World:
     """Reads are carried out when they are decided, and answered when a test says so (`answer`), or at once."""
 
@@ -76,7 +86,7 @@ class World:
         self.takers: dict[ConsumerKey, Taker] = {}
         self.now = 0
         self.reads: dict[int, tuple[ReadBehind | ReadAgain, ServedEntries]] = {}  # under way, with the answer to come
-        self.deliveries: list[Deliver] = []
+        self.deliveries: list[Delivery] = []
         self.told: list[ActiveChanged] = []
         self.closed: list[ConsumerKey] = []
         self.ended: list[ConsumerKey] = []
@@ -228,7 +238,10 @@ class World:
     def carry_out(self) -> None:
         for decision in self.dispatcher.decisions():
             if isinstance(decision, Deliver):
-                self.deliver(decision)
+                assert decision.size == sum(len(each.data) for each in decision.entries)
+                assert decision.messages == sum(each.messages_left for each in decision.entries)
+                for entry in decision.entries:
+                    self.deliver(Delivery(decision.consumer, entry, decision.redeliveries, decision.epoch))
             elif isinstance(decision, (ReadBehind, ReadAgain)):
                 self.begin(decision)
             elif isinstance(decision, ActiveChanged):
@@ -271,7 +284,7 @@ class World:
             if self.left[each.place]
         ]
 
-    def deliver(self, delivery: Deliver) -> None:
+    def deliver(self, delivery: Delivery) -> None:
         key, place = delivery.consumer, delivery.entry.place
         taker = self.takers[key]
         assert taker.permits > 0, "permits are never exceeded but by one entry"
@@ -287,7 +300,7 @@ class World:
         taker.got.append(place)
         self.deliveries.append(delivery)
 
-    def check_single(self, delivery: Deliver, taker: Taker) -> None:
+    def check_single(self, delivery: Delivery, taker: Taker) -> None:
         assert taker.active
         assert delivery.epoch == taker.epoch
         assert delivery.redeliveries == 0
@@ -295,7 +308,7 @@ class World:
         assert delivery.entry.place == min(following), "in order, nothing left out, nothing twice in an epoch"
         self.last = delivery.entry.place
 
-    def check_shared(self, delivery: Deliver, taker: Taker) -> None:
+    def check_shared(self, delivery: Delivery, taker: Taker) -> None:
         key, place = delivery.consumer, delivery.entry.place
         assert place not in self.holders, "no two consumers at a time"
         assert delivery.redeliveries == self.counts.get(place, 0)
@@ -316,7 +329,7 @@ class World:
         if 0 < self.limits.unacknowledged_of_subscription <= self.unacknowledged:
             self.subscription_blocked = True
 
-    def check_key(self, delivery: Deliver, taker: Taker) -> None:
+    def check_key(self, delivery: Delivery, taker: Taker) -> None:
         policy, sticky, place = taker.joining.key_policy, delivery.entry.sticky, delivery.entry.place
         if policy.ranges is not None:
             assert any(first <= sticky <= last for first, last in policy.ranges)

@@ -54,9 +54,9 @@ def test_many_are_read_as_each_alone(
     run = run_of(entries, 5, gap=bytes(12))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivered, "FEW", 0)
-        many = deliverable(run, aborted, sticky=sticky)
+        many = deliverable(run, aborted, sticky=sticky).entries()
         patch.setattr(delivered, "FEW", 10**9)
-        alone = deliverable(run, aborted, sticky=sticky)
+        alone = deliverable(run, aborted, sticky=sticky).entries()
     assert many == alone
     assert all(each.data == entries[each.place[1] - 5] for each in alone)
     assert sticky or all(each.sticky == 0 for each in alone)
@@ -72,7 +72,7 @@ def test_what_consumers_get(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     late = said(deliver_at_time=NOW + 9)
     chunk = said(uuid="u", num_chunks_from_msg=3, chunk_id=1)
     left_out = [said(marker_type=21), said(transaction=(LARGE, 2)), b"", b"\x0e\x02\0\0\1\0", said()[:20]]
-    found = deliverable(run_of([batch, *left_out, late, chunk]), {(LARGE, 2)}, sticky=False)
+    found = deliverable(run_of([batch, *left_out, late, chunk]), {(LARGE, 2)}, sticky=False).entries()
     assert [each[2:6] for each in found] == [(len(broker), 12, 0, 0), (0, 1, 0, NOW + 9), (0, 1, 0, 0)]
     assert [(each.place[1], bytes(each.data)) for each in found] == [(0, batch), (6, late), (7, chunk)]
     assert [time_of(each) for each in found] == [5, NOW, NOW]
@@ -80,12 +80,12 @@ def test_what_consumers_get(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_broker_metadata_that_cannot_be_read_are_delivered_and_say_no_time() -> None:
     data = b"\x0e\x02\0\0\0\3\xff\xff\xff" + said()
-    [entry] = deliverable(run_of([data]), (), sticky=False)
+    [entry] = deliverable(run_of([data]), (), sticky=False).entries()
     assert (entry.skip, bytes(entry.data), time_of(entry)) == (9, data, None)
 
 
 def test_large_entries_are_not_copied() -> None:
     run = run_of([said() + bytes(5000)])
-    [entry] = deliverable(run, (), sticky=False)
+    [entry] = deliverable(run, (), sticky=False).entries()
     assert isinstance(entry.data, memoryview)
     assert entry.data.obj is run.data.obj

@@ -10,7 +10,8 @@ from offloader.archive.items import EntryRun, Missing, ReadItem
 from offloader.errors import DataLostError, StoreUnavailableError
 from offloader.gateway.entries.delivered import deliverable
 from offloader.gateway.entries.missing import OnMissing, Passing
-from offloader.gateway.entries.reader import ReadRun, TopicReader
+from offloader.gateway.entries.read_run import ReadRun
+from offloader.gateway.entries.reader import TopicReader
 from offloader.gateway.values import BEFORE_ALL
 from offloader.model import GapKind, Position
 from tests.archive.messages.encoder import run_of
@@ -33,7 +34,7 @@ def reader(*items: ReadItem | Exception, on_missing: OnMissing = OnMissing.FAIL)
             yield item
 
     def decoded(run: EntryRun) -> ReadRun:
-        return ReadRun(run, deliverable(run, (), sticky=False))
+        return deliverable(run, (), sticky=False)
 
     return TopicReader(BEFORE_ALL, given(), decoded, Passing(TOPIC, on_missing), at_begin=True, sticky=False)
 

@@ -6,11 +6,16 @@ import asyncio
 import socket
 from urllib.parse import urlsplit
 
+import pytest
+
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.protocol.answers import Address
+from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.workers import Workers
+from offloader.pulsar.commands import connect
 from offloader.storage.memory import MemoryStore
 from tests.gateway.gateway import gateway
+from tests.gateway.raw import RawClient
 
 
 def living(url: str, times: int = 1) -> list[bool]:
@@ -33,6 +38,15 @@ def test_a_gateway_lives_and_then_does_not():
 def test_who_accepts_and_says_nothing_is_paused():
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert living(f"pulsar://127.0.0.1:{server.getsockname()[1]}") == [False]
+
+
+def test_who_does_not_reach_the_store_and_has_topics_gives_no_sign_of_life(monkeypatch: pytest.MonkeyPatch):
+    with gateway(MemoryStore()) as url:
+        monkeypatch.setattr(ArchiveTopics, "answers_gateways", False)
+        assert living(url) == [False]
+        with RawClient(url) as client:
+            client.send(connect("", b""))
+            assert client.command().HasField("connected"), "clients are answered"
 
 
 def test_many_who_ask_at_the_same_time_ask_once():

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.errors import OutcomeUnknownError
+from offloader.errors import OutcomeUnknownError, StoreUnavailableError
 from offloader.gateway.owners.claim_log import ClaimLog
-from offloader.gateway.owners.owners import FIRST_TRUCE, LATE, TopicOwners
+from offloader.gateway.owners.owners import AWAY, FIRST_TRUCE, IDLE, LATE, TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.values import LookUpAgainError
@@ -210,6 +210,65 @@ def test_many_who_subscribe_at_the_same_time_need_one_claim(gateways):
 
     assert all(is_ours() for is_ours in gateways.loop.run_until_complete(all_of_them()))
     assert not gateways.lost
+
+
+def pass_time(gateways: Gateways, owners: TopicOwners, seconds: float) -> None:
+    for _ in range(int(seconds)):
+        gateways.loop.moved += 1
+        gateways.done(owners.watch())
+
+
+def test_a_gateway_that_does_not_reach_the_store_leaves_its_topics_to_others_until_it_does(gateways):
+    away = StoreFault("*", times=10**6)
+    one, two = gateways.start("a", away), gateways.start("b")
+    told: list[str] = []
+    one.away = lambda: told.append("away")
+    away.times = 0
+    gateways.own(one)
+    away.times = 10**6
+    pass_time(gateways, one, AWAY - 1)
+    assert not one.is_away
+    assert gateways.where(two) == "a"
+    pass_time(gateways, one, 3)
+    assert one.is_away
+    with pytest.raises(StoreUnavailableError, match="30 s"):
+        gateways.where(one)
+    gateways.dead.add("a")  # it gives no sign of life
+    gateways.own(two)
+    away.times = 0
+    gateways.done(one.look())
+    assert not one.is_away
+    assert (told, gateways.lost) == (["away"], [("a", TOPIC)])
+    assert gateways.where(one) == "b"
+
+
+def test_a_gateway_that_was_paused_has_not_lost_the_store(gateways):
+    one = gateways.start("a")
+    gateways.own(one)
+    gateways.loop.moved += 10 * AWAY
+    gateways.done(one.watch())
+    assert not one.is_away
+
+
+def test_a_gateway_without_topics_has_nothing_to_leave(gateways):
+    one = gateways.start("a", StoreFault("*", times=10**6))
+    pass_time(gateways, one, 2 * AWAY)
+    assert not one.is_away
+
+
+def test_what_nobody_uses_is_given_back_and_is_the_next_ones(gateways):
+    one, two = gateways.start("a"), gateways.start("b")
+    is_ours = gateways.own(one)
+    gateways.done(one.give_back(TOPIC))
+    assert is_ours(), "somebody has just asked for it"
+    gateways.loop.moved += IDLE + 1
+    gateways.done(one.give_back(TOPIC))
+    assert not is_ours()
+    assert not gateways.lost
+    assert gateways.where(two) == "b"
+    gateways.own(two)
+    assert gateways.where(one) == "b"
+    assert one.counts == {"claimed": 1, "overtaken": 0, "released": 1}
 
 
 def test_a_look_asks_once_for_all_topics(gateways):

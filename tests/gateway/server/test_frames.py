@@ -6,24 +6,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
-from offloader.gateway.protocol.message_frames import bits_of, message_head, words_of
+from offloader.gateway.protocol.message_frames import MessageFrames, bits_of, words_of
 from offloader.gateway.protocol.topic_lists import topics_hash
 from offloader.gateway.server.window import PermitWindow
+from offloader.gateway.values import ServedEntry
 
 _NUMBERS = st.integers(0, 2**63 - 1)
 
 
 @given(
     st.integers(0, 2**64 - 1), _NUMBERS, _NUMBERS, st.integers(-1, 2**31 - 1), st.integers(0, 2**32 - 1),
-    st.none() | st.integers(1, 2**200), st.none() | _NUMBERS, st.binary(max_size=50),
+    st.none() | st.integers(1, 2**200), st.none() | _NUMBERS, st.binary(max_size=50), st.integers(-200, 200),
+    st.integers(0, 9),
 )  # fmt: skip
 def test_a_message_s_head_says_all_that_it_was_given(
     consumer: int, ledger: int, entry: int, partition: int, redeliveries: int, left: int | None, epoch: int | None,
-    data: bytes,
+    data: bytes, before: int, skip: int,
 ) -> None:  # fmt: skip
-    head = message_head(
-        consumer, (ledger, entry), len(data), partition=partition, redeliveries=redeliveries, left=left, epoch=epoch
-    )
+    one = ServedEntry((ledger, entry), bytes(skip) + data, skip, 1, 0, 0, left)
+    other = one._replace(place=(ledger, max(entry + before, 0)), left=None)  # nothing of the one before stays
+    pieces, all_bytes = MessageFrames(consumer, partition, redeliveries, epoch).of([other, one], whole=False)
+    assert all_bytes == sum(map(len, pieces))
+    head = bytes(pieces[2])
+    assert bytes(pieces[3]) == data
     total, size = int.from_bytes(head[:4]), int.from_bytes(head[4:8])
     assert total == len(head) - 4 + len(data)
     assert size == len(head) - 8
@@ -55,7 +60,7 @@ def test_no_permit_is_lost_and_none_is_given_twice(flows: list[tuple[int, int]])
         while taken := window.take(10**6):
             given_out += taken
             for _ in range(taken):
-                window.sent(1, size)
+                window.sent(1, 1, size)
     assert given_out == sum(permits for permits, _ in flows)
 
 
@@ -67,6 +72,6 @@ def test_of_large_messages_few_are_on_their_way() -> None:
         taken = window.take(10**6)
         most = max(most, taken)
         for _ in range(taken):
-            window.sent(1, 10**6)
+            window.sent(1, 1, 10**6)
     assert window.take(10**6) <= 1
     assert most <= 61, "of the first ones nobody knows how large they are"

@@ -12,7 +12,7 @@ from random import Random
 from typing import TypeVar
 
 from offloader.errors import DamagedObjectError, OffloadError, StoreUnavailableError
-from offloader.gateway.core.events import EntryAck
+from offloader.gateway.core.events import Deliver, EntryAck
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
@@ -67,8 +67,8 @@ class Consumer:
         self.subscribed: SubscribedConsumer | None = None
         self._happened = asyncio.Event()
 
-    def deliver(self, entry: ServedEntry, redeliveries: int, epoch: int | None) -> None:
-        self.given.append(entry)
+    def deliver(self, what: Deliver) -> None:
+        self.given.extend(what.entries)
         self._happened.set()
 
     def active_changed(self, *, is_active: bool) -> None:

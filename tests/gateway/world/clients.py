@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offloader.errors import OffloadError
-from offloader.gateway.core.events import EntryAck
+from offloader.gateway.core.events import Deliver, EntryAck
 from offloader.gateway.server.ports import Leading, SubscribedConsumer, Subscribing
 from offloader.gateway.values import ServedEntry, SubscriptionType
 from offloader.model import Place, TopicName
@@ -60,10 +61,10 @@ class Link:
             self._down = max(self._down, events.now + self.client.latency())
             events.at(self._down, lambda: self.client.link is self and happening())
 
-    def deliver(self, entry: ServedEntry, redeliveries: int, epoch: int | None) -> None:
-        if not self.process.dead:
+    def deliver(self, what: Deliver) -> None:
+        for entry in () if self.process.dead else what.entries:
             self.client.world.check_delivery(self, entry)
-            self.answer(lambda: self.client.received(entry))
+            self.answer(partial(self.client.received, entry))
 
     def active_changed(self, *, is_active: bool) -> None:
         """Clients do nothing because of it."""

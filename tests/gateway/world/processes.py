@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.gateway.world.world import World
 
 T = TypeVar("T")
-FLUSH, REFRESH, LOOK = 2.0, 3.0, 5.0  # seconds between two rounds
+FLUSH, REFRESH, LOOK, WATCH = 2.0, 3.0, 5.0, 1.0  # seconds between two rounds
 CACHE_BYTES = 200  # so that ledgers are swapped out and in
 
 
@@ -41,6 +41,9 @@ class WorldStore(ForwardingStore):
 
     def _call(self, verb: Verb, key: str, work: Callable[[], T]) -> T:
         world, random, baton = self._world, self._world.random, Baton.here.baton
+        if self._process.cut_off:
+            baton.rest(random.uniform(0.5, 6))
+            raise StoreUnavailableError("this gateway does not reach the store (the world)")
         if verb == "put" and self._process.pauses_at_write:
             world.paused_at_write(self._process)
         baton.rest(self._seconds())
@@ -107,7 +110,7 @@ class GatewayProcess:
 
     def __init__(self, world: World, at: str) -> None:
         self.world, self.at = world, at
-        self.dead = self.paused = self.pauses_at_write = False
+        self.dead = self.paused = self.pauses_at_write = self.cut_off = False
         self.links: list[Any] = []
         self._waiting: list[Callable[[], None]] = []  # what would have happened during the pause
         self._batons: set[Baton] = set()
@@ -134,6 +137,7 @@ class GatewayProcess:
                 (FLUSH, self.topics.flush),
                 (REFRESH, self.topics.refresh),
                 (LOOK, self.owners.look),
+                (WATCH, self.owners.watch),
             ):
                 self.task(self._each(seconds, work))
 
@@ -264,6 +268,8 @@ class GatewayProcess:
         await asyncio.sleep(self.world.random.uniform(0.001, 0.01))
         other = self.world.gateways.get(address.url)
         if other is None or other.dead or frozenset((self.at, other.at)) in self.world.blind:
+            return False
+        if other.begun and other.owners.is_away:
             return False
         if other.paused:
             await asyncio.sleep(ANSWER_WITHIN)

@@ -54,6 +54,11 @@ def test_the_worlds_kill_and_pause_and_former_owners_deliver(lived: Living):
     assert sum(len(confirmed) for world in worlds for confirmed in world.confirmed.values()) > 100
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_others_serve_the_consumers_of_whoever_does_not_reach_the_store_any_more(seed: int, lived: Living):
+    assert lived(seed, ["cut off for good"]).happened["cut off for good"] > 0
+
+
 def test_a_seed_gives_the_same_world_again(lived: Living):
     one, same = lived(3), lived(3)
     assert (one.events.happened, one.events.now, one.given) == (same.events.happened, same.events.now, same.given)
@@ -103,6 +108,16 @@ def test_a_gateway_that_never_looks_at_its_claims_is_caught(lived: Living, monke
 
     monkeypatch.setattr(TopicOwners, "look", nothing)
     assert "still serves" in caught(lived)
+
+
+def test_gateways_that_keep_topics_though_they_do_not_reach_the_store_are_caught(
+    lived: Living, monkeypatch: pytest.MonkeyPatch
+):
+    async def nothing(_: TopicOwners) -> list[OffloadError]:
+        return []
+
+    monkeypatch.setattr(TopicOwners, "watch", nothing)
+    assert "no rest" in caught(lived, ["cut off for good"])
 
 
 def test_gateways_that_take_each_others_topics_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch):

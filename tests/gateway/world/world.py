@@ -25,7 +25,17 @@ from tests.gateway.world.topic import WorldTopic
 CHAOS = 60.0  # seconds of trouble
 REST = 600.0  # seconds within which rest must be reached
 CONSUMERS = 4
-WHAT_HAPPENS = ("kill", "kill", "stop", "pause", "pause", "pause while it writes", "pause while it writes", "blind")
+WHAT_HAPPENS = (
+    "kill",
+    "kill",
+    "stop",
+    "pause",
+    "pause",
+    "pause while it writes",
+    "pause while it writes",
+    "blind",
+    "cut off",
+)
 
 
 class BrokenRuleError(AssertionError):
@@ -101,6 +111,11 @@ class World:
             pair = frozenset(self.random.sample(sorted(self.gateways), 2))
             self.blind.add(pair)
             self.events.after(again, lambda: self.blind.discard(pair))
+        elif what == "cut off for good":
+            process.cut_off = not any(each.cut_off for each in self.gateways.values())
+        elif what == "cut off":
+            process.cut_off = True
+            self.events.after(self.random.uniform(5, 60), lambda: self._reaches_the_store(process))
         elif what == "pause":
             process.pause()
             self.events.after(again, lambda: self._wake(process))
@@ -118,6 +133,9 @@ class World:
         owners = [each for each in self.gateways.values() if not each.dead and each.begun and each.owners.owned]
         return self.random.choice(owners if owners and self.random.random() < 0.8 else list(self.gateways.values()))
 
+    def _reaches_the_store(self, process: GatewayProcess) -> None:
+        process.cut_off = False
+
     def _wake(self, process: GatewayProcess) -> None:
         if not process.dead and process.paused:
             if self.random.random() < 0.1:
@@ -131,6 +149,7 @@ class World:
         self.resting, self.trouble = True, 0.0
         self.blind.clear()
         for at, process in list(self.gateways.items()):
+            process.cut_off = process.cut_off and "cut off for good" in self.what_happens
             if process.paused and not process.dead:
                 process.wake()
             if process.dead:
@@ -233,7 +252,7 @@ class World:
             for process in [each for each in self.gateways.values() if not each.dead]:
                 served = process.topics.served.get(name)
                 has = served is not None and bool(served.subscriptions)
-                if has and process.name != claim.gateway:
+                if has and process.name != claim.gateway and not process.cut_off:  # which cannot know
                     raise BrokenRuleError(f"{process.name} still serves {name}, which is at {claim.gateway}")
             lost = [client for client in self.clients if client.topic == name and client.link is None]
             if lost and self.clients[0].kind is not SubscriptionType.EXCLUSIVE:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from queue import Queue
 from typing import NamedTuple
@@ -63,12 +63,19 @@ class ProducingListener(GatewayListener):
 class WritableGateway:
     """`listening`: is told its addresses. `max_message`: the largest entry, as brokers have a bound for it."""
 
-    def __init__(self, source: WritableSource, port: int, max_message: int, listening: Queue[object]) -> None:
+    def __init__(
+        self,
+        source: WritableSource,
+        port: int,
+        max_message: int,
+        settings: Mapping[str, object],
+        listening: Queue[object],
+    ) -> None:
         self._source = source
         self._port = port
         self._limits = ConnectionLimits(max_message=max_message)
         self._listening = listening
-        self._settings = Gateway.model_validate({"listen": "127.0.0.1:0"})  # the others are as they are by default
+        self._settings = Gateway.model_validate({"listen": "127.0.0.1:0", **settings})
         self._store = MemoryStore()
         self._tokens = (f"t{number}" for number in itertools.count())
 
@@ -140,10 +147,12 @@ class WritableGateway:
 
 
 @contextmanager
-def writable_gateway(port: int = 0, http_port: int = 0, max_message: int = 5 * MIB) -> Iterator[Addresses]:
-    """Ports 0: any. Its HTTP answers administrators, too."""
+def writable_gateway(
+    port: int = 0, http_port: int = 0, max_message: int = 5 * MIB, **settings: object
+) -> Iterator[Addresses]:
+    """Ports 0: any. Its HTTP answers administrators, too. `settings`: of subscriptions."""
     source, listening = WritableSource(), Queue[object]()
-    made = WritableGateway(source, port, max_message, listening)
+    made = WritableGateway(source, port, max_message, settings, listening)
 
     def run() -> None:
         try:

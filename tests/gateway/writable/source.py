@@ -99,7 +99,7 @@ class WritableSource:
             found = self._topics[topic]
             ledger, last = next(reversed(found.last.items()))
             run = EntryRun(ledger, last + 1, 0, memoryview(data), (0, len(data)), 0)
-            found.served += deliverable(run, (), sticky=True)
+            found.served += deliverable(run, (), sticky=True).entries()
             found.last[ledger] = last + 1
             return ledger, last + 1
 
