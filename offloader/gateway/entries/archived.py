@@ -17,6 +17,7 @@ from offloader.archive.records import TopicRecords
 from offloader.errors import DamagedRecordError, ObjectNotFoundError, PlanOutdatedError
 from offloader.gateway.entries.delivered import deliverable, with_sticky
 from offloader.gateway.entries.kept import KeptReaders
+from offloader.gateway.entries.lead import with_lead
 from offloader.gateway.entries.lookup import EntryLookup
 from offloader.gateway.entries.missing import OnMissing, Passing
 from offloader.gateway.entries.read_run import ReadRun
@@ -183,7 +184,7 @@ class ArchivedTopicEntries:
             return found
 
         def items() -> Generator[ReadItem]:
-            yield from PlannedReader(self._archive.stores, self._options).read(topic.plan(after))
+            yield from PlannedReader(self._archive.stores, self._options).read(with_lead(topic.plan(after)))
 
         at_begin = topic.served.is_at_begin(after)
         return TopicReader(after, items(), decoded, self._passing, at_begin=at_begin, sticky=sticky)

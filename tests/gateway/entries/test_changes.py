@@ -89,7 +89,8 @@ def test_what_is_missing_at_the_end_is_covered() -> None:
 def test_a_reader_goes_on_into_what_was_sealed_since() -> None:
     archive = archived(2)
     entries = opened(archive.store)
-    assert entries.read(BEFORE_ALL, 15, 10**6).covered == (0, 14)
+    assert entries.read(BEFORE_ALL, 10, 10**6).covered == (0, 9)
+    assert entries.read((0, 9), 5, 10**6).covered == (0, 14)
     archive.add(stream(1, 0, 9))
     entries.refresh()
     assert places(entries, (0, 14)) == WHOLE[15:30]
