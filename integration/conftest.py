@@ -18,20 +18,29 @@ from tests.storage.servers import S3Server
 
 PULSAR_SETTINGS = {**SMALL_LEDGERS, **TRANSACTIONS, **ENTRY_METADATA, **BATCH_INDEX_ACKS}
 
-# The files that take longest, in this order, begin first: two processes work on files side by side, and the one that
-# begins a long file last ends long after the other.
+# The files that take longest, in this order, begin first: several processes work on files side by side, and the one
+# that begins a long file last ends long after the others.
 LONGEST = (
     "bridge/test_bridge.py",
     "test_faults.py",
-    "test_sources.py",
+    "test_slow_topics.py",
     "test_spark_cluster.py",
     "test_kills.py",
-    "test_embedded.py",
+    "test_sources.py",
+    "bookkeeper/test_closing.py",
     "lifecycle/test_commands.py",
-    "test_migration.py",
     "lifecycle/test_end_of_data.py",
-    "test_stock_ledgers.py",
+    "test_embedded.py",
+    "test_retention.py",
+    "bridge/test_ways.py",
+    "test_cli.py",
+    "gateway/test_differential.py",
+    "pulsar/test_restored_cursors.py",
+    "pulsar/test_protected_cursors.py",
     "test_evidence.py",
+    "bookkeeper/test_zookeeper.py",
+    "test_migration.py",
+    "test_stock_ledgers.py",
     "test_archive.py",
     "pulsar/test_authorization.py",
     "test_spark_archive.py",

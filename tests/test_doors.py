@@ -147,6 +147,7 @@ from tests.bookkeeper import test_v2, test_v3
 from tests.bookkeeper.damage import damaged
 from tests.bookkeeper.test_metadata_codec import message as ledger_message
 from tests.format.support import v1_tiny_blocks
+from tests.in_turn import in_turn
 from tests.lifecycle.deletion.support import candidate
 from tests.lifecycle.deletion.support import candidate as marked_ledger
 from tests.lifecycle.rescue.support import KEPT, KeptCluster
@@ -166,6 +167,12 @@ NOTHING_TOO_DEEP = [
     b"Infinity",
     b"1" * 5000,
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_threads() -> Iterator[None]:
+    with in_turn("metadata.catalog", "operations.verify.verify"):
+        yield
 
 
 def of_bucket(key: str) -> Door:

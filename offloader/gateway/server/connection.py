@@ -67,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self.writable = True
         self.guide = LookupGuide()
         self.peer = "a client"
+        self.address = ""
         self._gatekeeper = gatekeeper
         self._handle = handle
         self._closed = closed
@@ -112,7 +113,9 @@ class Connection(asyncio.BufferedProtocol):
         """The client is there, and has some seconds for its CONNECT."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.peer = str(transport.get_extra_info("peername"))
+        peer = transport.get_extra_info("peername")
+        self.peer = str(peer)
+        self.address = f"/{peer[0]}:{peer[1]}" if peer else ""  # as brokers write it; without one it is gone already
         transport.set_write_buffer_limits(high=self.buffered_bytes)
         self._timer = self._loop.call_later(self.limits.handshake, self._handshake_is_late)
         if self._ended:

@@ -16,6 +16,7 @@ from offloader.gateway.entries.missing import OnMissing
 from offloader.gateway.values import BEFORE_ALL, ServedEntry
 from offloader.model import Place
 from tests.archive.support import Archive
+from tests.examples import worlds
 from tests.format.support import Stored, checksummed
 
 from .topics import Expected, Topic, opened, topics
@@ -59,6 +60,7 @@ def without_times(topic: Topic, after: Place = BEFORE_ALL) -> list[tuple[Place, 
     return [(place, each._replace(time=0)) for place, each in topic.delivered if place > after]
 
 
+@worlds
 @given(topics(), st.integers(0, 2**32))
 def test_pieces_from_any_place_are_what_consumers_get(topic: Topic, seed: int) -> None:
     random = Random(seed)
@@ -70,6 +72,7 @@ def test_pieces_from_any_place_are_what_consumers_get(topic: Topic, seed: int) -
         assert as_expected(read_all(entries, after, random)) == without_times(topic, after)
 
 
+@worlds
 @given(topics(), st.integers(0, 2**32))
 def test_each_entry_is_found_again_whether_it_was_read_or_not(topic: Topic, seed: int) -> None:
     random = Random(seed)
@@ -84,6 +87,7 @@ def test_each_entry_is_found_again_whether_it_was_read_or_not(topic: Topic, seed
     assert [each.sticky > 0 for each in entries.again(asked, sticky=True)] == [True] * len(expected)
 
 
+@worlds
 @given(topics())
 def test_losses_end_reading_where_they_are_and_are_known_before(topic: Topic) -> None:
     entries = opened(topic.archive.store)
@@ -99,6 +103,7 @@ def test_losses_end_reading_where_they_are_and_are_known_before(topic: Topic) ->
     assert as_expected(found) == without_times(topic)
 
 
+@worlds
 @given(topics())
 def test_losses_that_are_passed_over_are_counted(topic: Topic) -> None:
     entries = opened(topic.archive.store, OnMissing.SKIP)
@@ -106,6 +111,7 @@ def test_losses_that_are_passed_over_are_counted(topic: Topic) -> None:
     assert (entries.passed_over > 0) == bool(topic.lost)
 
 
+@worlds
 @given(topics())
 def test_the_end_and_the_ledgers(topic: Topic) -> None:
     entries = opened(topic.archive.store, OnMissing.SKIP)
@@ -115,6 +121,7 @@ def test_the_end_and_the_ledgers(topic: Topic) -> None:
     assert list(entries.ledgers()) == [each for each in topic.ledgers if each[1] in kept]
 
 
+@worlds
 @given(topics(losses=False), st.integers(0, 2**32))
 def test_from_before_a_place_it_is_what_comes_next(topic: Topic, seed: int) -> None:
     random = Random(seed)
@@ -131,6 +138,7 @@ def test_from_before_a_place_it_is_what_comes_next(topic: Topic, seed: int) -> N
     assert entries.previous(LARGEST) == topic.ledgers[-1][1:]
 
 
+@worlds
 @given(topics(losses=False), st.integers(0, 2**32))
 def test_a_time_is_found_as_by_looking_at_every_entry(topic: Topic, seed: int) -> None:
     random = Random(seed)

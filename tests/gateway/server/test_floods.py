@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -121,13 +121,22 @@ def everywhere(count: int) -> list[MessageIdData]:
     return [MessageIdData(ledger_id=10, entry_id=entry) for entry in range(count)]
 
 
-FLOODS = {
-    "pings": [PING] * 200_000,
-    "lookups": [command(lookup=Lookup(topic=NAME, request_id=n)) for n in range(50_000)],
-    "unknown topics": [
+def watchers(count: int) -> list[BaseCommand]:
+    return [
+        command(
+            watch_topic_list=WatchTopicList(namespace=TOPIC.namespace, watcher_id=n, request_id=n, topics_pattern=".*")
+        )
+        for n in range(count)
+    ]
+
+
+FLOODS: dict[str, Callable[[], list[BaseCommand]]] = {
+    "pings": lambda: [PING] * 200_000,
+    "lookups": lambda: [command(lookup=Lookup(topic=NAME, request_id=n)) for n in range(50_000)],
+    "unknown topics": lambda: [
         command(partitioned_metadata=PartitionedMetadata(topic=f"a/b/t{n}", request_id=n)) for n in range(50_000)
     ],
-    "patterns": [
+    "patterns": lambda: [
         command(
             get_topics_of_namespace=GetTopicsOfNamespace(
                 namespace=TOPIC.namespace, request_id=n, topics_pattern="((.?){10}){100}(.?){1000}y|(a+)+x"
@@ -135,29 +144,24 @@ FLOODS = {
         )
         for n in range(20_000)
     ],
-    "watchers": [
-        command(
-            watch_topic_list=WatchTopicList(namespace=TOPIC.namespace, watcher_id=n, request_id=n, topics_pattern=".*")
-        )
-        for n in range(20_000)
-    ],
-    "acknowledgements": [
+    "watchers": lambda: watchers(20_000),
+    "acknowledgements": lambda: [
         subscribe(0),
         *[command(ack=Ack(consumer_id=0, type=0, message_id=everywhere(100_000)))] * 20,
     ],
-    "redeliveries": [
+    "redeliveries": lambda: [
         subscribe(0),
         *[command(redeliver_unacknowledged=RedeliverUnacknowledged(consumer_id=0, message_ids=everywhere(100_000)))]
         * 20,
     ],
-    "consumers": [subscribe(number) for number in range(2_000)],
-    "the same consumer": [subscribe(0)] * 50_000,
+    "consumers": lambda: [subscribe(number) for number in range(2_000)],
+    "the same consumer": lambda: [subscribe(0)] * 50_000,
 }
 
 
 @pytest.mark.parametrize("name", FLOODS)
 def test_another_client_goes_on(site: Site, name: str) -> None:
-    with flood(site, FLOODS[name]) as hostile, RawClient(site.url) as good:
+    with flood(site, FLOODS[name]()) as hostile, RawClient(site.url) as good:
         good.send(CONNECT)
         for number in range(3):
             good.send(command(lookup=Lookup(topic=NAME, request_id=number)))
@@ -194,7 +198,7 @@ def test_whoever_asks_and_does_not_take_the_answers_is_not_read_any_more(site: S
 
 def test_a_connection_has_so_many_watchers_and_no_more(site: Site) -> None:
     with RawClient(site.url) as client:
-        client.send(CONNECT, *FLOODS["watchers"][: DEFAULT_LIMITS.watchers + 1])
+        client.send(CONNECT, *watchers(DEFAULT_LIMITS.watchers + 1))
         answers = [client.answer() for _ in range(DEFAULT_LIMITS.watchers + 1)]
     assert [one.error.error for one in answers if one.HasField("error")] == [ErrorCode.TOO_MANY_REQUESTS]
 

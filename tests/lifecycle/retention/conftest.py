@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-
-class InTurn(Executor):
-    """Calls at once, in the caller's thread."""
-
-    def __init__(self, *_: object) -> None: ...
-
-    def submit(self, call: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
-        future = Future[Any]()
-        future.set_result(call(*args, **named))
-        return future
+from tests.in_turn import in_turn
 
 
 @pytest.fixture(autouse=True, scope="package")
-def in_turn() -> Iterator[None]:
+def no_threads() -> Iterator[None]:
     """In all tests of this folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("offloader.ahead.ThreadPoolExecutor", InTurn)
+    with in_turn():
         yield
