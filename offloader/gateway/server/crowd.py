@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sized
 from typing import NamedTuple, Protocol
 
 
-class Bounds(NamedTuple):
+class CrowdBounds(NamedTuple):
     """Of all clients together, and of those of one role; None: a role has no bound of its own."""
 
     consumers: int = 50_000
@@ -32,7 +32,7 @@ class Client(Protocol):
 class Crowd:
     """`clients`: who is there. Counted anew each time: they come and go in many ways, and are some thousand at most."""
 
-    def __init__(self, bounds: Bounds, clients: Callable[[], Collection[Client]]) -> None:
+    def __init__(self, bounds: CrowdBounds, clients: Callable[[], Collection[Client]]) -> None:
         self._bounds = bounds
         self._clients = clients
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.connection import Connection
-from offloader.gateway.server.crowd import Bounds, Crowd
+from offloader.gateway.server.crowd import Crowd, CrowdBounds
 from offloader.gateway.server.http_connection import HttpConnection
 from offloader.gateway.server.large_frames import LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
@@ -42,7 +42,7 @@ class GatewayListener:
         most: int,
         memory: Shares,
         large: LargeFrames,
-        bounds: Bounds = Bounds(),  # noqa: B008 (a value)
+        bounds: CrowdBounds = CrowdBounds(),  # noqa: B008 (a value)
     ) -> None:
         self.connections: set[Connection] = set()
         self._crowd = Crowd(bounds, lambda: self.connections)

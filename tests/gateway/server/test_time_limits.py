@@ -15,7 +15,7 @@ import pytest
 from offloader._proto.pulsar_wire_pb2 import Connect, Flow, Subscribe
 from offloader.gateway.access.access import Anyone
 from offloader.gateway.server.connection import Connection
-from offloader.gateway.server.crowd import Bounds, Crowd
+from offloader.gateway.server.crowd import Crowd, CrowdBounds
 from offloader.gateway.server.large_frames import LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
 from offloader.gateway.server.ports import ServedTopics
@@ -179,7 +179,7 @@ def test_whoever_is_always_given_as_much_as_it_takes_is_not_idle(takes: bool) ->
         large = LargeFrames(MIB)
         made = Connection(
             cast("ServedTopics", None), Anyone(), LIMITS._replace(ping=0.02), lambda _connection, _command: None,
-            lambda _: None, ConnectionTraffic(), MIB, large, Crowd(Bounds(), list),
+            lambda _: None, ConnectionTraffic(), MIB, large, Crowd(CrowdBounds(), list),
         )  # fmt: skip
         made.connection_made(wire)
         data = encode(command(connect=Connect(client_version="x", protocol_version=21)))
