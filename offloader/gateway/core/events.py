@@ -14,7 +14,7 @@ ConsumerKey = Hashable
 
 
 class DispatchLimits(NamedTuple):
-    """CrowdBounds of one subscription. Unacknowledged messages count where several consumers share; 0: no bound.
+    """Bounds of one subscription. Unacknowledged messages count where several consumers share; 0: no bound.
 
     `read_ahead_…`: entries in memory that nobody takes yet. `look_ahead_entries`: entries that wait, in memory or not,
     before reading stops: so far do keys that are free get past keys that are not. `delayed_entries`: those that wait

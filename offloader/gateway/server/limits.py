@@ -9,7 +9,7 @@ from offloader.pulsar.frames import DEFAULT_MAX_MESSAGE
 
 
 class ConnectionLimits(NamedTuple):
-    """CrowdBounds of a connection. `buffered_bytes`: entries that the socket has not taken. `requests`: under way at a time;
+    """Bounds of a connection. `buffered_bytes`: entries that the socket has not taken. `requests`: under way at a time;
     more are not read. Times in seconds; `idle`: between two requests of HTTP."""
 
     max_message: int = DEFAULT_MAX_MESSAGE
