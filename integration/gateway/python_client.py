@@ -22,6 +22,7 @@ TYPES = {
     "Failover": pulsar.ConsumerType.Failover,
     "Key_Shared": pulsar.ConsumerType.KeyShared,
 }
+NEWER = hasattr(pulsar.Message, "producer_name")  # than 3.4, whose seeks take no id of Python's own class
 Asked = dict[str, Any]
 
 
@@ -37,7 +38,8 @@ def id_of(said: list[int] | str) -> pulsar.MessageId:
         found: pulsar.MessageId = getattr(pulsar.MessageId, said)
         return found
     ledger, entry, partition, batch = said
-    return pulsar.MessageId(partition, ledger, entry, batch)
+    made = pulsar.MessageId(partition, ledger, entry, batch)
+    return made if NEWER else made._msg_id
 
 
 def said(place: pulsar.MessageId) -> list[int]:
@@ -57,7 +59,7 @@ def described(message: pulsar.Message, *, decoded: bool) -> Asked:
         "published": message.publish_timestamp(),
         "event": message.event_timestamp(),
         "redeliveries": message.redelivery_count(),
-        "producer": message.producer_name() if hasattr(message, "producer_name") else "",  # not in 3.4
+        "producer": message.producer_name() if NEWER else "",
         "schema": message.schema_version().hex() if isinstance(message.schema_version(), bytes) else "",
     }
     return {**found, "value": [message.value().customer, message.value().amount]} if decoded else found

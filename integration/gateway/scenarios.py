@@ -10,6 +10,8 @@ from integration.gateway.topics import BATCH, Made
 Topics = Mapping[str, Made]
 Scenario = Callable[[Script, Topics], None]
 ANY_ORDER = ("partitioned", "sparse")  # its partitions are read side by side
+# Go's have a schema, which a broker compares, and the gateway does not; Python's came later.
+NO_TABLES = ("go", "python-3.4.0")
 KINDS = ("Exclusive", "Shared", "Failover", "Key_Shared")
 HALVES = ((0, 32_767), (32_768, 65_535))
 
@@ -22,13 +24,18 @@ def _read_all(does: Script, made: Made, **more: object) -> list[Message]:
     return found
 
 
+def _topics_for(does: Script, topics: Topics) -> list[str]:
+    """Clients but Java's leave when they hear that a topic ends, and come back when they like."""
+    return [name for name in topics if name != "empty_terminated" or does.client.startswith("java")]
+
+
 # Readers
 
 
 def everything_is_read(does: Script, topics: Topics) -> None:
-    for made in topics.values():
-        if made is not topics["compacted"]:
-            _read_all(does, made)
+    for name in _topics_for(does, topics):
+        if name != "compacted":
+            _read_all(does, topics[name])
 
 
 def a_reader_waits_at_the_end(does: Script, topics: Topics) -> None:
@@ -81,36 +88,37 @@ def schemas_come_with_messages(does: Script, topics: Topics) -> None:
 
 
 def tables_hold_the_last_value_of_each_key(does: Script, topics: Topics) -> None:
-    if does.client == "go":  # its tables have a schema, which a broker compares, and the gateway does not
+    if does.client in NO_TABLES:
         return
     for name in ("single", "compacted", "customers"):
         does("table", topic=topics[name].name)
 
 
 def empty_topics_have_nothing_yet(does: Script, topics: Topics) -> None:
-    """Clients but Java's leave when they hear that a topic ends, and come back when they like."""
-    for name in ("empty", "empty_terminated", "sparse", "empty_partitioned"):
+    for name in _topics_for(does, topics):
         made = topics[name]
-        if name == "empty_terminated" and not does.client.startswith("java"):
+        if made.count and name != "sparse":
             continue
         does.reader("r", made)
         does.take("r", made.count)
         does("available", of="r")
         does.nothing_comes("r")
-        does("seek", of="r", to="earliest")
-        does.take("r", made.count)
+        seeks = does.client != "go" or not made.topics  # it cannot seek in several topics
+        if seeks:
+            does("seek", of="r", to="earliest")
+            does.take("r", made.count)
         does.close("r")
         for kind in KINDS:
             does.consumer("c", made, kind=kind, subscription=f"-{name}-{kind}")
             does.take("c", made.count)
             does("last", of="c")
-            if does.client != "go" or not made.topics:  # it cannot seek in several topics
+            if seeks:
                 for to in (1, "latest", "earliest"):
                     does("seek", of="c", to=to)
                     does.take("c", made.count if to != "latest" else 0)
                     does.nothing_comes("c")
             does("unsubscribe", of="c")
-        if does.client != "go":
+        if does.client not in NO_TABLES:
             does("table", topic=made.name)
 
 
@@ -227,7 +235,8 @@ def a_new_subscription_begins_at_the_end(does: Script, topics: Topics) -> None:
 
 
 def the_last_message_is_known(does: Script, topics: Topics) -> None:
-    for name, made in topics.items():
+    for name in _topics_for(does, topics):
+        made = topics[name]
         if name != "partitioned":
             does.consumer("c", made, subscription=f"-{name}")
             does("last", of="c")
