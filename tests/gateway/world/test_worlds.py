@@ -107,6 +107,7 @@ def test_a_gateway_that_never_looks_at_its_claims_is_caught(lived: Living, monke
         return []
 
     monkeypatch.setattr(TopicOwners, "look", nothing)
+    monkeypatch.setattr(TopicOwners, "watch", nothing)  # nor whether the store answers
     assert "still serves" in caught(lived)
 
 
