@@ -83,15 +83,23 @@ def python_command() -> list[str]:
     return [sys.executable, "-m", "integration.gateway.python_client"]
 
 
+def older_python_command(version: str, folder: Path) -> list[str]:
+    """Of another version of `pulsar-client`, which is fetched into the folder."""
+    named = f"pulsar-client=={version}"
+    fetch = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), named]
+    subprocess.run(fetch, check=True, timeout=HANGS)
+    return ["env", f"PYTHONPATH={folder}", *python_command()]
+
+
 def go_command() -> list[str]:
     """Built where the user's cache does not have it yet, which takes minutes the first time."""
     return [str(go_program("pulsar-stock-client", HERE / "go"))]
 
 
-def java_command(folder: Path) -> list[str]:
-    """Of the embedded Pulsar's own client."""
+def java_command(folder: Path, lock: str = PULSAR) -> list[str]:
+    """Of the embedded Pulsar's own client, or of that of another list of jars."""
     folder.mkdir(parents=True, exist_ok=True)
-    commands = JavaCommands(find_java(), fetch_lock(PULSAR), folder)
+    commands = JavaCommands(find_java(), fetch_lock(lock), folder)
     classes = folder / "classes"
     compiler = commands.java.executable.with_name("javac")
     assert compiler.exists(), f"{commands.java.executable} has no javac beside it: these tests need a JDK"

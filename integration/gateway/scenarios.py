@@ -9,7 +9,7 @@ from integration.gateway.topics import BATCH, Made
 
 Topics = Mapping[str, Made]
 Scenario = Callable[[Script, Topics], None]
-ANY_ORDER = ("partitioned",)  # its partitions are read side by side
+ANY_ORDER = ("partitioned", "sparse")  # its partitions are read side by side
 KINDS = ("Exclusive", "Shared", "Failover", "Key_Shared")
 HALVES = ((0, 32_767), (32_768, 65_535))
 
@@ -70,7 +70,7 @@ def readers_seek(does: Script, topics: Topics) -> None:
 
 
 def schemas_come_with_messages(does: Script, topics: Topics) -> None:
-    if does.client == "python":
+    if does.client.startswith("python"):
         does.reader("json", topics["customers"], schema="json")
         does.take("json", topics["customers"].count)
     if does.client.startswith("java"):
@@ -85,6 +85,33 @@ def tables_hold_the_last_value_of_each_key(does: Script, topics: Topics) -> None
         return
     for name in ("single", "compacted", "customers"):
         does("table", topic=topics[name].name)
+
+
+def empty_topics_have_nothing_yet(does: Script, topics: Topics) -> None:
+    """Clients but Java's leave when they hear that a topic ends, and come back when they like."""
+    for name in ("empty", "empty_terminated", "sparse", "empty_partitioned"):
+        made = topics[name]
+        if name == "empty_terminated" and not does.client.startswith("java"):
+            continue
+        does.reader("r", made)
+        does.take("r", made.count)
+        does("available", of="r")
+        does.nothing_comes("r")
+        does("seek", of="r", to="earliest")
+        does.take("r", made.count)
+        does.close("r")
+        for kind in KINDS:
+            does.consumer("c", made, kind=kind, subscription=f"-{name}-{kind}")
+            does.take("c", made.count)
+            does("last", of="c")
+            if does.client != "go" or not made.topics:  # it cannot seek in several topics
+                for to in (1, "latest", "earliest"):
+                    does("seek", of="c", to=to)
+                    does.take("c", made.count if to != "latest" else 0)
+                    does.nothing_comes("c")
+            does("unsubscribe", of="c")
+        if does.client != "go":
+            does("table", topic=made.name)
 
 
 # One consumer
@@ -367,6 +394,7 @@ SCENARIOS: Sequence[Scenario] = (
     readers_seek,
     schemas_come_with_messages,
     tables_hold_the_last_value_of_each_key,
+    empty_topics_have_nothing_yet,
     acknowledged_ones_stay_away,
     messages_of_a_batch_are_acknowledged_alone,
     everything_up_to_one_is_acknowledged,

@@ -25,7 +25,7 @@ class Script:
         self.client = client.name
         self._client = client
         self._name = name
-        self._open: list[str] = []
+        self._open: set[str] = set()
 
     def __call__(self, do: str, **asked: Any) -> Any:
         """The answer; an error is one."""
@@ -33,7 +33,7 @@ class Script:
         shown = ", ".join(f"{key} {value}" for key, value in asked.items() if key != "ms")
         self._say(f"{do} {shown} -> {json.dumps(answer)}")
         if "as" in asked and "error" not in answer:
-            self._open.append(asked["as"])
+            self._open.add(asked["as"])
         return answer.get("answer")
 
     def reader(self, of: str, made: Made, start: Id | str = "earliest", **more: Any) -> None:

@@ -54,6 +54,7 @@ class Maker:
         makers: list[Callable[[str], Made]] = [
             self.single, self.batched, self.mixed, self.chunked, self.encrypted, self.delayed, self.partitioned,
             self.transactional, self.orders, self.customers, self.terminated, self.compacted,
+            self.empty, self.empty_terminated, self.sparse, self.empty_partitioned,
         ]  # fmt: skip
         return {make.__name__: make(f"persistent://{self._namespace}/{make.__name__}") for make in makers}
 
@@ -157,6 +158,28 @@ class Maker:
         self._pulsar.admin("PUT", path)
         until(lambda: self._pulsar.admin("GET", path).json()["status"] == "SUCCESS")
         return Made(name, 40)
+
+    def empty(self, name: str) -> Made:
+        """Nothing was ever sent to it."""
+        self._pulsar.admin("PUT", TopicName.parse(name).rest_path)
+        return Made(name, 0)
+
+    def empty_terminated(self, name: str) -> Made:
+        self._pulsar.admin("PUT", TopicName.parse(name).rest_path)
+        self._pulsar.admin("POST", f"{TopicName.parse(name).rest_path}/terminate")
+        return Made(name, 0)
+
+    def sparse(self, name: str) -> Made:
+        """The partition in the middle alone has messages."""
+        made = self.empty_partitioned(name)
+        with self._producer(made.topics[1]) as producer:
+            for number in range(10):
+                self._send(producer, number)
+        return Made(name, 10, made.topics)
+
+    def empty_partitioned(self, name: str) -> Made:
+        self._pulsar.admin("PUT", f"{TopicName.parse(name).rest_path}/partitions", json=PARTITIONS)
+        return Made(name, 0, tuple(f"{name}-partition-{number}" for number in range(PARTITIONS)))
 
     @contextmanager
     def _producer(self, name: str, **settings: Any) -> Iterator[pulsar.Producer]:

@@ -2,7 +2,7 @@
 
 Whoever becomes the owner puts a fence behind the last record of the one before, and begins the next epoch. Fences stay
 for ever: a former owner that was paused for a year finds its next number taken. So does what is damaged, which may have
-been a fence. Other records that the newest marker and the one before it do not name are removed.
+been a fence. Other records that the newest marker and the one before it do not name are removed, many at a time.
 
 The newest epoch is listed first, and no more is listed than is needed: to open a subscription costs the same, however
 often it was opened before.
@@ -31,6 +31,7 @@ from offloader.ports.object_store import ObjectStore
 log = logging.getLogger(__name__)
 
 TRIES = 20  # each is lost only to another process's progress
+REMOVED_AT_ONCE = 100  # records: a write is one request, and not one more to remove what it makes needless
 LOOKED_AT = 500  # places that an owner looks at when it begins; one request lists a thousand
 Place = tuple[int, int]
 """Epoch and slot."""
@@ -123,7 +124,9 @@ class CursorLog:
     def append(self, record: PieceRecord) -> None:
         """Write the next record. Raises OvertakenError, after which nothing more is written; after any other error, an
         unknown outcome, too, the same record is tried again."""
-        self._remove_all_but(self._write(record))
+        needed = self._write(record)
+        if len(self._standing - needed) >= REMOVED_AT_ONCE:
+            self._remove_all_but(needed)
 
     def pieces(self, asked: Iterable[tuple[LedgerKey, PieceAt]]) -> dict[LedgerKey, bytes]:
         """The bytes of pieces; each record is read once. Raises DamagedRecordError; OvertakenError where a later owner

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from offloader.cursors import log as log_module
 from offloader.cursors.core.cursor import LedgerLength
 from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
@@ -136,7 +137,10 @@ def test_what_is_counted_of_a_deleted_subscription_before_that_is_written_does_n
     assert not again.is_acknowledged(Position(0, 1, 5))
 
 
-def test_a_former_owner_that_misses_what_the_next_one_removed_is_told_that_it_is_none() -> None:
+def test_a_former_owner_that_misses_what_the_next_one_removed_is_told_that_it_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_module, "REMOVED_AT_ONCE", 1)
     store = MemoryStore()
     former = opened(store, cache_bytes=0)
     for ledger in (1, 2):

@@ -160,7 +160,8 @@ def test_one_who_was_paused_before_it_began_its_epoch_does_not_begin_it_later() 
     assert stored(store) == {(1, 0), (1, 1), (1, 2)}
 
 
-def test_what_no_marker_names_is_removed_and_a_fence_of_each_owner_stays() -> None:
+def test_what_no_marker_names_is_removed_and_a_fence_of_each_owner_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "REMOVED_AT_ONCE", 1)
     store = MemoryStore()
     for number in range(1, 5):
         owner = Owner(store, number)
@@ -269,8 +270,22 @@ def test_a_paused_owner_of_long_ago_wins_no_number_however_many_came_since(monke
     assert stored(store) == {(1, 1)}
 
 
-def test_whoever_looks_is_not_given_an_older_state_than_it_has_listed() -> None:
+def test_a_subscription_that_trickles_costs_a_request_a_flush_and_its_records_stay_few() -> None:
+    store = MemoryStore()
+    listed = Listed(store)
+    owner = Owner(listed, 1)
+    listed.calls.clear()
+    flushes = 3_600 // 5
+    for entry in range(flushes):
+        owner.cursor.acknowledge_up_to(Position(0, 1, entry))
+        owner.flush()
+    assert listed.calls == {"put": flushes, "delete": flushes // log_module.REMOVED_AT_ONCE}
+    assert len(list(store.list(FOLDER))) <= log_module.REMOVED_AT_ONCE + 2
+
+
+def test_whoever_looks_is_not_given_an_older_state_than_it_has_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that holds a ledger's piece stays; those that were listed behind it are removed meanwhile."""
+    monkeypatch.setattr(log_module, "REMOVED_AT_ONCE", 1)
     store = MemoryStore()
     owner = Owner(store, 1)
     owner.acknowledge(1, 1)

@@ -9,6 +9,7 @@ from offloader.gateway.core.events import (
     DEFAULT_LIMITS,
     CloseConsumer,
     ConsumerKey,
+    ConsumerState,
     Decision,
     Deliver,
     DispatchLimits,
@@ -23,6 +24,8 @@ from offloader.gateway.core.single_active import SingleActive
 from offloader.gateway.core.waiting import Subscriber
 from offloader.gateway.values import ErrorCode, RefusedError, ServedEntries, ServedEntry, SubscriptionType
 from offloader.model import Place
+
+END_AGAIN_MS = 15_000  # as brokers wait
 
 
 class Dispatcher:
@@ -40,6 +43,7 @@ class Dispatcher:
         self._mode: SingleActive | Shared | KeyShared | None = None  # None: no consumer is there
         self._now_ms = 0
         self._at_end = False
+        self._end_from_ms = 0  # when the next one may be told
 
     @property
     def consumers(self) -> Iterable[ConsumerKey]:
@@ -49,7 +53,10 @@ class Dispatcher:
     @property
     def wake_at_ms(self) -> int | None:
         """When `tick` has something to do; None: it has not."""
-        return self._mode.wake_at_ms if self._mode else None
+        at = [self._end_from_ms] if self._at_end and self._unaware() else []
+        if self._mode is not None and self._mode.wake_at_ms is not None:
+            at.append(self._mode.wake_at_ms)
+        return min(at, default=None)
 
     @property
     def is_at_end(self) -> bool:
@@ -61,10 +68,12 @@ class Dispatcher:
         """Whether consumers were told that nothing comes any more."""
         return self._at_end
 
-    def state(self, key: ConsumerKey) -> tuple[int, int]:
-        """A consumer's permits, and its unacknowledged messages (0 where it does not share the subscription)."""
-        consumer = self._consumers[key]
-        return consumer.permits, consumer.unacknowledged
+    def state(self, key: ConsumerKey) -> ConsumerState:
+        """Of a consumer that may be gone."""
+        consumer = self._consumers.get(key)
+        if consumer is None:
+            return ConsumerState()
+        return ConsumerState(consumer.permits, consumer.unacknowledged, consumer.blocked)
 
     def decisions(self) -> list[Decision]:
         """Those since the last call, in order."""
@@ -85,8 +94,6 @@ class Dispatcher:
         consumer = Subscriber(joining)
         mode.join(consumer)
         self._consumers[joining.key], self._mode = consumer, mode
-        if self._at_end:
-            self._decisions.append(EndReached(joining.key))
         mode.go_on()
 
     def leave(self, key: ConsumerKey) -> None:
@@ -113,6 +120,8 @@ class Dispatcher:
         consumer = self._consumers.get(key)
         if consumer is not None and self._mode is not None and permits > 0:
             consumer.permits += permits
+            consumer.has_asked = True
+            self._tell_end()
             self._mode.flow(consumer)
             self._mode.go_on()
 
@@ -141,7 +150,8 @@ class Dispatcher:
         """The topic is terminated, and nothing of it is left: all are told, and who joins later."""
         if not self._at_end:
             self._at_end = True
-            self._decisions.extend(EndReached(key) for key in self._consumers)
+            self._end_from_ms = self._now_ms
+            self._tell_end()
 
     def reset(self) -> None:
         """The cursor was set to another position: all consumers are closed, and must subscribe anew."""
@@ -149,6 +159,20 @@ class Dispatcher:
         self._consumers.clear()
         self._forget_all()
         self._at_end = False
+
+    def _tell_end(self) -> None:
+        """Once to each that has asked for messages, and then to nobody for a while: clients that do not know this
+        command close the connection, and are there again at once."""
+        if not self._at_end or self._now_ms < self._end_from_ms:
+            return
+        for consumer in self._unaware():
+            consumer.knows_end = True
+            self._decisions.append(EndReached(consumer.key))
+            self._end_from_ms = self._now_ms + END_AGAIN_MS
+
+    def _unaware(self) -> list[Subscriber]:
+        """Those that have asked for messages, and have not been told of the end."""
+        return [one for one in self._consumers.values() if one.has_asked and not one.knows_end]
 
     # Reads
 
@@ -178,6 +202,8 @@ class Dispatcher:
     def tick(self, now_ms: int) -> None:
         """The time: ms since 1970. It may have been set back."""
         self._now_ms = now_ms
+        self._end_from_ms = min(self._end_from_ms, now_ms + END_AGAIN_MS)
+        self._tell_end()
         if self._mode is not None:
             self._mode.tick(self._now_ms)
             self._mode.go_on()

@@ -57,6 +57,15 @@ class Joining(NamedTuple):
     epoch: int | None = None
 
 
+class ConsumerState(NamedTuple):
+    """How a consumer stands. `unacknowledged`: its messages, 0 where it does not share the subscription. `is_blocked`:
+    it has too many of them."""
+
+    permits: int = 0
+    unacknowledged: int = 0
+    is_blocked: bool = False
+
+
 class EntryAck(NamedTuple):
     """An entry, and what of it is still to be delivered, as bits. 0: nothing, all of it is acknowledged. `size`: how
     many messages it has, 0: nobody says."""

@@ -102,8 +102,10 @@ class Subscriber:
         "blocked",
         "epoch",
         "gone",
+        "has_asked",
         "joining",
         "key",
+        "knows_end",
         "name",
         "permits",
         "priority",
@@ -121,6 +123,8 @@ class Subscriber:
         self.unacknowledged = 0  # messages
         self.blocked = False  # it has too many of them
         self.gone = False
+        self.has_asked = False  # for messages
+        self.knows_end = False  # of the topic
         self.queued = False  # its turn comes
         self.sent: dict[Place, Item] = {}
         self.queues: list[tuple[Place, EntryQueue]] = []  # a heap: keys with entries for it, by their first ones

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from offloader.archive.records import TopicRecords
 from offloader.errors import DamagedRecordError, ObjectNotFoundError, PlanOutdatedError
 from offloader.gateway.entries.delivered import deliverable, with_sticky
 from offloader.gateway.entries.kept import KeptReaders
+from offloader.gateway.entries.lead import with_lead
 from offloader.gateway.entries.lookup import EntryLookup
 from offloader.gateway.entries.missing import OnMissing, Passing
 from offloader.gateway.entries.read_run import ReadRun
@@ -27,6 +29,7 @@ from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, Serve
 from offloader.metadata.deletions import DeletedRange, SegmentRange
 from offloader.model import Place, Position, TopicName
 
+TERMINATED_FOR = 60.0  # seconds for which it is believed that a topic was terminated, or not
 NOTHING = ServedEntries((), None)
 T = TypeVar("T")
 
@@ -39,6 +42,7 @@ class ArchivedTopicEntries:
         on_missing: what a loss, a deletion or damage does to those who read on to it.
         options: how it is read; `on_damage` follows from `on_missing`.
         is_terminated: whether the topic was terminated, so that nothing will ever follow. The archive does not know it.
+            It is asked where the topic has grown, and else not more than once in `TERMINATED_FOR`.
 
     Raises FatalError where the archive has no such topic (any more), what the store raises, DamagedRecordError, and,
     where `on_missing` says so, DataLostError and DamagedObjectError.
@@ -53,12 +57,15 @@ class ArchivedTopicEntries:
         on_missing: OnMissing = OnMissing.FAIL,
         options: ReadOptions = DEFAULTS,
         is_terminated: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self._archive = archive
         self._kept = kept
         self._options = replace(options, on_damage=OnDamage(on_missing.value))
         self._is_terminated = is_terminated
+        self._clock = clock
+        self._terminated: tuple[bool, float] | None = None  # and when it was asked for
         self._passing = Passing(name, on_missing)
         self._changing = threading.Lock()
         self._closed = False
@@ -87,12 +94,14 @@ class ArchivedTopicEntries:
             known = topic, self._as_planned(lambda topic: self._look(topic).last())
             self._last = known
         last = known[1]
-        return ServedEnd(None if last is None else last.place, last.messages if last else 0, self._is_terminated())
+        return ServedEnd(None if last is None else last.place, last.messages if last else 0, self._ends())
 
     def refresh(self) -> bool:
         self._look_anew()
         with self._changing:
             before, self._told = self._told, self._topic.served.last
+            if self._told != before:
+                self._terminated = None
             return self._told != before
 
     def before_time(self, published_ms: int) -> Place:
@@ -128,6 +137,13 @@ class ArchivedTopicEntries:
         """Give up what was read ahead. Calls that are under way end as ever."""
         self._closed = True
         self._kept.forget(self._topic.key)
+
+    def _ends(self) -> bool:
+        """Whoever acknowledges the last entry asks, and that may be every second."""
+        known, now = self._terminated, self._clock()
+        if known is None or now - known[1] >= TERMINATED_FOR:
+            known = self._terminated = self._is_terminated(), now
+        return known[0]
 
     def _look_anew(self) -> None:
         topic = self._topic
@@ -168,7 +184,7 @@ class ArchivedTopicEntries:
             return found
 
         def items() -> Generator[ReadItem]:
-            yield from PlannedReader(self._archive.stores, self._options).read(topic.plan(after))
+            yield from PlannedReader(self._archive.stores, self._options).read(with_lead(topic.plan(after)))
 
         at_begin = topic.served.is_at_begin(after)
         return TopicReader(after, items(), decoded, self._passing, at_begin=at_begin, sticky=sticky)

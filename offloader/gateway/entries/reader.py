@@ -11,7 +11,7 @@ from offloader.gateway.entries.read_run import ReadRun
 from offloader.gateway.values import ServedEntries, ServedEntry
 from offloader.model import Place
 
-ENOUGH = 64  # entries; for more than these, a call does not wait for the store a second time
+ENOUGH = 64  # entries; for more than these, a call does not wait for the store a second time: the first one for none
 
 
 class TopicReader:
@@ -36,6 +36,7 @@ class TopicReader:
         self._decoded = decoded
         self._passing = passing
         self._at_begin = at_begin
+        self._has_given = False
         self._run: ReadRun | None = None
         self._at = 0  # the next one of the run
 
@@ -46,10 +47,11 @@ class TopicReader:
     def read(self, most_entries: int, most_bytes: int) -> ServedEntries:
         """See the port. What is raised ends the reader."""
         before, found, left = self.covered, list[ServedEntry](), most_bytes
+        enough = min(ENOUGH if self._has_given else 1, most_entries)
         while True:
             if self._run is not None:
                 left -= self._take(found, most_entries, left)
-            if self._run is not None or len(found) >= min(ENOUGH, most_entries) or left <= 0 or self.is_over:
+            if self._run is not None or len(found) >= enough or left <= 0 or self.is_over:
                 break
             try:
                 self._go_on()
@@ -58,6 +60,7 @@ class TopicReader:
                 if not found:
                     raise
                 break  # who reads on behind these meets it again, or it is over
+        self._has_given = self._has_given or bool(found)
         return ServedEntries(found, self.covered if self.covered > before else None)
 
     def _take(self, found: list[ServedEntry], most_entries: int, most_bytes: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from offloader._proto.pulsar_wire_pb2 import (
@@ -178,16 +179,17 @@ def schema_refused(request_id: int, error: RefusedError) -> BaseCommand:
     return command(get_schema_response=answer)
 
 
-def consumer_stats(request_id: int, answer: ConsumerStatsResponse) -> BaseCommand:
+def consumer_stats(request_id: int, found: ConsumerStatsResponse, address: str, since: datetime) -> BaseCommand:
+    """Answers CONSUMER_STATS. `address` is the client's, `since` when it subscribed."""
+    found.request_id, found.address = request_id, address
+    found.connected_since = since.isoformat(timespec="milliseconds")
+    return command(consumer_stats_response=found)
+
+
+def consumer_stats_refused(request_id: int, error: RefusedError) -> BaseCommand:
     """Answers CONSUMER_STATS."""
-    answer.request_id = request_id
+    answer = ConsumerStatsResponse(request_id=request_id, error_code=error.code, error_message=str(error))
     return command(consumer_stats_response=answer)
-
-
-def consumer_stats_refused(request_id: int) -> BaseCommand:
-    """Answers CONSUMER_STATS of a consumer that is not there."""
-    answer = ConsumerStatsResponse(error_code=ErrorCode.CONSUMER_NOT_FOUND, error_message="Consumer not found")
-    return consumer_stats(request_id, answer)
 
 
 def transactions_refused(request_id: int) -> BaseCommand:

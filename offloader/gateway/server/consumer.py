@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
@@ -45,12 +46,13 @@ class ClientLink(Protocol):
 
 
 class ClientConsumer:
-    """`subscribed` None: as long as it is being subscribed."""
+    """`subscribed` None: as long as it is being subscribed. `since`: when the client asked for it."""
 
     def __init__(self, outgoing: ClientLink, number: int) -> None:
         self.number = number
         self.subscribed: SubscribedConsumer | None = None
         self.is_closed = False
+        self.since = datetime.now(UTC)
         self._outgoing = outgoing
         self._window = PermitWindow()
         self._partition = -1

@@ -102,7 +102,7 @@ class SubscribedConsumer(Protocol):
 
     def leave(self) -> None: ...
 
-    def stats(self) -> ConsumerStatsResponse:
+    async def stats(self) -> ConsumerStatsResponse:
         """As CONSUMER_STATS is answered."""
         ...
 

@@ -147,6 +147,9 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         most = f"a connection has {connection.limits.consumers} consumers at most"
         connection.send(connection.refused(RefusedError(ErrorCode.TOO_MANY_REQUESTS, most), refuse))
         return
+    if full := connection.crowd.refuses_consumer(connection.role):
+        connection.send(connection.refused(RefusedError(ErrorCode.TOO_MANY_REQUESTS, full), refuse))
+        return
     consumer = ClientConsumer(connection, asked.consumer_id)
     connection.consumers[asked.consumer_id] = consumer
 
@@ -319,11 +322,15 @@ def _close(connection: Connection, command: BaseCommand) -> None:
 
 def _stats(connection: Connection, command: BaseCommand) -> None:
     asked = command.consumer_stats
-    subscribed = _subscribed(connection, asked.consumer_id)
-    if subscribed is None:
-        connection.send(answers.consumer_stats_refused(asked.request_id))
-    else:
-        connection.send(answers.consumer_stats(asked.request_id, subscribed.stats()))
+
+    async def work() -> BaseCommand:
+        consumer = connection.consumers.get(asked.consumer_id)
+        if consumer is None or consumer.subscribed is None:
+            raise RefusedError(ErrorCode.CONSUMER_NOT_FOUND, "Consumer not found")
+        found = await consumer.subscribed.stats()
+        return answers.consumer_stats(asked.request_id, found, connection.address, consumer.since)
+
+    connection.answer(work(), partial(answers.consumer_stats_refused, asked.request_id))
 
 
 def _subscribed(connection: Connection, number: int) -> SubscribedConsumer | None:

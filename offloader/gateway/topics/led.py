@@ -37,7 +37,7 @@ class LedConsumer:
     def leave(self) -> None:
         """Nobody waits for it."""
 
-    def stats(self) -> ConsumerStatsResponse:
+    async def stats(self) -> ConsumerStatsResponse:
         return ConsumerStatsResponse()
 
     async def durable(self) -> None:

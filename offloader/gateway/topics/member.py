@@ -48,13 +48,16 @@ class Member:
     def leave(self) -> None:
         self.subscription.leave(self.key)
 
-    def stats(self) -> ConsumerStatsResponse:
-        permits, unacknowledged = self.subscription.state(self.key)
+    async def stats(self) -> ConsumerStatsResponse:
+        backlog = await self.subscription.backlog()
+        state = self.subscription.state(self.key)
         return ConsumerStatsResponse(
             consumer_name=self.joining.name,
-            available_permits=max(permits, 0),
-            unacked_messages=unacknowledged,
+            available_permits=state.permits % 2**64,  # below zero, too, as brokers write it
+            unacked_messages=state.unacknowledged,
+            blocked_on_unacked_messages=state.is_blocked,
             type=self.joining.type.name.title(),  # Key_Shared, as brokers write it
+            message_backlog=backlog,
         )
 
     async def durable(self) -> None:

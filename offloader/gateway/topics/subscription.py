@@ -19,6 +19,7 @@ from offloader.gateway.core.events import (
     ActiveChanged,
     CloseConsumer,
     ConsumerKey,
+    ConsumerState,
     Decision,
     Deliver,
     EndReached,
@@ -149,8 +150,8 @@ class ServedSubscription:
             type=self._type if self._consumers else "",
             durable=self.durable,
             consumers=len(states),
-            permits=sum(permits for permits, _ in states),
-            unacknowledged=sum(unacknowledged for _, unacknowledged in states),
+            permits=sum(state.permits for state in states),
+            unacknowledged=sum(state.unacknowledged for state in states),
             mark_delete=f"{mark_delete[0]}:{mark_delete[1]}",
             backlog=backlog,
             entries=self.traffic.entries,
@@ -226,9 +227,13 @@ class ServedSubscription:
         self._dispatcher.redeliver(key, places, epoch)
         self._go()
 
-    def state(self, key: ConsumerKey) -> tuple[int, int]:
-        """Its permits, and its unacknowledged messages."""
-        return self._dispatcher.state(key) if key in self._consumers else (0, 0)
+    def state(self, key: ConsumerKey) -> ConsumerState:
+        """Of one of its consumers."""
+        return self._dispatcher.state(key)
+
+    async def backlog(self) -> int | None:
+        """With what was acknowledged until now; None: that takes a look into the store."""
+        return (await self._in_turn(lambda: self._acks.behind(self._entries.ledgers())))[1]
 
     # Acknowledgements
 

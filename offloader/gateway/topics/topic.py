@@ -30,6 +30,8 @@ from offloader.metadata.layout import subscription_folder
 from offloader.model import Place
 from offloader.ports.object_store import ObjectStore
 
+KEPT_FOR = 60.0  # seconds
+
 
 class SubscribedTopic:
     """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are. `traffic`:
@@ -63,6 +65,7 @@ class SubscribedTopic:
         self._leader = leader
         self._follows = follows
         self._opening = asyncio.Lock()
+        self._left_at = -KEPT_FOR  # when its last subscription ended
         self._coming = 0  # who are about to get a subscription
         self._deletions = entries.deletions()
 
@@ -138,8 +141,9 @@ class SubscribedTopic:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody uses it."""
-        return not self.subscriptions and not self._coming and not self.moves
+        """Whether nobody uses it, and nobody has used it for a while: to open it again takes time."""
+        is_used = self.subscriptions or self._coming or self.moves
+        return not is_used and time.monotonic() - self._left_at >= KEPT_FOR
 
     @property
     def moves(self) -> int:
@@ -279,3 +283,4 @@ class SubscribedTopic:
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             self._read_ahead.give_back(self._parts.pop(subscription.name))
+            self._left_at = time.monotonic()

@@ -49,6 +49,7 @@ def small_records(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A ledger each, and a marker names one more: all that larger ones do is done."""
     monkeypatch.setattr(cursor_module, "RECORD_BYTES", 1)
     monkeypatch.setattr(cursor_module, "MOST_NAMED", 1)
+    monkeypatch.setattr(log_module, "REMOVED_AT_ONCE", 1)
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from offloader.gateway.core.dispatcher import END_AGAIN_MS
 from offloader.gateway.core.events import Joining, KeyPolicy
 from offloader.gateway.values import ErrorCode, RefusedError, SubscriptionType
 from tests.gateway.core.world import EXCLUSIVE, FAILOVER, KEY_SHARED, LIMITS, SHARED, World, entries
@@ -51,7 +52,7 @@ def test_the_same_consumer_again_is_a_retry() -> None:
     world.flow(1, 2)
     world.join(Joining(1, EXCLUSIVE))
     assert len(world.got(1)) == 2
-    assert world.dispatcher.state(1) == (0, 0)
+    assert world.dispatcher.state(1) == (0, 0, False)
 
 
 def test_ranges_must_be_there_in_order_and_free() -> None:
@@ -137,7 +138,7 @@ def test_events_of_nobody_are_ignored_but_for_acknowledgements() -> None:
 
 
 @pytest.mark.parametrize("kind", SubscriptionType)
-def test_the_end_is_told_once_to_each(kind: SubscriptionType) -> None:
+def test_the_end_is_told_once_to_each_that_asks_for_messages(kind: SubscriptionType) -> None:
     world = World(entries(1), LIMITS)
     world.join(Joining(1, kind, "a"))
     world.flow(1, 5)
@@ -147,9 +148,31 @@ def test_the_end_is_told_once_to_each(kind: SubscriptionType) -> None:
         world.dispatcher.all_acknowledged()
     world.carry_out()
     assert world.ended == [1]
-    if kind != EXCLUSIVE:
-        world.join(Joining(2, kind, "b"))
-        assert world.ended == [1, 2]
     world.seek(0)
     world.join(Joining(3, kind))
+    world.flow(3, 5)
     assert 3 not in world.ended
+
+
+@pytest.mark.parametrize("kind", SubscriptionType)
+def test_whoever_is_there_again_hears_of_the_end_as_late_as_from_brokers(kind: SubscriptionType) -> None:
+    """Clients that do not know it leave when they hear it: they would come back at once, for ever."""
+    world = World([], LIMITS)
+    world.join(Joining(1, kind, "a"))
+    world.flow(1, 5)
+    world.dispatcher.all_acknowledged()
+    world.carry_out()
+    world.leave(1)
+    world.join(Joining(2, kind, "a"))
+    world.tick(END_AGAIN_MS)
+    assert world.ended == [1]  # it has not asked for messages
+    world.flow(2, 5)
+    assert world.ended == [1, 2]
+    world.leave(2)
+    world.join(Joining(3, kind, "a"))
+    world.flow(3, 5)
+    assert world.ended == [1, 2]
+    assert world.dispatcher.wake_at_ms == 2 * END_AGAIN_MS
+    world.tick(2 * END_AGAIN_MS)
+    assert world.ended == [1, 2, 3]
+    assert world.dispatcher.wake_at_ms is None

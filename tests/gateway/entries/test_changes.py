@@ -89,7 +89,8 @@ def test_what_is_missing_at_the_end_is_covered() -> None:
 def test_a_reader_goes_on_into_what_was_sealed_since() -> None:
     archive = archived(2)
     entries = opened(archive.store)
-    assert entries.read(BEFORE_ALL, 15, 10**6).covered == (0, 14)
+    assert entries.read(BEFORE_ALL, 10, 10**6).covered == (0, 9)
+    assert entries.read((0, 9), 5, 10**6).covered == (0, 14)
     archive.add(stream(1, 0, 9))
     entries.refresh()
     assert places(entries, (0, 14)) == WHOLE[15:30]
@@ -386,6 +387,26 @@ def test_a_topic_of_which_nothing_is_sealed_yet() -> None:
     archive.add(stream(1, 0, 3))
     assert entries.refresh()
     assert places(entries) == [(1, 0), (1, 1), (1, 2), (1, 3)]
+
+
+def test_whether_a_topic_was_terminated_is_asked_when_it_grows_and_else_once_a_minute() -> None:
+    """Whoever acknowledges at its end asks for it each time."""
+    made, asked, now = archived(5), list[float](), 0.0
+
+    def is_terminated() -> bool:
+        asked.append(now)
+        return len(asked) > 2
+
+    entries = ArchivedTopicEntries(
+        OpenArchive(Stores.of(made.store)), TOPIC, KeptReaders(), is_terminated=is_terminated, clock=lambda: now
+    )
+    for second in range(130):
+        now = float(second)
+        entries.refresh()
+        assert entries.end().terminated == (second >= 91)
+        if second == 30:
+            made.add(stream(4, 0, 1))
+    assert asked == [0, 31, 91]
 
 
 def test_a_terminated_topic_says_so() -> None:

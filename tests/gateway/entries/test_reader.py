@@ -43,6 +43,8 @@ def test_what_is_deleted_behind_what_is_there_is_a_loss_also_for_who_began_at_th
     deleted = [missing((n, 0), (n, 9), "deleted by a policy", deleted=True) for n in range(3)]
     reading = reader(deleted[0], deleted[1], run(2, 0, 2), deleted[2])
     assert reading.read(100, 10**6).covered == (2, 1)
+    with pytest.raises(DataLostError):
+        reading.read(100, 10**6)
     assert reading.is_over
     second = reader(run(2, 0, 2), deleted[2])
     assert second.read(2, 10**6).covered == (2, 1)
@@ -63,7 +65,8 @@ def test_of_a_junction_that_nothing_proves_the_entry_behind_it_is_still_to_come(
 
 
 def test_what_is_there_is_given_before_what_is_raised() -> None:
-    reading = reader(run(1, 0, 3), StoreUnavailableError("away"))
+    reading = reader(run(1, 0, 1), run(1, 1, 3), StoreUnavailableError("away"))
+    reading.read(1, 1)
     assert len(reading.read(100, 10**6).entries) == 3
     assert reading.is_over
     with pytest.raises(StoreUnavailableError):
@@ -72,7 +75,8 @@ def test_what_is_there_is_given_before_what_is_raised() -> None:
 
 def test_small_runs_are_given_together_and_large_ones_one_by_one() -> None:
     small, large = [run(1, 2 * n, 2) for n in range(10)], [run(2, 100 * n, 100) for n in range(2)]
-    reading = reader(*small, *large)
+    reading = reader(run(0, 0, 1), *small, *large)
+    assert len(reading.read(1000, 10**6).entries) == 1, "whoever begins waits for nothing else"
     sizes = [len(reading.read(1000, 10**6).entries) for _ in range(2)]
     assert sizes == [120, 100]
 
