@@ -15,6 +15,7 @@ from offloader.errors import FatalError
 
 PULSAR = "pulsar-4.0.7.lock"
 PULSAR_4_2 = "pulsar-4.2.4.lock"
+CLIENT_2_11 = "client-2.11.4.lock"
 OFFLOADER = "offloader-4.0.8.lock"
 
 _LINE = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)(?::([\w.-]+))? ([0-9]+) ([0-9a-f]{64})")

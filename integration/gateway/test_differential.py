@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.embedded.lock import CLIENT_2_11
 from integration.gateway.clients import StockClient, go_command, java_command, older_python_command, python_command
 from integration.gateway.command_lines import CommandLines, said_of_messages
 from integration.gateway.consumer_stats import stats_transcript
@@ -30,7 +31,7 @@ MAKERS: Mapping[str, Callable[[Path], list[str]]] = {
     "python": lambda _: python_command(),
     "java": java_command,
     "go": lambda _: go_command(),
-    "java-2.11.4": lambda folder: java_command(folder, "client-2.11.4.lock"),
+    "java-2.11.4": lambda folder: java_command(folder, CLIENT_2_11),
     "python-3.4.0": lambda folder: older_python_command("3.4.0", folder),
 }
 CLIENTS = tuple(MAKERS) if SOAK else ("python", "java")  # Go's is built first, which takes minutes once

@@ -136,6 +136,16 @@ class Gateway(Section):
         "status` asks. Empty: none. It has no access control.",
     )
     connections: int = Field(1_000, ge=1, description="Most connections at a time.")
+    connections_per_role: int | None = Field(
+        None,
+        ge=1,
+        description="Most connections of one role, so that none takes those of all others. By default no bound of its "
+        "own. Without tokens everybody is one role.",
+    )
+    consumers: int = Field(50_000, ge=1, description="Most consumers and readers at a time, of all connections.")
+    consumers_per_role: int | None = Field(
+        None, ge=1, description="Most consumers and readers of one role. By default no bound of its own."
+    )
     memory: Size = Field(
         512 * MIB,
         ge=16 * MIB,

@@ -28,6 +28,7 @@ from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.owners.owners import AWAY, TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.rounds import each, tell
+from offloader.gateway.server.crowd import CrowdBounds
 from offloader.gateway.server.large_frames import LargeFrames
 from offloader.gateway.server.limits import DEFAULT_LIMITS, ConnectionLimits
 from offloader.gateway.server.listener import GatewayListener
@@ -155,6 +156,7 @@ class GatewayApplication:
             settings.connections,
             Shares(settings.memory * 3 // 8),
             LargeFrames(max(settings.memory // 8, 2 * self._limits.max_message)),
+            CrowdBounds(settings.consumers, settings.connections_per_role, settings.consumers_per_role),
         )
         self._hand_overs = topics.hand_overs
         doors = Doors(settings, access, listener, workers)

@@ -14,20 +14,26 @@ from offloader.archive.reading.stores import Stores
 from offloader.config.gateway import Gateway
 from offloader.gateway.application import GatewayApplication
 from offloader.gateway.live import Brokers
+from offloader.gateway.server.limits import DEFAULT_LIMITS, ConnectionLimits
 from offloader.ports.object_store import ObjectStore
 
 TOKENS = itertools.count()
 
 
 @contextmanager
-def gateway(store: ObjectStore, brokers: Brokers | None = None, **settings: object) -> Iterator[str]:
+def gateway(
+    store: ObjectStore,
+    brokers: Brokers | None = None,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
+    **settings: object,
+) -> Iterator[str]:
     """Its address. `brokers`: where those who have read everything go on."""
     url: Queue[str | BaseException] = Queue()
     chosen = Gateway.model_validate(
         {"listen": "127.0.0.1:0", "metricsListen": "", "refreshInterval": "100ms", **settings}
     )
     opened = OpenArchive(Stores.of(store))
-    application = GatewayApplication(opened, chosen, lambda: f"t{next(TOKENS)}", url.put, brokers)
+    application = GatewayApplication(opened, chosen, lambda: f"t{next(TOKENS)}", url.put, brokers, limits)
 
     def run() -> None:
         try:

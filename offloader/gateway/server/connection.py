@@ -15,6 +15,7 @@ from offloader.errors import OffloadError, ProtocolError
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.topic_lists import topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
+from offloader.gateway.server.crowd import Crowd
 from offloader.gateway.server.guide import LookupGuide
 from offloader.gateway.server.large_frames import LARGE, LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
@@ -53,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
         traffic: ConnectionTraffic,
         buffered_bytes: int,
         large: LargeFrames,
+        crowd: Crowd,
     ) -> None:
         self.topics = topics
         self.traffic = traffic
@@ -70,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handle = handle
         self._closed = closed
         self._frames = FrameBuffer(0, peer="a client", chunk=READ_AT_ONCE, trusted=False)  # no CONNECT is large
+        self.crowd = crowd
         self._large = large
         self._held = 0  # bytes of `large`
         self._loop = asyncio.get_running_loop()
@@ -89,7 +92,8 @@ class Connection(asyncio.BufferedProtocol):
         self._good_until: float | None = None  # its token; seconds since 1970
         self._patterns = asyncio.Lock()
         self._pauses: set[Pause] = set()
-        self._left_before = 0
+        self._written = 0  # bytes, with those that wait for its socket
+        self._waited = (0, 0)  # bytes that waited at the last PING, and those that its socket had taken
         self._steps: Iterator[None] = iter(())
         self._ended = False
 
@@ -245,6 +249,7 @@ class Connection(asyncio.BufferedProtocol):
         """Of frames, which have `size` bytes together."""
         self._output.extend(pieces)
         self._output_bytes += size
+        self._written += size
         if self._output_bytes >= WRITE_AT_ONCE:
             self._flush()
         elif not self._flushing:
@@ -436,6 +441,8 @@ class Connection(asyncio.BufferedProtocol):
                 raise RefusedError(
                     ErrorCode.AUTHENTICATION, f"a connection stays one role's: this one is {self.role}'s"
                 )
+            if not self._connected and (full := self.crowd.refuses_connection(role)):
+                raise RefusedError(ErrorCode.TOO_MANY_REQUESTS, full)
         except RefusedError as error:
             self.send(self.refused(error, partial(answers.refused, answers.OF_NO_REQUEST)))
             self.end(str(error))
@@ -478,8 +485,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _look_after(self) -> None:
         """PING, and an end where nothing was heard since the PING before."""
-        left, self._left_before = self._left_before, self.buffered
-        if not self._pauses <= {Pause.TAKING} or self.buffered < left:  # it is not heard, or takes what it is given
+        (waited, before), self._waited = self._waited, (self.buffered, self._written - self.buffered)
+        takes = waited > 0 and self._waited[1] > before
+        if not self._pauses <= {Pause.TAKING} or takes:  # it is not heard, or takes what it is given
             self._heard_at = self._loop.time()
         if self._loop.time() - self._heard_at > 2 * self.limits.ping:
             self.end("nothing was heard of it")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.connection import Connection
+from offloader.gateway.server.crowd import Crowd, CrowdBounds
 from offloader.gateway.server.http_connection import HttpConnection
 from offloader.gateway.server.large_frames import LargeFrames
 from offloader.gateway.server.limits import ConnectionLimits
@@ -31,7 +32,7 @@ Tls = Callable[[], ssl.SSLContext]
 class GatewayListener:
     """On the loop. `most`: clients at a time. Where there are so many, a newcomer takes the place of whoever has waited
     longest without saying who they are; where all have, it is closed at once. `traffic`: what has come since the
-    start. `memory`: for what sockets have not taken. `large`: for frames that come in."""
+    start. `memory`: for what sockets have not taken. `large`: for frames that come in. `bounds`: of what they have."""
 
     def __init__(
         self,
@@ -41,8 +42,10 @@ class GatewayListener:
         most: int,
         memory: Shares,
         large: LargeFrames,
+        bounds: CrowdBounds = CrowdBounds(),  # noqa: B008 (a value)
     ) -> None:
         self.connections: set[Connection] = set()
+        self._crowd = Crowd(bounds, lambda: self.connections)
         self.traffic = ConnectionTraffic()
         self.http = Address("")  # where requests of HTTP are answered
         self._topics = topics
@@ -148,7 +151,15 @@ class GatewayListener:
     def _connection(self) -> Connection:
         share = self._memory.take(self._limits.buffered_bytes)
         connection = Connection(
-            self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic, share, self._large
+            self._topics,
+            self._gatekeeper,
+            self._limits,
+            handle,
+            self._gone,
+            self.traffic,
+            share,
+            self._large,
+            self._crowd,
         )
         self.connections.add(connection)
         return connection

@@ -147,6 +147,9 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         most = f"a connection has {connection.limits.consumers} consumers at most"
         connection.send(connection.refused(RefusedError(ErrorCode.TOO_MANY_REQUESTS, most), refuse))
         return
+    if full := connection.crowd.refuses_consumer(connection.role):
+        connection.send(connection.refused(RefusedError(ErrorCode.TOO_MANY_REQUESTS, full), refuse))
+        return
     consumer = ClientConsumer(connection, asked.consumer_id)
     connection.consumers[asked.consumer_id] = consumer
 

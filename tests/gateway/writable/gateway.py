@@ -54,7 +54,15 @@ class ProducingListener(GatewayListener):
     def _connection(self) -> Connection:
         share, handle = self._memory.take(self._limits.buffered_bytes), self.producers.handle
         made = ProducingConnection(
-            self._topics, self._gatekeeper, self._limits, handle, self._gone, self.traffic, share, self._large
+            self._topics,
+            self._gatekeeper,
+            self._limits,
+            handle,
+            self._gone,
+            self.traffic,
+            share,
+            self._large,
+            self._crowd,
         )
         self.connections.add(made)
         return made
