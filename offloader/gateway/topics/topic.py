@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -65,7 +66,7 @@ class SubscribedTopic:
         self._leader = leader
         self._follows = follows
         self._opening = asyncio.Lock()
-        self._left_at = -KEPT_FOR  # when its last subscription ended
+        self._left_at = -math.inf  # when its last subscription ended
         self._coming = 0  # who are about to get a subscription
         self._deletions = entries.deletions()
 
@@ -143,7 +144,7 @@ class SubscribedTopic:
     def is_idle(self) -> bool:
         """Whether nobody uses it, and nobody has used it for a while: to open it again takes time."""
         is_used = self.subscriptions or self._coming or self.moves
-        return not is_used and time.monotonic() - self._left_at >= KEPT_FOR
+        return not is_used and asyncio.get_running_loop().time() - self._left_at >= KEPT_FOR
 
     @property
     def moves(self) -> int:
@@ -290,4 +291,4 @@ class SubscribedTopic:
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             self._read_ahead.give_back(self._parts.pop(subscription.name))
-            self._left_at = time.monotonic()
+            self._left_at = asyncio.get_running_loop().time()
