@@ -27,14 +27,14 @@ demo: setup ## A real Pulsar, the offloader beside it, everything read back and 
 	$(BIN)/python -m dev.demo.demo
 
 test: setup ## All tests: hermetic ones, then those with a real Pulsar, stores and Spark
-	$(BIN)/python -m pytest tests -n 4 --dist worksteal
-	$(BIN)/python -m pytest integration -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest tests -n 3 --dist worksteal
+	$(BIN)/python -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder
 
 test-hermetic: setup ## Only the tests without network and Java (about 4 minutes)
-	$(BIN)/python -m pytest tests -n 4 --dist worksteal
+	$(BIN)/python -m pytest tests -n 3 --dist worksteal
 
 test-integration: setup ## Only the tests with a real Pulsar, stores and Spark
-	$(BIN)/python -m pytest integration -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder
 
 test-soak: setup ## Thousands of seeds and the full cross product of faults (hours)
 	OFFLOADER_EXAMPLES=3000 OFFLOADER_WORLDS=10000 OFFLOADER_GATEWAY_WORLDS=1000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests -n 2 -o timeout=14400

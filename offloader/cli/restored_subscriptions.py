@@ -11,7 +11,7 @@ from offloader.cursors.backlog import archive_backlog, holes_of
 from offloader.cursors.broker_losses import BATCH_INDEX, BrokerLoss, Occasion, broker_losses
 from offloader.cursors.copies import CopiedCursor, CursorCopy
 from offloader.cursors.copy_store import copy_times, read_copy
-from offloader.errors import FatalError
+from offloader.errors import DamagedRecordError, FatalError
 from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.topics.cursors.undoing import never_set
 from offloader.model import Segment, TopicName
@@ -52,7 +52,11 @@ class SubscriptionsWanted:
         where there is none of that moment, and as `read_copy`."""
         if self.names is None:
             return None
-        copy = read_copy(store, topic, self.at)
+        try:
+            copy = read_copy(store, topic, self.at)
+        except DamagedRecordError as error:
+            instead = f"--subscriptions-at takes an earlier copy, --subscriptions {NONE} restores the entries alone"
+            raise DamagedRecordError(f"{topic}: {error}; {instead}") from error
         if copy is None:
             first = min(copy_times(store, topic), default=None)
             if self.at is not None and first is not None:

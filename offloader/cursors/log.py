@@ -228,7 +228,7 @@ class CursorLog:
 
     def _places(self) -> Iterator[Place]:
         """The newest first; no more is listed than is asked for."""
-        keys = (key for key, _ in self._store.list(self._folder, start_after=self._folder))
+        keys = (key for key, _ in self._store.list(self._folder))
         found = (parse_subscription_place(key.removeprefix(self._folder)) for key in keys)
         for _, places in groupby((place for place in found if place is not None), key=lambda place: place[0]):
             yield from sorted(places, reverse=True)

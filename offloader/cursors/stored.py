@@ -13,8 +13,8 @@ from offloader.cursors.core.records import FORGOTTEN, HANDED_OVER, CursorMarker,
 from offloader.cursors.log import LOOKED_AT, CursorLog, Place
 from offloader.errors import DamagedRecordError, FatalError, IntegrityError
 from offloader.metadata.layout import (
-    AFTER_SLASH,
     KeyKind,
+    parse_subscription_folder,
     parse_topic_key,
     subscription_folder,
     subscriptions_folder,
@@ -63,7 +63,7 @@ def mark_delete_of(store: ObjectStore, topic: TopicName, name: str) -> Position 
 
 def kept_subscriptions(store: ObjectStore, topic: TopicName) -> Iterator[KeptSubscription]:
     """The same with all that they have acknowledged, which may be much: read one after the other."""
-    found = (kept_subscription(store, topic, name) for name in sorted(_places(store, topic)))
+    found = (kept_subscription(store, topic, name) for name in _names(store, topic))
     return (one for one in found if one is not None)
 
 
@@ -132,7 +132,7 @@ def delete_kept(store: ObjectStore, topic: TopicName, name: str, new_token: Call
     _log(store, topic, name, new_token).begin_anew(FirstState(gone.mark_delete, gone.properties))
 
 
-def _mark(store: ObjectStore, topic: TopicName, known: tuple[str, list[Place]]) -> SubscriptionMark | None:
+def _mark(store: ObjectStore, topic: TopicName, known: tuple[str, list[Place] | None]) -> SubscriptionMark | None:
     name, places = known
     log = _log(store, topic, name)
     try:
@@ -145,23 +145,24 @@ def _mark(store: ObjectStore, topic: TopicName, known: tuple[str, list[Place]]) 
     return SubscriptionMark(name, marker.mark_delete)
 
 
-def _places(store: ObjectStore, topic: TopicName) -> dict[str, list[Place]]:
-    """Of each subscription's newest records, fences included. One listing, which begins anew behind a subscription that
-    was opened often."""
+def _places(store: ObjectStore, topic: TopicName) -> Mapping[str, list[Place] | None]:
+    """Of each subscription's records, fences included. One listing. Where one was opened often, the names alone: each
+    is then listed by itself, no further than it is needed."""
     found: dict[str, list[Place]] = {}
-    behind: str | None = subscriptions_folder(topic)
-    while behind is not None:
-        keys, behind = store.list(subscriptions_folder(topic), start_after=behind), None
-        for key, _ in keys:
-            one = parse_topic_key(key)
-            if one is None or one.kind is not KeyKind.SUBSCRIPTION:
-                continue
-            places = found.setdefault(one.subscription, [])
-            places.append((one.epoch, one.slot))
-            if len(places) > LOOKED_AT and places[-1][0] != places[0][0]:
-                behind = subscription_folder(topic, one.subscription).removesuffix("/") + AFTER_SLASH
-                break
+    for key, _ in store.list(subscriptions_folder(topic)):
+        one = parse_topic_key(key)
+        if one is None or one.kind is not KeyKind.SUBSCRIPTION:
+            continue
+        places = found.setdefault(one.subscription, [])
+        places.append((one.epoch, one.slot))
+        if len(places) > LOOKED_AT:
+            return dict.fromkeys(_names(store, topic))
     return found
+
+
+def _names(store: ObjectStore, topic: TopicName) -> list[str]:
+    names = (parse_subscription_folder(topic, key) for key in store.folders(subscriptions_folder(topic)))
+    return sorted(name for name in names if name is not None)
 
 
 def _no_token() -> str:

@@ -335,6 +335,12 @@ def parse_subscription_place(rest: str) -> tuple[int, int] | None:
     return None if numbers is None else (LAST_SLOT - numbers[0], numbers[1])
 
 
+def parse_subscription_folder(topic: TopicName, folder: str) -> str | None:
+    """The subscription whose `subscription_folder` this is, None for anything else."""
+    name = unquote(folder.removeprefix(subscriptions_folder(topic)).removesuffix("/"))
+    return name if name and folder == subscription_folder(topic, name) else None
+
+
 def parse_journal_key(application: str, key: str) -> tuple[int, int] | None:
     """(epoch, slot) of a key under `journal_folder(application)`, None for anything else."""
     return two_numbers(key.removeprefix(journal_folder(application)))

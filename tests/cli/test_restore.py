@@ -12,7 +12,7 @@ from offloader.cursors.broker_losses import BrokerSettings, defaults_of
 from offloader.cursors.copies import CopiedCursor, CursorCopy, pieces_of
 from offloader.cursors.copy_store import write_copy
 from offloader.errors import FatalError
-from offloader.metadata.layout import catalog_folder
+from offloader.metadata.layout import catalog_folder, cursor_copies_folder
 from offloader.model import AcknowledgedRange, GapKind, PartlyAcknowledged, Position, TopicName
 from offloader.operations.restore.pairs import Existing
 from offloader.operations.restore.ports import BrokerStoring
@@ -287,6 +287,20 @@ def test_a_subscription_whose_copy_is_damaged_stops_nobody_else(line: Line, clus
         assert cluster.subscriptions.topics[AGAIN].cursors.keys() == {"other"}
     earlier = line.json_lines("topics", "restore", "orders", "--to", "again", "--subscriptions-at", "1000")
     assert [one["standing"] for one in earlier[1:]] == ["restored", "there already" if not alone else "restored"]
+
+
+def test_a_copy_that_is_damaged_as_a_whole_says_what_can_be_done(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    copied(line, 1_000)
+    copied(line, 2_000)
+    newest = max(key for key, _ in line.archive.store.list(cursor_copies_folder(TOPIC)))
+    line.archive.store.put(newest, b"nothing")
+    arguments = ("topics", "restore", "orders", "--to", "again")
+    error = line.error(*arguments)
+    assert "--subscriptions-at takes an earlier copy, --subscriptions none restores the entries alone" in error
+    assert not cluster.topics
+    earlier = line.json_lines(*arguments, "--subscriptions-at", "1500")
+    assert [one["standing"] for one in earlier[1:]] == ["restored", "restored"]
 
 
 def test_what_the_target_will_forget_is_told_with_the_setting(line: Line, cluster: FakeCluster) -> None:

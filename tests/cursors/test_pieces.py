@@ -90,6 +90,9 @@ def test_every_acknowledgement_counts_and_none_is_invented(steps, asked) -> None
             while hole in model.entries:
                 hole += 1
             assert acks.first_hole(entry) == hole
+            for last in (entry, entry + 3, entry + 100):
+                touched = any(entry <= one <= last for one in (*model.entries, *model.batches))
+                assert acks.has_none_of(entry, last) == (not touched)
 
 
 @given(STEPS)

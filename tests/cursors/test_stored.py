@@ -43,7 +43,7 @@ def opened(store: MemoryStore, name: str) -> DurableCursor:
     return DurableCursor.open(store, subscription_folder(TOPIC, name), FirstState(START), token)
 
 
-def test_one_that_was_opened_often_is_passed_over_behind_its_newest_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_one_was_opened_often_each_is_listed_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_module, "LOOKED_AT", 3)
     store, faults = MemoryStore(), StoreFaults()
     for name in ("a", "b", "b", "b", "b", "b", "b", "b/c"):
@@ -52,7 +52,7 @@ def test_one_that_was_opened_often_is_passed_over_behind_its_newest_records(monk
         cursor.flush()
     found = subscription_marks(FaultyStore(store, faults), TOPIC)
     assert found == [SubscriptionMark(name, Position(0, 1, 4)) for name in ("a", "b", "b/c")]
-    assert faults.calls["list"] == 2
+    assert faults.calls["list"] == 1 + 1 + 3, "of all, of the names, and of each"
 
 
 def damage(store: MemoryStore, name: str) -> None:

@@ -38,7 +38,7 @@ from tests.gateway.raw import RawClient
 
 NAME = str(TOPIC)
 EARLIEST = pulsar.MessageId.earliest
-PATIENCE = 20_000  # ms, for hanging
+PATIENCE = 60_000  # ms, for hanging
 SETTINGS = {
     "tokenSecretKey": base64.b64encode(SECRET).decode(),
     "roles": {"reader": ["public/*"], "stranger": ["other/place"]},

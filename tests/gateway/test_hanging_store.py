@@ -14,14 +14,16 @@ from typing import TypeVar
 import httpx
 import pytest
 
-from offloader._proto.pulsar_wire_pb2 import Connect, Flow, Lookup, PartitionedMetadata, Subscribe
+from offloader._proto.pulsar_wire_pb2 import Ack, Connect, Flow, Lookup, MessageIdData, PartitionedMetadata, Subscribe
 from offloader.gateway import application as application_module
 from offloader.gateway import telemetry as telemetry_module
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.protocol.answers import Address
+from offloader.gateway.server.limits import DEFAULT_LIMITS
 from offloader.gateway.topics import archive as archive_module
 from offloader.gateway.topics import workers as workers_module
 from offloader.gateway.topics.workers import Workers
+from offloader.gateway.values import ErrorCode
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.commands import command
@@ -128,7 +130,36 @@ def test_a_topic_whose_objects_hang_hurts_no_other(
             assert status.get("/readyz").is_success, "the rest of the store answers"
             assert status.get("/status").json()["topics"] == 2
         assert store.hanging >= 8
+        until_time = time.monotonic() + 20
+        while "in a thread" not in caplog.text:
+            assert time.monotonic() < until_time
+            time.sleep(0.02)
     assert {record.see for record in caplog.records if "in a thread" in record.message} == {"gateway-hangs"}
+
+
+def test_who_asks_often_for_what_hangs_is_told_and_heard(store: HangingStore, quick: None) -> None:
+    with gateway(store, limits=DEFAULT_LIMITS._replace(look=0.5)) as url, client(url) as one:
+        store.hangs = lambda key: "/bad/" in key
+        for number in range(2 * DEFAULT_LIMITS.requests):
+            one.send(command(lookup=Lookup(topic=str(BAD), request_id=number)))
+        one.send(command(ping={}))
+        assert one.until("lookup_response").lookup_response.error == ErrorCode.METADATA
+        assert one.until("pong")
+
+
+def test_who_waits_for_acknowledgements_that_hang_is_heard(store: HangingStore, quick: None) -> None:
+    with gateway(store, durableAcks=True, flushInterval="10m") as url, client(url) as one:
+        one.send(command(subscribe=subscribe(BAD, 0, durable=True)))
+        assert one.until("success")
+        store.hangs = lambda key: "_subscriptions" in key
+        for number in range(2 * DEFAULT_LIMITS.requests):
+            ids = [MessageIdData(ledger_id=10, entry_id=number % ENTRIES)]
+            one.send(command(ack=Ack(consumer_id=0, type=0, request_id=number, message_id=ids)))
+        one.send(command(ping={}))
+        assert one.until("pong")
+        store.go_on()
+        answered = {one.until("ack_response").ack_response.request_id for _ in range(2 * DEFAULT_LIMITS.requests)}
+        assert answered == set(range(2 * DEFAULT_LIMITS.requests))
 
 
 def test_a_store_that_hangs_as_a_whole_is_told_and_does_not_keep_a_gateway_from_ending(

@@ -17,7 +17,7 @@ from tests.gateway.gateway import gateway
 NAME = str(TOPIC)
 ENTRIES = 300
 EARLIEST = pulsar.InitialPosition.Earliest
-PATIENCE = 20_000  # ms, for hanging
+PATIENCE = 60_000  # ms, for hanging
 
 
 @pytest.fixture

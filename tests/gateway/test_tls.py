@@ -29,7 +29,7 @@ from tests.gateway.gateway import free_port, gateway
 from tests.gateway.raw import RawClient
 
 NAME = str(TOPIC)
-PATIENCE = 20_000  # ms, for hanging
+PATIENCE = 60_000  # ms, for hanging
 CONNECT = command(connect=Connect(client_version="x", protocol_version=21))
 
 

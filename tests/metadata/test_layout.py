@@ -126,6 +126,9 @@ def test_copies_and_subscriptions_tell_what_they_are(topic: TopicName, subscript
     protected = layout.protected_folder(topic) + layout.slot_name(first)
     assert layout.parse_topic_key(protected) == TopicKey(topic, KeyKind.PROTECTED, time=first)
     record = f"{layout.subscription_folder(topic, subscription)}{layout.newest_first(first)}/{layout.slot_name(second)}"
+    folder = layout.subscription_folder(topic, subscription)
+    assert layout.parse_subscription_folder(topic, folder) == subscription
+    assert layout.parse_subscription_folder(topic, layout.subscriptions_folder(topic)) is None
     assert layout.parse_topic_key(record) == TopicKey(
         topic, KeyKind.SUBSCRIPTION, subscription=subscription, epoch=first, slot=second
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -39,6 +38,7 @@ from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.invariants import PaceLog
+from tests.in_turn import InTurn
 
 CONFIG = """
 application: sim
@@ -64,18 +64,6 @@ policies:
 def parsed(text: str) -> Config:
     """Drivers are started often, and YAML takes its time."""
     return Config.parse(text, {})
-
-
-class Inline(Executor):
-    """Runs a call at once, in the caller's thread."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001
-            future.set_exception(error)
-        return future
 
 
 MOST_WAKES = 20
@@ -199,7 +187,7 @@ class Simulation:
             source=self.cluster.source,
             policies=self.config.policies,
             metrics=Metrics(),
-            work=Work(dict.fromkeys(WorkKind, Inline()), self.clock),
+            work=Work(dict.fromkeys(WorkKind, InTurn()), self.clock),
             clock_ms=self.clock,
             new_uuid=self.uuid,
             jitter=self.rng.random,

@@ -14,7 +14,8 @@ from offloader.model import TopicName
 from offloader.offload.core.retry_schedule import RetrySchedule
 from offloader.offload.driver import losses
 from offloader.offload.driver.work import WorkKind
-from tests.offload.simulation import Inline, Simulation
+from tests.in_turn import InTurn
+from tests.offload.simulation import Simulation
 
 TOPIC = TopicName.parse("public/default/t")
 
@@ -47,7 +48,7 @@ def put_off(sim: Simulation, kind: WorkKind) -> Later:
 
 
 def answer_from_now_on(sim: Simulation, kind: WorkKind, later: Later) -> None:
-    sim.context.work._executors = {**sim.context.work._executors, kind: Inline()}
+    sim.context.work._executors = {**sim.context.work._executors, kind: InTurn()}
     later.answer()
 
 

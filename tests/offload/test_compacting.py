@@ -14,9 +14,9 @@ from offloader.metadata.manifest import FAN
 from offloader.offload.driver.committing import COMPACT_AGAIN_MS, Compacting
 from offloader.offload.driver.work import Work, WorkKind
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+from tests.in_turn import InTurn
 from tests.metadata.support import TOPIC
 from tests.metadata.test_manifests import written
-from tests.offload.simulation import Inline
 
 
 class World:
@@ -24,7 +24,7 @@ class World:
         self.now = 0
         self.store, self.head = written(records)
         self.faults = StoreFaults(faults)
-        self.work = Work(dict.fromkeys(WorkKind, Inline()), lambda: self.now)
+        self.work = Work(dict.fromkeys(WorkKind, InTurn()), lambda: self.now)
         context = SimpleNamespace(store=FaultyStore(self.store, self.faults), clock_ms=lambda: self.now, work=self.work)
         self.compacting = Compacting(context)  # type: ignore[arg-type]
 

@@ -99,7 +99,7 @@ class FakeBroker:
         with self._changed:
             return [c for peer in self.peers for c in peer.received if c.type == kind]
 
-    def wait_for(self, kind: int, count: int = 1, timeout: float = 10) -> BaseCommand:
+    def wait_for(self, kind: int, count: int = 1, timeout: float = 60) -> BaseCommand:
         """The count-th command of a type."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.received(kind)) >= count, timeout), (

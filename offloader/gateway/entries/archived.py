@@ -12,7 +12,7 @@ from typing import TypeVar
 from offloader.archive.items import EntryRun, ReadItem
 from offloader.archive.object_range import PlanItem
 from offloader.archive.opened import OpenArchive
-from offloader.archive.reading.reader import DEFAULTS, OnDamage, PlannedReader, ReadOptions
+from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
 from offloader.archive.records import TopicRecords
 from offloader.errors import DamagedRecordError, ObjectNotFoundError, PlanOutdatedError
 from offloader.gateway.entries.delivered import deliverable, with_sticky
@@ -27,10 +27,11 @@ from offloader.gateway.entries.topic import ServedTopic
 from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
 from offloader.metadata.deletions import DeletedRange, SegmentRange
-from offloader.model import Place, Position, TopicName
+from offloader.model import MIB, Place, Position, TopicName
 
 TERMINATED_FOR = 60.0  # seconds for which it is believed that a topic was terminated, or not
 NOTHING = ServedEntries((), None)
+OPTIONS = ReadOptions(read_size=5 * MIB)  # a part is a little longer than 8 MiB: two requests, not three
 T = TypeVar("T")
 
 
@@ -55,7 +56,7 @@ class ArchivedTopicEntries:
         kept: KeptReaders,
         *,
         on_missing: OnMissing = OnMissing.FAIL,
-        options: ReadOptions = DEFAULTS,
+        options: ReadOptions = OPTIONS,
         is_terminated: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -359,6 +359,24 @@ class Connection(asyncio.BufferedProtocol):
 
         self._begin(self._in_line, work, in_line())
 
+    def answer_later(
+        self,
+        work: Coroutine[Any, Any, BaseCommand | None],
+        refuse: Callable[[RefusedError], BaseCommand],
+        not_now: ErrorCode = ErrorCode.NOT_READY,
+    ) -> None:
+        """The same of what waits for something that others wait for, too, and costs nothing meanwhile."""
+        self._begin(self._in_line, work, self._answered(work, refuse, not_now))
+
+    def answer_in_time(
+        self,
+        work: Coroutine[Any, Any, BaseCommand],
+        refuse: Callable[[RefusedError], BaseCommand],
+        not_now: ErrorCode = ErrorCode.NOT_READY,
+    ) -> None:
+        """The same of what only looks: where the store hangs, the client is told so, and is heard again."""
+        self._begin(self._tasks, work, self._answered(work, refuse, not_now, self.limits.look))
+
     def _begin(
         self,
         among: set[asyncio.Task[None]],
@@ -381,9 +399,13 @@ class Connection(asyncio.BufferedProtocol):
         work: Awaitable[BaseCommand | None],
         refuse: Callable[[RefusedError], BaseCommand],
         not_now: ErrorCode,
+        within: float | None = None,
     ) -> None:
         try:
-            answer = await work
+            answer = await asyncio.wait_for(work, within)
+        except TimeoutError:
+            late = RefusedError(not_now, f"the store has not answered within {within} s")
+            answer = self.refused(late, refuse)
         except RefusedError as error:
             answer = self.refused(error, refuse)
         except OffloadError as error:

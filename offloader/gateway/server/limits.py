@@ -10,7 +10,8 @@ from offloader.pulsar.frames import DEFAULT_MAX_MESSAGE
 
 class ConnectionLimits(NamedTuple):
     """Bounds of a connection. `buffered_bytes`: entries that the socket has not taken. `requests`: under way at a time;
-    more are not read. Times in seconds; `idle`: between two requests of HTTP."""
+    more are not read. Times in seconds; `idle`: between two requests of HTTP; `look`: for what only looks
+    into the store."""
 
     max_message: int = DEFAULT_MAX_MESSAGE
     buffered_bytes: int = 4 * MIB
@@ -21,6 +22,7 @@ class ConnectionLimits(NamedTuple):
     ping: float = 30.0
     alive: float = 5.0
     idle: float = 60.0
+    look: float = 10.0
 
 
 DEFAULT_LIMITS = ConnectionLimits()

@@ -65,7 +65,7 @@ def _partitions(connection: Connection, command: BaseCommand) -> None:
         count = await connection.topics.partitions(topic_of(asked.topic), connection.role)
         return answers.partitions(asked.request_id, count)
 
-    connection.answer(work(), partial(answers.partitions_refused, asked.request_id), ErrorCode.METADATA)
+    connection.answer_in_time(work(), partial(answers.partitions_refused, asked.request_id), ErrorCode.METADATA)
 
 
 def _lookup(connection: Connection, command: BaseCommand) -> None:
@@ -77,7 +77,7 @@ def _lookup(connection: Connection, command: BaseCommand) -> None:
         address = await connection.topics.address(topic, connection.role)
         return answers.served_at(asked.request_id, led or address)
 
-    connection.answer(work(), partial(answers.lookup_refused, asked.request_id), ErrorCode.METADATA)
+    connection.answer_in_time(work(), partial(answers.lookup_refused, asked.request_id), ErrorCode.METADATA)
 
 
 def _topics(connection: Connection, command: BaseCommand) -> None:
@@ -96,7 +96,7 @@ def _topics(connection: Connection, command: BaseCommand) -> None:
         changed = not asked.topics_hash or asked.topics_hash != hashed
         return answers.topics(asked.request_id, found, hashed, filtered=True, changed=changed)
 
-    connection.answer(work(), partial(answers.refused, asked.request_id))
+    connection.answer_in_time(work(), partial(answers.refused, asked.request_id))
 
 
 def _watch(connection: Connection, command: BaseCommand) -> None:
@@ -108,7 +108,7 @@ def _watch(connection: Connection, command: BaseCommand) -> None:
         connection.watch(asked.watcher_id, asked.namespace, asked.topics_pattern, names)
         return answers.watching(asked.request_id, asked.watcher_id, found, topics_hash(found))
 
-    connection.answer(work(), partial(answers.refused, asked.request_id))
+    connection.answer_in_time(work(), partial(answers.refused, asked.request_id))
 
 
 def _end_watch(connection: Connection, command: BaseCommand) -> None:
@@ -126,7 +126,7 @@ def _schema(connection: Connection, command: BaseCommand) -> None:
         kind, name = SCHEMA_TYPES.get(found.type, 0), topic.schema_name
         return answers.schema(asked.request_id, name, found.version, kind, wire_data(found), found.properties)
 
-    connection.answer(work(), partial(answers.schema_refused, asked.request_id))
+    connection.answer_in_time(work(), partial(answers.schema_refused, asked.request_id))
 
 
 # Consumers
@@ -251,7 +251,7 @@ def _acknowledging(connection: Connection, ack: Ack, subscribed: SubscribedConsu
             await subscribed.durable()
             return answers.acknowledged(ack.consumer_id, ack.request_id)
 
-        connection.answer(work(), partial(answers.acknowledged, ack.consumer_id, ack.request_id))
+        connection.answer_later(work(), partial(answers.acknowledged, ack.consumer_id, ack.request_id))
 
 
 def _entry_ack(message: MessageIdData) -> EntryAck:

@@ -8,6 +8,7 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from offloader.errors import FatalError, OffloadError
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 
 LIST_KEPT = 5.0  # seconds
 LIST_WAITED_FOR = 1.0  # seconds, where an old one says enough
+GIVEN_BACK = 20  # topics in a round, which has other things to do
 ROUND = 10.0  # seconds, for which a round waits
 
 
@@ -154,7 +156,8 @@ class ArchiveTopics:
                 del self.served[name]
                 topic.close()
         idle = [name for name in self._owners.owned if name not in self.served and name not in self._opening]
-        for answer in await asyncio.gather(*map(self._owners.give_back, idle)):
+        giving = (self._workers.in_rounds("know", partial(self._owners.give_back, name)) for name in idle[:GIVEN_BACK])
+        for answer in await asyncio.gather(*giving):
             failed += answer
         return failed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -65,7 +66,7 @@ class SubscribedTopic:
         self._leader = leader
         self._follows = follows
         self._opening = asyncio.Lock()
-        self._left_at = -KEPT_FOR  # when its last subscription ended
+        self._left_at = -math.inf  # when its last subscription ended
         self._coming = 0  # who are about to get a subscription
         self._deletions = entries.deletions()
 
@@ -143,7 +144,7 @@ class SubscribedTopic:
     def is_idle(self) -> bool:
         """Whether nobody uses it, and nobody has used it for a while: to open it again takes time."""
         is_used = self.subscriptions or self._coming or self.moves
-        return not is_used and time.monotonic() - self._left_at >= KEPT_FOR
+        return not is_used and asyncio.get_running_loop().time() - self._left_at >= KEPT_FOR
 
     @property
     def moves(self) -> int:
@@ -234,11 +235,8 @@ class SubscribedTopic:
             raise RefusedError(ErrorCode.NOT_ALLOWED, str(error)) from error
 
     async def _opened(self, asked: Subscribing) -> DurableCursor:
-        name, workers = self.entries.name, self._workers
-        stands = await workers.know(lambda: mark_delete_of(self._store, name, asked.subscription))
-        first = await self._first(asked) if stands is None else FirstState(stands)
-        folder = subscription_folder(name, asked.subscription)
-        return await workers.flush(
+        first, folder = await self._first(asked), subscription_folder(self.entries.name, asked.subscription)
+        return await self._workers.flush(
             lambda: DurableCursor.open(self._store, folder, first, self._new_token, cache_bytes=self._cache_bytes)
         )
 
@@ -250,37 +248,47 @@ class SubscribedTopic:
                 entries.deleted_behind(cursor.mark_delete), entries.ledgers(), entries.absent_for_now()
             )
         )
-        await self._check_missing(cursor.mark_delete.place)
+        await self._workers.know(lambda: self._check_missing(cursor.mark_delete.place))
 
     async def _first(self, asked: Subscribing) -> FirstState:
-        """Of a subscription that is new. Raises RefusedError where it would not get everything."""
-        copy = await self._workers.know(lambda: copied(self._store, asked)) if asked.durable else None
-        if copy is not None:
-            return copy
-        begin = await self._begin(asked)
-        await self._check_missing(begin)
-        return FirstState(position_of(begin, await self._workers.know(self.entries.ledgers)))
-
-    async def _check_missing(self, after: Place) -> None:
-        if (missing := await self._workers.know(lambda: self.entries.missing_behind(after))) is not None:
-            raise RefusedError(ErrorCode.NOT_ALLOWED, missing)
-
-    async def _begin(self, asked: Subscribing) -> Place:
-        """The mark-delete position of a subscription that is new."""
-        entries, start = self.entries, asked.start
+        """Its own state, where it has one. Raises RefusedError where it would not get everything."""
+        begin: Place | None = None
         if asked.rollback_seconds and not asked.durable:
             since = int(time.time() - asked.rollback_seconds) * 1000
-            return await self._workers.read(lambda: entries.before_time(since))
+            begin = await self._workers.read(lambda: self.entries.before_time(since))
+        return await self._workers.know(lambda: self._known_first(asked, begin))
+
+    # In a thread
+
+    def _known_first(self, asked: Subscribing, begin: Place | None) -> FirstState:
+        if asked.durable:
+            stands = mark_delete_of(self._store, self.entries.name, asked.subscription)
+            state = copied(self._store, asked) if stands is None else FirstState(stands)
+            if state is not None:
+                return state
+        begin = self._begin(asked) if begin is None else begin
+        self._check_missing(begin)
+        return FirstState(position_of(begin, self.entries.ledgers()))
+
+    def _check_missing(self, after: Place) -> None:
+        if (missing := self.entries.missing_behind(after)) is not None:
+            raise RefusedError(ErrorCode.NOT_ALLOWED, missing)
+
+    def _begin(self, asked: Subscribing) -> Place:
+        """The mark-delete position of a subscription that is new."""
+        start = asked.start
         if start is None or asked.durable:
             start = BEFORE_ALL if asked.earliest else LATEST
         if start >= LATEST:
-            return (await self._workers.know(entries.end)).last or BEFORE_ALL
+            return self.entries.end().last or BEFORE_ALL
         if start <= BEFORE_ALL:
             return BEFORE_ALL
-        return await self._workers.know(lambda: entries.previous(start))  # clients drop what they do not want of it
+        return self.entries.previous(start)  # clients drop what they do not want of it
+
+    # On the loop
 
     def _ended(self, subscription: ServedSubscription) -> None:
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             self._read_ahead.give_back(self._parts.pop(subscription.name))
-            self._left_at = time.monotonic()
+            self._left_at = asyncio.get_running_loop().time()

@@ -34,7 +34,7 @@ from tests.gateway.world.topic import OpenTopic, WorldTopic
 
 T = TypeVar("T")
 NAME = TopicName("public", "default", "t")
-PATIENCE = 5.0  # seconds, for hanging
+PATIENCE = 60.0  # seconds, for hanging
 
 
 class ToldStore(ForwardingStore):

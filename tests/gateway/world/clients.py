@@ -184,6 +184,11 @@ class Client:
         self.link = None
         self.held.clear()
 
+    def rest_for(self, seconds: float) -> None:
+        """It closes its consumer, and comes back."""
+        self._give_up()
+        self.later(seconds, self._look_up_if_nowhere)
+
     def move(self) -> None:
         """To another gateway."""
         here = self.link.process.at if self.link is not None else ""

@@ -161,6 +161,7 @@ class GatewayProcess:
     def kill(self) -> None:
         """Nothing of it happens any more; its clients' connections break."""
         self.dead, self._waiting = True, []
+        self.world.happened["given back"] += self.owners.counts["released"] if self.begun else 0
         for baton in sorted(self._batons, key=id):
             baton.killed = True
             baton.go()

@@ -12,9 +12,11 @@ from offloader.cursors import log as log_module
 from offloader.cursors.core import cursor as cursor_module
 from offloader.cursors.log import CursorLog
 from offloader.errors import OffloadError
+from offloader.gateway.owners import owners as owners_module
 from offloader.gateway.owners.claim import TopicClaim
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.topics import subscription as subscription_module
+from offloader.gateway.topics import topic as topic_module
 from offloader.gateway.topics.member import Member
 from offloader.gateway.topics.subscription import ServedSubscription
 from tests.gateway.world.world import WHAT_HAPPENS, BrokenRuleError, World
@@ -107,7 +109,16 @@ def test_a_gateway_that_never_looks_at_its_claims_is_caught(lived: Living, monke
         return []
 
     monkeypatch.setattr(TopicOwners, "look", nothing)
+    monkeypatch.setattr(TopicOwners, "watch", nothing)  # nor whether the store answers
     assert "still serves" in caught(lived)
+
+
+def test_what_is_given_back_while_clients_come_and_go_loses_nothing(lived: Living, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(subscription_module, "IDLE_FOR", 0.5)
+    monkeypatch.setattr(owners_module, "IDLE", 0.5)
+    monkeypatch.setattr(topic_module, "KEPT_FOR", 0.0)
+    worlds = [lived(seed, ["all leave", "all leave", "kill", "pause", "pause while it writes"]) for seed in range(12)]
+    assert sum(world.happened["given back"] for world in worlds) > 4
 
 
 def test_gateways_that_keep_topics_though_they_do_not_reach_the_store_are_caught(

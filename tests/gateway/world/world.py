@@ -111,6 +111,9 @@ class World:
             pair = frozenset(self.random.sample(sorted(self.gateways), 2))
             self.blind.add(pair)
             self.events.after(again, lambda: self.blind.discard(pair))
+        elif what == "all leave":
+            for client in self.clients:
+                client.rest_for(self.random.uniform(5, 12))
         elif what == "cut off for good":
             process.cut_off = not any(each.cut_off for each in self.gateways.values())
         elif what == "cut off":

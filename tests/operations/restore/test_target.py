@@ -104,7 +104,7 @@ class Place:
         self.broker.on(SEND, receipt)
         self.admin = Admin()
         self.source = Source(self.rest)
-        known = PulsarSettings(service_url=self.broker.url, connect_timeout=5, operation_timeout=5)
+        known = PulsarSettings(service_url=self.broker.url, connect_timeout=60, operation_timeout=60)
         self.pool = ConnectionPool(dataclasses.replace(known, **settings))
         tokens = (f"token-{n}" for n in itertools.count())
         self.target = PulsarTarget(
