@@ -109,7 +109,7 @@ def empty_topics_have_nothing_yet(does: Script, topics: Topics) -> None:
             does("seek", of="r", to="earliest")
             does.take("r", made.count)
         does.close("r")
-        for kind in KINDS:
+        for kind in KINDS[:2]:
             does.consumer("c", made, kind=kind, subscription=f"-{name}-{kind}")
             does.take("c", made.count)
             does("last", of="c")
