@@ -28,7 +28,7 @@ from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import BEFORE_ALL, ErrorCode, LookUpAgainError, RefusedError, ServedEnd
 from offloader.metadata.layout import subscription_folder
-from offloader.model import Place
+from offloader.model import Place, Position
 from offloader.ports.object_store import ObjectStore
 
 KEPT_FOR = 60.0  # seconds
@@ -212,7 +212,7 @@ class SubscribedTopic:
                 return self._leader.go_on(asked.subscription, durable)
             await self._skip_deleted(durable)
         else:
-            cursor = VolatileCursor(CursorMarker((await self._first(asked)).mark_delete), cache_bytes=1 << 62)
+            cursor = VolatileCursor(CursorMarker(await self._reader_begin(asked)), cache_bytes=1 << 62)
         name = self.entries.name
         return ServedSubscription(
             asked.subscription,
@@ -238,7 +238,8 @@ class SubscribedTopic:
             raise RefusedError(ErrorCode.NOT_ALLOWED, str(error)) from error
 
     async def _opened(self, asked: Subscribing) -> DurableCursor:
-        first, folder = await self._first(asked), subscription_folder(self.entries.name, asked.subscription)
+        first = await self._workers.know(lambda: self._first(asked))
+        folder = subscription_folder(self.entries.name, asked.subscription)
         return await self._workers.flush(
             lambda: DurableCursor.open(self._store, folder, first, self._new_token, cache_bytes=self._cache_bytes)
         )
@@ -253,25 +254,28 @@ class SubscribedTopic:
         )
         await self._workers.know(lambda: self._check_missing(cursor.mark_delete.place))
 
-    async def _first(self, asked: Subscribing) -> FirstState:
-        """Its own state, where it has one. Raises RefusedError where it would not get everything."""
-        begin: Place | None = None
-        if asked.rollback_seconds and not asked.durable:
-            since = int(time.time() - asked.rollback_seconds) * 1000
-            begin = await self._workers.read(lambda: self.entries.before_time(since))
-        return await self._workers.know(lambda: self._known_first(asked, begin))
+    async def _reader_begin(self, asked: Subscribing) -> Position:
+        """The mark-delete position with which a reader begins. Raises RefusedError where it would not get
+        everything."""
+        if not asked.rollback_seconds:
+            return await self._workers.know(lambda: self._checked(self._begin(asked)))
+        since = int(time.time() - asked.rollback_seconds) * 1000
+        begin = await self._workers.read(lambda: self.entries.before_time(since))
+        return await self._workers.know(lambda: self._checked(begin))
 
     # In a thread
 
-    def _known_first(self, asked: Subscribing, begin: Place | None) -> FirstState:
-        if asked.durable:
-            stands = mark_delete_of(self._store, self.entries.name, asked.subscription)
-            state = copied(self._store, asked) if stands is None else FirstState(stands)
-            if state is not None:
-                return state
-        begin = self._begin(asked) if begin is None else begin
+    def _first(self, asked: Subscribing) -> FirstState | None:
+        """Of a subscription that is new; None: it has its own state. Raises RefusedError where it would not get
+        everything."""
+        if mark_delete_of(self._store, self.entries.name, asked.subscription) is not None:
+            return None
+        state = copied(self._store, asked)
+        return FirstState(self._checked(self._begin(asked))) if state is None else state
+
+    def _checked(self, begin: Place) -> Position:
         self._check_missing(begin)
-        return FirstState(position_of(begin, self.entries.ledgers()))
+        return position_of(begin, self.entries.ledgers())
 
     def _check_missing(self, after: Place) -> None:
         if (missing := self.entries.missing_behind(after)) is not None:

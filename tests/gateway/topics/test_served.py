@@ -90,6 +90,55 @@ def test_a_subscription_whose_last_consumer_unsubscribes_is_not_handed_over() ->
     asyncio.run(work(ToldStore()))
 
 
+def test_who_unsubscribes_before_a_hand_over_begins_is_not_handed_over_though_a_thread_has_the_turn() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(5)
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        subscription, entries = served.topic.subscriptions["s"], served.entries
+        with entries.held():
+            consumer.subscribed.acknowledge(whole(places[:1]))
+            await entries.until_held()
+            unsubscribing = asyncio.create_task(consumer.subscribed.unsubscribe())
+            await asyncio.sleep(0)
+            frozen = asyncio.create_task(subscription.freeze())
+            await asyncio.sleep(0)
+        await unsubscribing
+        with pytest.raises(LookUpAgainError):
+            await frozen
+        assert mark_delete_of(served.store, NAME, "s") is None
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_a_hand_over_that_has_begun_is_not_unsubscribed_nor_sought_in_between() -> None:
+    """The cursor is the hand-over's then."""
+
+    async def work(store: ToldStore) -> None:
+        served = Served(store)
+        consumer = await served.subscribe()
+        places = await consumer.has(5)
+        assert consumer.subscribed is not None
+        subscription = served.topic.subscriptions["s"]
+        consumer.subscribed.acknowledge(whole(places[:3]))
+        store.gate.clear()
+        store.writes = 0
+        frozen = asyncio.create_task(subscription.freeze())
+        await until(lambda: store.writes > 0)
+        seeking = asyncio.create_task(subscription.reset((-1, -1)))
+        await asyncio.sleep(0)
+        store.gate.set()
+        cursor = await frozen
+        with pytest.raises(LookUpAgainError):
+            await seeking
+        assert cursor.mark_delete.place == places[2]
+        served.close()
+
+    asyncio.run(work(ToldStore()))
+
+
 def test_a_seek_whose_client_has_gone_is_done_or_is_not() -> None:
     async def work(served: Served) -> None:
         consumer = await served.subscribe()
