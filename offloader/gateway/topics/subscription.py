@@ -440,11 +440,14 @@ class ServedSubscription:
         sticky, entries = self._sticky, self._entries
         try:
             after = asked.after if asked.after is not None else await self.mark_delete()
-            found = await self._workers.read(
-                lambda: entries.read(after, asked.most_entries, asked.most_bytes, sticky=sticky)
+            absent, found = await self._workers.read(
+                lambda: (
+                    entries.absent_for_now(),
+                    entries.read(after, asked.most_entries, asked.most_bytes, sticky=sticky),
+                )
             )
             ledgers = entries.ledgers()
-            left = await self._in_turn(lambda: self._acks.not_acknowledged(found, after, ledgers))
+            left = await self._in_turn(lambda: self._acks.not_acknowledged(found, after, ledgers, absent))
         except OffloadError as error:
             await self._failed(asked.request, error)
             return
