@@ -68,6 +68,7 @@ class SubscribedTopic:
         self._opening = asyncio.Lock()
         self._left_at = -math.inf  # when its last subscription ended
         self._coming = 0  # who are about to get a subscription
+        self._is_closed = False
         self._deletions = entries.deletions()
 
     async def subscribe(
@@ -167,7 +168,8 @@ class SubscribedTopic:
             subscription.clock_was_set()
 
     def close(self) -> None:
-        """All consumers are closed."""
+        """All consumers are closed. Who is about to subscribe looks up again: no round comes here any more."""
+        self._is_closed = True
         for subscription in list(self.subscriptions.values()):
             subscription.end()
         self.entries.close()
@@ -191,9 +193,10 @@ class SubscribedTopic:
         if not isinstance(found, ServedSubscription):
             return found
         self.subscriptions[asked.subscription] = found
-        if not is_ours():
+        if self._is_closed or not is_ours():
             found.end()
-            raise LookUpAgainError(f"another gateway has {asked.topic}")
+            why = "is served no more" if self._is_closed else "is another gateway's"
+            raise LookUpAgainError(f"{asked.topic} {why}")
         return found
 
     async def _open(self, asked: Subscribing) -> ServedSubscription | asyncio.Task[Outcome]:

@@ -12,11 +12,12 @@ import pytest
 
 from offloader.cursors.stored import mark_delete_of
 from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreUnavailableError
+from offloader.gateway.topics import archive as archive_module
 from offloader.gateway.topics import subscription as subscription_module
 from offloader.gateway.topics.archive import LIST_KEPT
 from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.metadata.deletions import DeletedRange
-from offloader.model import Place, Position, TopicName
+from offloader.model import MIB, Place, Position, TopicName
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 from tests.gateway.topics.served import NAME, PATIENCE, Consumer, Served, ToldStore, archive_of, asked, until, whole
@@ -308,6 +309,67 @@ def test_a_topic_is_not_let_go_of_while_somebody_is_about_to_subscribe() -> None
         assert idle
         assert not any(idle)
         assert served.topic.is_idle
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_nobody_gets_a_subscription_of_a_topic_that_was_closed_meanwhile() -> None:
+    """No round would write what is acknowledged in it."""
+
+    async def work(served: Served) -> None:
+        served.store.gate.clear()
+        coming = asyncio.create_task(served.subscribe())
+        await until(lambda: served.store.writes > 0)
+        served.topic.close()
+        served.store.gate.set()
+        with pytest.raises(LookUpAgainError):
+            await coming
+        assert not served.topic.subscriptions
+        assert served.shares.left == MIB
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_a_topic_that_is_being_given_back_holds_up_no_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_module, "ROUND", 0.05)
+
+    async def work(served: Served) -> None:
+        archive, consumer = archive_of(served), await served.subscribe()
+        given = list[TopicName]()
+
+        async def hang(name: TopicName) -> None:
+            given.append(name)
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(archive._owners, "give_back", hang)
+        archive._owners.owned[TopicName("public", "default", "other")] = 0
+        assert consumer.subscribed is not None
+        await served.is_at_end()
+        async with asyncio.timeout(20):
+            for place in consumer.places[:3]:
+                consumer.subscribed.acknowledge(whole([place]))
+                assert await archive.flush() == []
+                assert not served.topic.subscriptions["s"].changed
+        assert len(given) == 1
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_what_is_used_by_the_time_that_it_would_be_given_back_is_kept() -> None:
+    async def work(served: Served) -> None:
+        archive = archive_of(served)
+        archive.served.clear()
+        archive._owners.owned[NAME] = 0
+        await served.workers._rounds["know"].acquire()  # the only place
+        flushing = asyncio.create_task(archive.flush())
+        await until(lambda: ("give back", NAME) in archive._rounds)
+        archive.served[NAME] = served.topic
+        served.workers._rounds["know"].release()
+        assert await flushing == []
+        assert archive._owners.owned == {NAME: 0}
         served.close()
 
     asyncio.run(work(Served()))
