@@ -42,6 +42,10 @@ class CatalogCache:
         """Every topic that has a catalog."""
         return self._catalogs.topics()
 
+    def has(self, topic: TopicName) -> bool:
+        """Whether a topic has a catalog; one request."""
+        return self._catalogs.has(topic)
+
     def records(self, topic: TopicName) -> TopicRecords:
         """A topic's records as they are now. Reads only new ones, or all after a rebuild. Raises DamagedRecordError,
         IntegrityError, and what the store raises."""

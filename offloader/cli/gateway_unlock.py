@@ -84,4 +84,4 @@ def _unlock(session: CommandSession, topic: TopicName, name: str) -> None:
     assert kept is not None
     folder = subscription_folder(topic, name)
     first = FirstState(kept.marker.mark_delete)
-    unlock(DurableCursor.open(session.store, folder, first, session.dependencies.new_token))
+    unlock(DurableCursor.open(session.store, folder, lambda: first, session.dependencies.new_token))

@@ -86,16 +86,17 @@ class CursorLog:
         found = self._store.stat(self._key(place))
         return 0 if found is None else found.modified_at
 
-    def open(self, first: FirstState) -> Found:
-        """Become the owner. `first`: the state of a subscription that has none yet, or was deleted. Raises
-        OvertakenError where others open it at the same time, DamagedRecordError where no record can be used."""
+    def open(self, first: Callable[[], FirstState]) -> Found:
+        """Become the owner. `first`: finds the state of a subscription that has none yet, or was deleted; what it
+        raises is raised. Raises OvertakenError where others open it at the same time, DamagedRecordError where no
+        record can be used."""
         return self._open(first, anew=False)
 
     def begin_anew(self, first: FirstState) -> Found:
         """The same with this state in any case, whatever there was, damage too."""
-        return self._open(first, anew=True)
+        return self._open(lambda: first, anew=True)
 
-    def _open(self, first: FirstState, *, anew: bool) -> Found:
+    def _open(self, first: Callable[[], FirstState], *, anew: bool) -> Found:
         for _ in range(TRIES):
             listed = self._places()
             places = list(islice(listed, LOOKED_AT))
@@ -108,7 +109,7 @@ class CursorLog:
                 continue
             self._epoch, self._next_slot = (places[0][0] if places else 0) + 1, 0
             exists = found is not None and found.record.marker.properties != FORGOTTEN
-            begun = PieceRecord(found.record.marker) if found is not None and exists else first.record(self._epoch)
+            begun = PieceRecord(found.record.marker) if found is not None and exists else first().record(self._epoch)
             self._former = frozenset() if found is None else frozenset({found.place}) | found.record.marker.records
             self._standing = set(self._former)
             needed = self._write(begun)

@@ -104,7 +104,7 @@ def import_copy(
             f"{topic} has a subscription {cursor.name} already, which goes its own way; "
             f"`offloader gateway subscriptions delete {topic} {cursor.name} --yes` first"
         )
-    _log(store, topic, cursor.name, new_token).open(first)
+    _log(store, topic, cursor.name, new_token).open(lambda: first)
 
 
 def _stands_at(there: KeptSubscription, first: FirstState) -> bool:

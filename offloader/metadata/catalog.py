@@ -67,9 +67,10 @@ class Catalogs:
         """Every topic that has a catalog. Asks the store about `READERS` of them at a time."""
         found = list(topics(self._store))
         with unawaited_pool(READERS, "catalog-reader") as pool:
-            yield from (topic for topic, there in zip(found, pool.map(self._has_catalog, found), strict=True) if there)
+            yield from (topic for topic, there in zip(found, pool.map(self.has, found), strict=True) if there)
 
-    def _has_catalog(self, topic: TopicName) -> bool:
+    def has(self, topic: TopicName) -> bool:
+        """Whether a topic has a catalog; one request."""
         return any(True for _ in self._store.folders(layout.generations_folder(topic)))
 
     def claimed(self) -> list[TopicName]:

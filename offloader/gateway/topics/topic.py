@@ -7,11 +7,11 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
+from weakref import WeakValueDictionary
 
 from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
-from offloader.cursors.stored import mark_delete_of
 from offloader.errors import FatalError, OffloadError
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import DEFAULT_LIMITS, DispatchLimits, Joining
@@ -32,6 +32,7 @@ from offloader.model import Place
 from offloader.ports.object_store import ObjectStore
 
 KEPT_FOR = 60.0  # seconds
+KEPT_AT_FIRST = 10.0  # seconds for which it waits for its first subscription
 
 
 class SubscribedTopic:
@@ -65,7 +66,7 @@ class SubscribedTopic:
         self._cache_bytes = cache_bytes
         self._leader = leader
         self._follows = follows
-        self._opening = asyncio.Lock()
+        self._opening = WeakValueDictionary[str, asyncio.Lock]()  # by subscription
         self._left_at = -math.inf  # when its last subscription ended
         self._coming = 0  # who are about to get a subscription
         self._deletions = entries.deletions()
@@ -140,6 +141,10 @@ class SubscribedTopic:
             if isinstance(answer, OffloadError) and not isinstance(answer, LookUpAgainError):  # it ended meanwhile
                 raise answer
 
+    def expect(self) -> None:
+        """Somebody has asked for it, and may be about to subscribe."""
+        self._left_at = asyncio.get_running_loop().time() - KEPT_FOR + KEPT_AT_FIRST
+
     @property
     def is_idle(self) -> bool:
         """Whether nobody uses it, and nobody has used it for a while: to open it again takes time."""
@@ -179,7 +184,7 @@ class SubscribedTopic:
             if self._leader is not None:
                 found = self._leader.move_of(asked.subscription)
             if found is None:
-                async with self._opening:
+                async with self._opening.setdefault(asked.subscription, asyncio.Lock()):
                     found = self.subscriptions.get(asked.subscription) or await self._new(asked, is_ours)
             if isinstance(found, ServedSubscription):
                 return found
@@ -209,7 +214,7 @@ class SubscribedTopic:
                 return self._leader.go_on(asked.subscription, durable)
             await self._skip_deleted(durable)
         else:
-            cursor = VolatileCursor(CursorMarker((await self._first(asked)).mark_delete), cache_bytes=1 << 62)
+            cursor = VolatileCursor(CursorMarker((await self._first_read(asked)).mark_delete), cache_bytes=1 << 62)
         name = self.entries.name
         return ServedSubscription(
             asked.subscription,
@@ -235,9 +240,10 @@ class SubscribedTopic:
             raise RefusedError(ErrorCode.NOT_ALLOWED, str(error)) from error
 
     async def _opened(self, asked: Subscribing) -> DurableCursor:
-        first, folder = await self._first(asked), subscription_folder(self.entries.name, asked.subscription)
+        folder = subscription_folder(self.entries.name, asked.subscription)
+        first, size = partial(self._first_kept, asked), self._cache_bytes
         return await self._workers.flush(
-            lambda: DurableCursor.open(self._store, folder, first, self._new_token, cache_bytes=self._cache_bytes)
+            lambda: DurableCursor.open(self._store, folder, first, self._new_token, cache_bytes=size)
         )
 
     async def _skip_deleted(self, cursor: DurableCursor) -> None:
@@ -250,23 +256,21 @@ class SubscribedTopic:
         )
         await self._workers.know(lambda: self._check_missing(cursor.mark_delete.place))
 
-    async def _first(self, asked: Subscribing) -> FirstState:
-        """Its own state, where it has one. Raises RefusedError where it would not get everything."""
+    async def _first_read(self, asked: Subscribing) -> FirstState:
+        """Of a reader. Raises RefusedError where it would not get everything."""
         begin: Place | None = None
-        if asked.rollback_seconds and not asked.durable:
+        if asked.rollback_seconds:
             since = int(time.time() - asked.rollback_seconds) * 1000
             begin = await self._workers.read(lambda: self.entries.before_time(since))
-        return await self._workers.know(lambda: self._known_first(asked, begin))
+        return await self._workers.know(lambda: self._first_behind(self._begin(asked) if begin is None else begin))
 
     # In a thread
 
-    def _known_first(self, asked: Subscribing, begin: Place | None) -> FirstState:
-        if asked.durable:
-            stands = mark_delete_of(self._store, self.entries.name, asked.subscription)
-            state = copied(self._store, asked) if stands is None else FirstState(stands)
-            if state is not None:
-                return state
-        begin = self._begin(asked) if begin is None else begin
+    def _first_kept(self, asked: Subscribing) -> FirstState:
+        """Of a subscription that has no state of its own. Raises RefusedError where it would not get everything."""
+        return copied(self._store, asked) or self._first_behind(self._begin(asked))
+
+    def _first_behind(self, begin: Place) -> FirstState:
         self._check_missing(begin)
         return FirstState(position_of(begin, self.entries.ledgers()))
 

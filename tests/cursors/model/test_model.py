@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_nothing_is_forgotten_and_nothing_invented(name: str, looked_at: int, mo
 class FencesGo(CursorLog):
     """Compaction removes the fences, too."""
 
-    def open(self, first: FirstState) -> Found:
+    def open(self, first: Callable[[], FirstState]) -> Found:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(log_module, "_all_but_the_last_of_each_epoch", set)
             return super().open(first)
