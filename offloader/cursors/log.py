@@ -2,7 +2,8 @@
 
 Whoever becomes the owner puts a fence behind the last record of the one before, and begins the next epoch. Fences stay
 for ever: a former owner that was paused for a year finds its next number taken. So does what is damaged, which may have
-been a fence. Other records that the newest marker and the one before it do not name are removed, many at a time.
+been a fence. Other records that the newest marker and the one before it do not name are removed, many at a time; those
+of former owners with an owner's first record, so that no consumer waits for it.
 
 The newest epoch is listed first, and no more is listed than is needed: to open a subscription costs the same, however
 often it was opened before.
@@ -58,7 +59,9 @@ class CursorLog:
         self._next_slot = 0
         self._tried: tuple[PieceRecord, bytes] | None = None
         self._standing: set[Place] = set()  # records that a later one makes removable, fences left out
+        self._left: set[Place] = set()  # what former owners have left: nobody has looked yet whether it may go
         self._former = frozenset[Place]()  # what the marker before the newest needs
+        self._read_before: dict[Place, PieceRecord | None] = {}  # the newest ones: a place keeps its record
 
     @property
     def epoch(self) -> int:
@@ -90,13 +93,16 @@ class CursorLog:
         """Become the owner. `first`: finds the state of a subscription that has none yet, or was deleted; what it
         raises is raised. Raises OvertakenError where others open it at the same time, DamagedRecordError where no
         record can be used."""
-        return self._open(first, anew=False)
+        return self._open(first, anew=False)[0]
 
     def begin_anew(self, first: FirstState) -> Found:
         """The same with this state in any case, whatever there was, damage too."""
-        return self._open(lambda: first, anew=True)
+        found, needed = self._open(lambda: first, anew=True)
+        self._remove_all_but(needed)
+        return found
 
-    def _open(self, first: Callable[[], FirstState], *, anew: bool) -> Found:
+    def _open(self, first: Callable[[], FirstState], *, anew: bool) -> tuple[Found, frozenset[Place]]:
+        """Also what is needed now."""
         for _ in range(TRIES):
             listed = self._places()
             places = list(islice(listed, LOOKED_AT))
@@ -116,17 +122,16 @@ class CursorLog:
             newest = next(self._places(), None)
             if newest is not None and newest > (self._epoch, 0):  # this number was used and freed before
                 raise OvertakenError(f"{self._folder}: another process has gone on to {newest}")
-            behind = _all_but_the_last_of_each_epoch(places) - self._standing
-            self._standing |= {place for place in behind if self._is_record(place)}
-            self._remove_all_but(needed)
-            return Found((self._epoch, 0), begun, found.unusable if found else 0)
+            self._left = _all_but_the_last_of_each_epoch(places) - self._standing
+            self._read_before.clear()
+            return Found((self._epoch, 0), begun, found.unusable if found else 0), needed
         raise OvertakenError(f"{self._folder}: another process writes all the time")
 
     def append(self, record: PieceRecord) -> None:
         """Write the next record. Raises OvertakenError, after which nothing more is written; after any other error, an
         unknown outcome, too, the same record is tried again."""
         needed = self._write(record)
-        if len(self._standing - needed) >= REMOVED_AT_ONCE:
+        if self._left or len(self._standing - needed) >= REMOVED_AT_ONCE:
             self._remove_all_but(needed)
 
     def pieces(self, asked: Iterable[tuple[LedgerKey, PieceAt]]) -> dict[LedgerKey, bytes]:
@@ -181,7 +186,7 @@ class CursorLog:
 
     def _is_fence(self, place: Place) -> bool:
         try:
-            return self._read(place) is None
+            return self._read_once(place) is None
         except (ObjectNotFoundError, DamagedRecordError):
             return False  # gone since, or none that its owner can go on behind: a fence comes behind it, too
 
@@ -196,7 +201,8 @@ class CursorLog:
     def _fence_behind(self, place: Place) -> None:
         """Where its owner was faster, the next look finds its record."""
         epoch, slot = place
-        self._log(epoch).append(slot + 1, encode_fence(self._new_token()))
+        if self._log(epoch).append(slot + 1, encode_fence(self._new_token())) is None:
+            self._read_before[epoch, slot + 1] = None
 
     def _newest(self, places: Iterable[Place]) -> Found | None:
         """`places`: the newest first. Raises DamagedRecordError; ObjectNotFoundError where one of those is gone:
@@ -204,7 +210,7 @@ class CursorLog:
         unusable = list[str]()
         for place in places:
             try:
-                record = self._read(place)
+                record = self._read_once(place)
             except DamagedRecordError as error:
                 unusable.append(str(error))
                 continue
@@ -217,11 +223,12 @@ class CursorLog:
         return None
 
     def _remove_all_but(self, needed: frozenset[Place]) -> None:
-        gone = self._standing - needed
-        if not gone:
-            return
         try:
-            self._store.delete([self._key(place) for place in sorted(gone)])
+            self._standing |= {place for place in self._left if self._is_record(place)}
+            self._left = set()
+            gone = self._standing - needed
+            if gone:
+                self._store.delete([self._key(place) for place in sorted(gone)])
         except OffloadError as error:  # tried again with the next record
             log.warning("%s: old records could not be removed: %s", self._folder, error, extra={"see": "old-records"})
         else:
@@ -233,6 +240,11 @@ class CursorLog:
         found = (parse_subscription_place(key.removeprefix(self._folder)) for key in keys)
         for _, places in groupby((place for place in found if place is not None), key=lambda place: place[0]):
             yield from sorted(places, reverse=True)
+
+    def _read_once(self, place: Place) -> PieceRecord | None:
+        if place not in self._read_before:
+            self._read_before[place] = self._read(place)
+        return self._read_before[place]
 
     def _read(self, place: Place) -> PieceRecord | None:
         key = self._key(place)
