@@ -10,12 +10,12 @@ import click
 from offloader.archive.spark.values import parse_publish_time
 from offloader.cli.command import OK, CommandSession, GroupWithDefault, command
 from offloader.cli.gateway import gateway_group
-from offloader.cli.parsing import TOPIC, parsed
+from offloader.cli.parsing import SUBSCRIPTION, TOPIC, parsed
 from offloader.cursors.backlog import archive_backlog, holes_of, segments_to_read
 from offloader.cursors.copies import CopiedCursor, CursorCopy
 from offloader.cursors.copy_store import read_copy
 from offloader.cursors.core.records import DELETED_ON
-from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscriptions
+from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscription, kept_subscriptions
 from offloader.errors import FatalError
 from offloader.gateway.topics.moving import HandOverState
 from offloader.lifecycle.explaining.words import moment_text, size_text
@@ -69,7 +69,7 @@ def list_subscriptions(session: CommandSession, topic: TopicName | None) -> None
 
 @subscriptions.command("import")
 @click.argument("topic", callback=TOPIC)
-@click.argument("name")
+@click.argument("name", callback=SUBSCRIPTION)
 @click.option(
     "--at", metavar="TIME", callback=parsed(parse_publish_time),
     help="Of the copy as of this moment (ISO 8601, or ms since 1970); by default the newest.",
@@ -96,7 +96,7 @@ def import_subscription(session: CommandSession, topic: TopicName, name: str, at
 
 @subscriptions.command("delete")
 @click.argument("topic", callback=TOPIC)
-@click.argument("name")
+@click.argument("name", callback=SUBSCRIPTION)
 @click.option("--yes", is_flag=True, help="Do it. Without it this only says what would go.")
 @command()
 def delete_subscription(session: CommandSession, topic: TopicName, name: str, *, yes: bool) -> int:
@@ -107,11 +107,7 @@ def delete_subscription(session: CommandSession, topic: TopicName, name: str, *,
     \b
     JSON: one object a line: {message, topic, subscription, deleted}.
     """
-    found = [
-        one
-        for one in _topics(session, topic)
-        if any(each.name == name for each in kept_subscriptions(session.store, one))
-    ]
+    found = [one for one in _topics(session, topic) if kept_subscription(session.store, one, name) is not None]
     if not found:
         raise FatalError(f"{topic} has no subscription {name} of the gateway")
     for one in found:
@@ -125,12 +121,13 @@ def delete_subscription(session: CommandSession, topic: TopicName, name: str, *,
 def _copied(
     session: CommandSession, topic: TopicName, name: str, at: int | None
 ) -> tuple[TopicName, CursorCopy, CopiedCursor]:
-    """Raises FatalError where there is none."""
+    """Raises FatalError where there is none, DamagedRecordError."""
     copy = read_copy(session.store, topic, at)
     cursor = None if copy is None else copy.cursor(name)
     if copy is None or cursor is None:
         of = "" if at is None else f" of {moment_text(at)}"
         raise FatalError(f"{topic}: there is no copy{of} of a subscription {name}; `topics cursors show` says which")
+    cursor.check_damage()
     return topic, copy, cursor
 
 

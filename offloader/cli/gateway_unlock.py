@@ -6,8 +6,7 @@ import click
 
 from offloader.cli.command import OK, CommandSession, command
 from offloader.cli.gateway_subscriptions import subscriptions
-from offloader.cli.parsing import TOPIC
-from offloader.cursors.core.records import FirstState
+from offloader.cli.parsing import SUBSCRIPTION, TOPIC
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import kept_subscription
 from offloader.errors import DamagedRecordError, FatalError, TopicNotFoundError
@@ -19,7 +18,7 @@ from offloader.model import TopicName
 
 @subscriptions.command("unlock")
 @click.argument("topic", callback=TOPIC)
-@click.argument("name")
+@click.argument("name", callback=SUBSCRIPTION)
 @click.option("--brokers-are-gone", is_flag=True,
               help="Do not ask brokers: there are none any more, and none will come back.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do it. Without it this only says what would be done.")
@@ -80,8 +79,5 @@ def _check_brokers(session: CommandSession, topic: TopicName, name: str, state: 
 
 
 def _unlock(session: CommandSession, topic: TopicName, name: str) -> None:
-    kept = kept_subscription(session.store, topic, name)
-    assert kept is not None
     folder = subscription_folder(topic, name)
-    first = FirstState(kept.marker.mark_delete)
-    unlock(DurableCursor.open(session.store, folder, lambda: first, session.dependencies.new_token))
+    unlock(DurableCursor.open(session.store, folder, None, session.dependencies.new_token))

@@ -37,6 +37,15 @@ def parsed(parse: Callable[[str], object]) -> Callback:
     return convert
 
 
+def parse_subscription(text: str) -> str:
+    """A subscription's name. Raises ValueError where no key can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{text!r} is no subscription's name; it is not UTF-8") from None
+    return text
+
+
 def parse_pair(text: str) -> tuple[str, str]:
     """`NAME=VALUE`. Raises ValueError."""
     name, equals, value = text.partition("=")
@@ -58,5 +67,6 @@ def positive_size(refusal: str) -> Callback:
 
 
 TOPIC = parsed(TopicName.parse)
+SUBSCRIPTION = parsed(parse_subscription)
 POSITION = parsed(Position.parse)
 TIME = parsed(lambda text: parse_time(text, 1000))  # ms; a plain number is seconds

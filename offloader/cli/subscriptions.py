@@ -69,7 +69,12 @@ def protect(session: CommandSession, targets: tuple[Target, ...], *, once: bool,
     stored = stored_topics(session, timeout)
     stored = replace(stored, silence=min(stored.silence, settings.interval_ms / 1000))
     looks = ProtectionLooks(session.topic_states, stored, names_of(session))
-    dependencies = session.dependencies
+    dependencies, metrics = session.dependencies, ProtectionMetrics()
+
+    def wait(seconds: float) -> bool:
+        metrics.health.tick()  # also where topics are at rest: nothing is looked at, and nothing told of them
+        return stop.wait(seconds)
+
     protector = Protector(
         looks,
         session.subscriptions,
@@ -86,20 +91,19 @@ def protect(session: CommandSession, targets: tuple[Target, ...], *, once: bool,
             settings.at_once,
             VisitPace(60 * settings.looks_a_second),
             dependencies.clock_ms,
-            stop.wait,
+            wait,
         )
         if once:
             return _once(session, rounds, stop)
-        with metrics_of(settings) as metrics:
+        with served(metrics, settings):
             return _run(session, rounds, metrics, stop)
 
 
 @contextmanager
-def metrics_of(settings: ProtectionSettings) -> Iterator[ProtectionMetrics]:
-    """Served where the configuration says so."""
-    metrics = ProtectionMetrics()
+def served(metrics: ProtectionMetrics, settings: ProtectionSettings) -> Iterator[None]:
+    """Where the configuration says so."""
     if not settings.metrics_listen:
-        yield metrics
+        yield
         return
     server = MetricsServer(
         metrics.registry,
@@ -109,7 +113,7 @@ def metrics_of(settings: ProtectionSettings) -> Iterator[ProtectionMetrics]:
         instead="choose another, or nothing",
     )
     try:
-        yield metrics
+        yield
     finally:
         server.close()
 
@@ -153,7 +157,9 @@ def _run(session: CommandSession, rounds: ProtectionRounds, metrics: ProtectionM
                 took / 1000,
                 extra={"see": "protection-slow"},
             )
-        stop.wait(max((interval - took) / 1000, SETTLES))
+        rest = max((interval - took) / 1000, SETTLES)
+        with metrics.health.waiting("the next round", rest):
+            stop.wait(rest)
     return OK
 
 

@@ -43,7 +43,7 @@ def digest_of(copy: CursorCopy) -> bytes:
             properties=tuple(sorted(one.properties)),
             subscription_properties=tuple(sorted(one.subscription_properties)),
             sources=(),
-            missing=("something",) if one.missing or one.damage else (),
+            missing=("everything",) if one.damage else ("something",) if one.missing else (),
         )
         for one in copy.cursors
     )

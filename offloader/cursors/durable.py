@@ -43,13 +43,13 @@ class DurableCursor:
         cls,
         store: ObjectStore,
         folder: str,
-        first: Callable[[], FirstState],
+        first: Callable[[], FirstState] | None,
         new_token: Callable[[], str],
         *,
         cache_bytes: int = CACHE_BYTES,
     ) -> Self:
-        """Become the owner, and read the newest ledgers, as many as memory may have. `first`: finds the state of
-        a subscription that has none yet. Raises OvertakenError, DamagedRecordError."""
+        """Become the owner, and read the newest ledgers, as many as memory may have. `first`: as of
+        `CursorLog.open`. Raises OvertakenError, DamagedRecordError."""
         log = CursorLog(store, folder, new_token)
         found = cls(log, log.open(first).record.marker, cache_bytes=cache_bytes)
         found._read_ahead()

@@ -2,8 +2,7 @@
 
 Whoever becomes the owner puts a fence behind the last record of the one before, and begins the next epoch. Fences stay
 for ever: a former owner that was paused for a year finds its next number taken. So does what is damaged, which may have
-been a fence. Other records that the newest marker and the one before it do not name are removed, many at a time; those
-of former owners with an owner's first record, so that no consumer waits for it.
+been a fence. Other records that the newest marker and the one before it do not name are removed, many at a time.
 
 The newest epoch is listed first, and no more is listed than is needed: to open a subscription costs the same, however
 often it was opened before.
@@ -14,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import chain, dropwhile, groupby, islice
 
 from offloader.cursors.core.records import FORGOTTEN, FirstState, LedgerKey, PieceAt, PieceRecord
 from offloader.cursors.records_codec import decode_record, encode_fence, encode_record
@@ -59,7 +58,6 @@ class CursorLog:
         self._next_slot = 0
         self._tried: tuple[PieceRecord, bytes] | None = None
         self._standing: set[Place] = set()  # records that a later one makes removable, fences left out
-        self._left: set[Place] = set()  # what former owners have left: nobody has looked yet whether it may go
         self._former = frozenset[Place]()  # what the marker before the newest needs
         self._read_before: dict[Place, PieceRecord | None] = {}  # the newest ones: a place keeps its record
 
@@ -89,20 +87,17 @@ class CursorLog:
         found = self._store.stat(self._key(place))
         return 0 if found is None else found.modified_at
 
-    def open(self, first: Callable[[], FirstState]) -> Found:
-        """Become the owner. `first`: finds the state of a subscription that has none yet, or was deleted; what it
-        raises is raised. Raises OvertakenError where others open it at the same time, DamagedRecordError where no
-        record can be used."""
-        return self._open(first, anew=False)[0]
+    def open(self, first: Callable[[], FirstState] | None) -> Found:
+        """Become the owner. `first`: finds the state of a subscription that has none yet, or was deleted; None: there
+        was one a moment ago. Raises what that raises; OvertakenError where others open it at the same time, or have
+        deleted it since; DamagedRecordError where no record can be used."""
+        return self._open(first, anew=False)
 
     def begin_anew(self, first: FirstState) -> Found:
         """The same with this state in any case, whatever there was, damage too."""
-        found, needed = self._open(lambda: first, anew=True)
-        self._remove_all_but(needed)
-        return found
+        return self._open(lambda: first, anew=True)
 
-    def _open(self, first: Callable[[], FirstState], *, anew: bool) -> tuple[Found, frozenset[Place]]:
-        """Also what is needed now."""
+    def _open(self, first: Callable[[], FirstState] | None, *, anew: bool) -> Found:
         for _ in range(TRIES):
             listed = self._places()
             places = list(islice(listed, LOOKED_AT))
@@ -114,24 +109,29 @@ class CursorLog:
             except ObjectNotFoundError:
                 continue
             self._epoch, self._next_slot = (places[0][0] if places else 0) + 1, 0
-            exists = found is not None and found.record.marker.properties != FORGOTTEN
-            begun = PieceRecord(found.record.marker) if found is not None and exists else first().record(self._epoch)
+            if found is not None and found.record.marker.properties != FORGOTTEN:
+                begun = PieceRecord(found.record.marker)
+            elif first is not None:
+                begun = first().record(self._epoch)
+            else:
+                raise OvertakenError(f"{self._folder}: another process has deleted this subscription")
             self._former = frozenset() if found is None else frozenset({found.place}) | found.record.marker.records
             self._standing = set(self._former)
             needed = self._write(begun)
             newest = next(self._places(), None)
             if newest is not None and newest > (self._epoch, 0):  # this number was used and freed before
                 raise OvertakenError(f"{self._folder}: another process has gone on to {newest}")
-            self._left = _all_but_the_last_of_each_epoch(places) - self._standing
+            self._standing.update(self._removable(places))
+            self._remove_all_but(needed)
             self._read_before.clear()
-            return Found((self._epoch, 0), begun, found.unusable if found else 0), needed
+            return Found((self._epoch, 0), begun, found.unusable if found else 0)
         raise OvertakenError(f"{self._folder}: another process writes all the time")
 
     def append(self, record: PieceRecord) -> None:
         """Write the next record. Raises OvertakenError, after which nothing more is written; after any other error, an
         unknown outcome, too, the same record is tried again."""
         needed = self._write(record)
-        if self._left or len(self._standing - needed) >= REMOVED_AT_ONCE:
+        if len(self._standing - needed) >= REMOVED_AT_ONCE:
             self._remove_all_but(needed)
 
     def pieces(self, asked: Iterable[tuple[LedgerKey, PieceAt]]) -> dict[LedgerKey, bytes]:
@@ -190,9 +190,16 @@ class CursorLog:
         except (ObjectNotFoundError, DamagedRecordError):
             return False  # gone since, or none that its owner can go on behind: a fence comes behind it, too
 
+    def _removable(self, places: Iterable[Place]) -> Iterator[Place]:
+        """Which may be removed once nothing needs them. `places`: the newest first. The last of an epoch is its fence.
+        What is damaged before that may have been one, too: it stays, or a former owner would win its number. That owner
+        has passed all that is before its last record: none of it is read."""
+        for _, of_epoch in groupby(places, key=_epoch):
+            yield from dropwhile(lambda place: not self._is_record(place), islice(of_epoch, 1, None))
+
     def _is_record(self, place: Place) -> bool:
-        """Whether it may be removed once nothing needs it. What is damaged may have been a fence: it stays, or a former
-        owner would win its number."""
+        if place in self._standing:
+            return True
         try:
             return self._read(place) is not None
         except (ObjectNotFoundError, DamagedRecordError):
@@ -207,7 +214,7 @@ class CursorLog:
     def _newest(self, places: Iterable[Place]) -> Found | None:
         """`places`: the newest first. Raises DamagedRecordError; ObjectNotFoundError where one of those is gone:
         others have gone on."""
-        unusable = list[str]()
+        unusable, place = list[str](), None
         for place in places:
             try:
                 record = self._read_once(place)
@@ -218,17 +225,17 @@ class CursorLog:
                 for why in unusable:
                     log.warning("%s; an older one is used instead", why, extra={"see": "cursor-damaged"})
                 return Found(place, record, len(unusable))
-        if unusable:
-            raise DamagedRecordError(f"{self._folder} has no record that can be used: {unusable[0]}")
+        if place is not None:  # a fence alone proves that there was one: it was removed while others listed, or is lost
+            why = unusable[0] if unusable else "fences alone are left"
+            raise DamagedRecordError(f"{self._folder} has no record that can be used: {why}")
         return None
 
     def _remove_all_but(self, needed: frozenset[Place]) -> None:
+        gone = self._standing - needed
+        if not gone:
+            return
         try:
-            self._standing |= {place for place in self._left if self._is_record(place)}
-            self._left = set()
-            gone = self._standing - needed
-            if gone:
-                self._store.delete([self._key(place) for place in sorted(gone)])
+            self._store.delete([self._key(place) for place in sorted(gone)])
         except OffloadError as error:  # tried again with the next record
             log.warning("%s: old records could not be removed: %s", self._folder, error, extra={"see": "old-records"})
         else:
@@ -238,7 +245,7 @@ class CursorLog:
         """The newest first; no more is listed than is asked for."""
         keys = (key for key, _ in self._store.list(self._folder))
         found = (parse_subscription_place(key.removeprefix(self._folder)) for key in keys)
-        for _, places in groupby((place for place in found if place is not None), key=lambda place: place[0]):
+        for _, places in groupby((place for place in found if place is not None), key=_epoch):
             yield from sorted(places, reverse=True)
 
     def _read_once(self, place: Place) -> PieceRecord | None:
@@ -257,9 +264,5 @@ class CursorLog:
         return self._log(place[0]).key(place[1])
 
 
-def _all_but_the_last_of_each_epoch(places: Iterable[Place]) -> set[Place]:
-    """That is its fence."""
-    last: dict[int, int] = {}
-    for epoch, slot in places:
-        last[epoch] = max(slot, last.get(epoch, -1))
-    return {(epoch, slot) for epoch, slot in places if slot != last[epoch]}
+def _epoch(place: Place) -> int:
+    return place[0]

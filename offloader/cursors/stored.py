@@ -97,14 +97,16 @@ def import_copy(
     """Begin a subscription with what a copy of Pulsar's says. From then on the two have nothing in common. Raises
     IntegrityError where there is one of that name, unless it has just begun so; OvertakenError."""
     there, first = kept_subscription(store, topic, cursor.name), first_of(cursor, incarnation)
-    if there is not None and _stands_at(there, first):
+    if there is None:
+        begun = _log(store, topic, cursor.name, new_token).open(lambda: first)
+        if begun.record == first.record(begun.place[0]):  # else others have begun it meanwhile
+            return
+    elif _stands_at(there, first):
         return
-    if there is not None:
-        raise IntegrityError(
-            f"{topic} has a subscription {cursor.name} already, which goes its own way; "
-            f"`offloader gateway subscriptions delete {topic} {cursor.name} --yes` first"
-        )
-    _log(store, topic, cursor.name, new_token).open(lambda: first)
+    raise IntegrityError(
+        f"{topic} has a subscription {cursor.name} already, which goes its own way; "
+        f"`offloader gateway subscriptions delete {topic} {cursor.name} --yes` first"
+    )
 
 
 def _stands_at(there: KeptSubscription, first: FirstState) -> bool:

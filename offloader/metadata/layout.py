@@ -57,6 +57,7 @@ OBJECT = re.compile(rf"({UUID})(|{INDEX}|{RECORD})")
 LEADING = {"_": "%5F", ".": "%2E"}
 SLOT = re.compile(r"[0-9]{20}")
 LAST_SLOT = 10**20 - 1
+LAST_EPOCH = 2**63 - 1  # of a subscription
 MANIFEST = re.compile(r"[0-9]{20}/(([0-9]|records)-[0-9]{20}|newest)")
 # Behind a folder's name it makes a key that comes after all of the folder's.
 AFTER_SLASH = chr(ord("/") + 1)
@@ -330,9 +331,12 @@ def newest_first(number: int) -> str:
 
 
 def parse_subscription_place(rest: str) -> tuple[int, int] | None:
-    """(epoch, slot) of a key behind its `subscription_folder`, None for anything else."""
+    """(epoch, slot) of a key behind its `subscription_folder`, None for anything else, also for an epoch that no record
+    can say: those of earlier builds counted up."""
     numbers = two_numbers(rest)
-    return None if numbers is None else (LAST_SLOT - numbers[0], numbers[1])
+    if numbers is None or LAST_SLOT - numbers[0] > LAST_EPOCH:
+        return None
+    return LAST_SLOT - numbers[0], numbers[1]
 
 
 def parse_subscription_folder(topic: TopicName, folder: str) -> str | None:

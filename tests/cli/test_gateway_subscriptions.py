@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from offloader.cursors.copies import CopiedCursor
 from offloader.cursors.copy_store import write_copy
 from offloader.cursors.core.records import DELETED_ON, HANDED_OVER, FirstState
 from offloader.cursors.durable import DurableCursor
-from offloader.cursors.stored import kept_subscription, mark_delete_of
+from offloader.cursors.stored import delete_kept, kept_subscription, mark_delete_of
 from offloader.errors import BrokerUnavailableError, OvertakenError, TopicNotFoundError
 from offloader.gateway.topics.moving import BEGUN, HandOverState
 from offloader.metadata.catalog import Catalogs
@@ -18,6 +19,7 @@ from offloader.metadata.layout import subscription_folder
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName
 from offloader.ports.subscriptions import SubscriptionLook
+from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.archive.bridges import hand_over
 from tests.archive.support import TOPIC, gap, stream
 from tests.archive.test_deleted import append, deleting
@@ -101,8 +103,18 @@ def test_deleting_needs_a_yes(served) -> None:
     assert mark_delete_of(served.archive.store, TOPIC, "job") is not None
     served.ok(*GROUP, "delete", str(TOPIC), "job", "--yes")
     assert mark_delete_of(served.archive.store, TOPIC, "job") is None
-    for name in ("job", "\udcff"):  # the other one is what no terminal can write
-        assert "no subscription" in served.run(*GROUP, "delete", str(TOPIC), name, "--yes").output
+    assert "no subscription" in served.run(*GROUP, "delete", str(TOPIC), "job", "--yes").output
+    for command in ("delete", "unlock", "import"):  # what no terminal can write
+        assert "it is not UTF-8" in served.run(*GROUP, command, str(TOPIC), "\udcff").output
+
+
+def test_to_delete_one_reads_no_other(served) -> None:
+    """There may be ten thousand."""
+    opened(served, "another")
+    faults = StoreFaults([StoreFault("read", key=lambda key: "/another/" in key, times=99)])
+    served.archive.store = FaultyStore(served.archive.store, faults)
+    served.ok(*GROUP, "delete", str(TOPIC), "job", "--yes")
+    assert mark_delete_of(served.archive.store, TOPIC, "job") is None
 
 
 class Brokers:
@@ -156,6 +168,17 @@ def test_what_brokers_have_not_any_more_is_unlocked_with_a_yes(served, brokers: 
     assert "nothing to unlock" in served.error(*GROUP, "unlock", str(TOPIC), "job", "--yes")
 
 
+def test_what_is_deleted_while_the_brokers_are_asked_is_not_brought_back(served) -> None:
+    class Meanwhile(Brokers):
+        def look(self, topic: TopicName, subscription: str) -> SubscriptionLook | None:
+            delete_kept(served.archive.store, topic, subscription, lambda: f"cursor-{next(TOKENS)}")
+            return super().look(topic, subscription)
+
+    handed_over(served, Meanwhile(), **{HANDED_OVER: 1_795_651_200_000})
+    assert "has deleted this subscription" in served.run(*GROUP, "unlock", str(TOPIC), "job", "--yes").output
+    assert mark_delete_of(served.archive.store, TOPIC, "job") is None
+
+
 def test_what_brokers_have_stays_locked(served) -> None:
     handed_over(served, Brokers(THERE), **{HANDED_OVER: 1_000})
     assert "delete it there first" in served.error(*GROUP, "unlock", str(TOPIC), "job", "--yes")
@@ -201,7 +224,11 @@ def test_an_import_that_ended_between_partitions_is_made_again(line) -> None:
     write_copy(store, replace(second, cursors=()), lambda: "none", None)
     assert "no copy of a subscription job" in line.run(*GROUP, "import", str(TOPIC), "job").output
     assert mark_delete_of(store, parts[0], "job") is None, "nothing is begun where one of them cannot be"
-    write_copy(store, replace(second, at=2_000), lambda: "second", None)
+    damaged = replace(second, at=2_000, cursors=(CopiedCursor("job", (1, 3), {1: b"junk"}),))
+    write_copy(store, damaged, lambda: "damaged", None)
+    assert "subscription job: " in line.error(*GROUP, "import", str(TOPIC), "job")
+    assert mark_delete_of(store, parts[0], "job") is None, "nor where the copy of one of them is damaged"
+    write_copy(store, replace(second, at=3_000), lambda: "second", None)
     line.ok(*GROUP, "import", str(parts[0]), "job")
     line.ok(*GROUP, "import", str(TOPIC), "job")
     assert [mark_delete_of(store, part, "job") for part in parts] == [Position(0, 1, 3)] * 2

@@ -218,6 +218,34 @@ def test_metrics_say_how_subscriptions_stand_and_what_was_done(line, world, brok
     assert not made[0].health.ready().good
 
 
+def test_who_waits_for_long_or_finds_nothing_loaded_is_alive(line, brokers, monkeypatch):
+    """Between rounds that are hours apart, and while it passes over many topics that are at rest."""
+    handlers, said, now = {}, [], [0.0]
+
+    class Metrics(ProtectionMetrics):
+        def __init__(self):
+            super().__init__(lambda: now[0])
+            self.alive = self.health.alive
+            made.append(self)
+
+    def wait(event, timeout=None):
+        if timeout is None:  # a thread's
+            return before(event)
+        now[0] += max(timeout, 500.0)
+        said.append(made[0].alive().good)
+        if len(said) == 6:
+            handlers[signal.SIGTERM]()
+        return event.is_set()
+
+    made, brokers.is_loaded, before = [], False, threading.Event.wait
+    monkeypatch.setattr(subscriptions, "ProtectionMetrics", Metrics)
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(subscriptions.threading.Event, "wait", wait)
+    line.config += "protection: {interval: 2h}\n"
+    line.run("subscriptions", "protect", str(TOPIC))
+    assert said == [True] * 6
+
+
 def test_a_reset_is_counted(line, world, brokers):
     metrics = ProtectionMetrics()
     told = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -60,6 +61,14 @@ def test_a_damaged_newest_copy_is_followed_by_a_sound_one(store, copier):
     store.put(cursor_copies_folder(TOPIC) + slot_name(500), b"nothing of ours")
     assert copier.take(copy(100), version, None).at == 501
     assert read_copy(store, TOPIC).cursors == copy(0).cursors
+
+
+def test_what_could_not_be_read_whole_is_not_taken_for_a_damaged_copy_of_it(store, copier):
+    """Whose pieces are not known any more."""
+    damaged = CopiedCursor("job", (2, 0), {2: b"junk"}, missing=("parts of batches",))
+    copier.take(CursorCopy(TOPIC, 0, 100, (damaged,)), version, None)
+    whole = replace(damaged, pieces={})
+    assert copier.take(CursorCopy(TOPIC, 0, 200, (whole,)), version, None).written
 
 
 def test_history_is_thinned_at_times(store, copier):

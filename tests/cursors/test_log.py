@@ -283,6 +283,43 @@ def test_a_subscription_that_trickles_costs_a_request_a_flush_and_its_records_st
     assert len(list(store.list(FOLDER))) <= log_module.REMOVED_AT_ONCE + 2
 
 
+def test_who_opens_what_has_trickled_does_not_read_all_that_is_to_be_removed() -> None:
+    """A gateway that takes many over would read a hundred records of each."""
+    store = MemoryStore()
+    owner = Owner(store, 1)
+    for entry in range(log_module.REMOVED_AT_ONCE - 1):
+        owner.cursor.acknowledge_up_to(Position(0, 1, entry))
+        owner.flush()
+    listed = Listed(store)
+    Owner(listed, 2)
+    assert listed.calls["read"] <= 5
+    assert len(list(store.list(FOLDER))) == 3, "the newest record and the one before it, and a fence"
+
+
+def test_a_listing_that_has_nothing_but_fences_does_not_say_that_there_is_no_subscription() -> None:
+    """Folders were listed before a new owner began, and their records after that: of files, say."""
+    store = MemoryStore()
+    Owner(store, 1)
+    Owner(store, 2)
+    fences = [(1, 1)]
+    with pytest.raises(DamagedRecordError, match="fences alone"):
+        CursorLog(store, FOLDER, lambda: "reader").newest(fences)
+
+
+def test_what_an_earlier_build_or_another_has_put_there_is_no_record() -> None:
+    """Epochs counted up."""
+    store = MemoryStore()
+    for name in (f"{slot_name(1)}/{slot_name(0)}", f"{slot_name(0)}/{slot_name(7)}"):
+        store.put(FOLDER + name, encode_record("earlier", 1, 0, START.record(1)))
+    assert CursorLog(store, FOLDER, lambda: "reader").newest() is None
+    for number in (1, 2):
+        owner = Owner(store, number)
+        owner.acknowledge(1, number)
+        owner.flush()
+    assert owner.log.epoch == 2
+    assert stored(store) == {(1, 1), (1, 2)}
+
+
 def test_whoever_looks_is_not_given_an_older_state_than_it_has_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that holds a ledger's piece stays; those that were listed behind it are removed meanwhile."""
     monkeypatch.setattr(log_module, "REMOVED_AT_ONCE", 1)

@@ -154,6 +154,24 @@ def test_a_subscription_begins_with_a_copy_and_goes_its_own_way() -> None:
     assert opened(store, "job").is_acknowledged(Position(2, 1, 8))
 
 
+def test_what_another_begins_meanwhile_is_not_told_to_have_begun_with_the_copy() -> None:
+    store, faults = MemoryStore(), StoreFaults()
+    faults.add(StoreFault("list", Effect.HOOK, after=1, hook=lambda: opened(store, "job")))
+    with pytest.raises(IntegrityError, match="goes its own way"):
+        import_copy(FaultyStore(store, faults), TOPIC, COPY, 2, token)
+    assert mark_delete_of(store, TOPIC, "job") == START
+
+
+def test_who_knows_of_a_subscription_does_not_bring_it_back_once_it_is_deleted() -> None:
+    """Between the look and the taking over."""
+    store = MemoryStore()
+    opened(store, "job")
+    delete_kept(store, TOPIC, "job", token)
+    with pytest.raises(OvertakenError, match="has deleted"):
+        DurableCursor.open(store, subscription_folder(TOPIC, "job"), None, token)
+    assert mark_delete_of(store, TOPIC, "job") is None
+
+
 def test_a_deleted_subscription_may_begin_with_a_copy() -> None:
     store = MemoryStore()
     opened(store, "job")

@@ -226,6 +226,32 @@ def test_so_many_hang_and_no_more_are_begun(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(live())
 
 
+def test_what_hangs_beyond_that_makes_room_once_less_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_module, "MOST_HANGING", 3)
+
+    async def live() -> None:
+        short, long, begun, workers = threading.Event(), threading.Event(), list[int](), Workers(2, hangs=0.05)
+
+        def hang() -> None:
+            begun.append(1)
+            (short if len(begun) <= 3 else long).wait(PATIENCE)
+
+        try:
+            hanging = [asyncio.create_task(workers.know(hang)) for _ in range(5)]
+            await until(lambda: len(begun) == 5)
+            await asyncio.sleep(0.2)
+            short.set()
+            async with asyncio.timeout(20):
+                assert await workers.know(lambda: "later") == "later"
+        finally:
+            short.set()
+            long.set()
+        await asyncio.gather(*hanging)
+        workers.close()
+
+    asyncio.run(live())
+
+
 def test_a_round_goes_on_with_the_other_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("offloader.gateway.topics.archive.ROUND", 0.05)
 

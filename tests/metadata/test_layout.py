@@ -117,7 +117,7 @@ def test_all_topics_of_a_root_are_listed(expected: set[TopicName]):
     assert sorted(found) == sorted(expected)
 
 
-@given(topics, names, st.integers(0, 10**20 - 1), st.integers(0, 10**20 - 1))
+@given(topics, names, st.integers(0, layout.LAST_EPOCH), st.integers(0, 10**20 - 1))
 def test_copies_and_subscriptions_tell_what_they_are(topic: TopicName, subscription: str, first: int, second: int):
     copy = layout.cursor_copies_folder(topic) + layout.slot_name(first)
     assert layout.parse_topic_key(copy) == TopicKey(topic, KeyKind.CURSORS, time=first)

@@ -12,7 +12,6 @@ import socket
 import ssl
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Sequence
-from contextlib import suppress
 from urllib.parse import urlsplit
 
 from offloader._proto.pulsar_wire_pb2 import Connect
@@ -78,8 +77,12 @@ class LivingGateways:
 async def _connected(hosts: Sequence[str], port: int, *, secure: bool) -> tuple[StreamReader, StreamWriter]:
     """With the first of them that accepts. Raises OSError."""
     for host in hosts[:-1]:
-        with suppress(ConnectionError):
+        try:
             return await asyncio.open_connection(host, port, ssl=_unchecked() if secure else None)
+        except ssl.SSLError:
+            raise  # it is there
+        except OSError as error:  # refused, or no way leads to this address
+            log.debug("gateway: nobody answers at %s: %s", host, error)
     return await asyncio.open_connection(hosts[-1], port, ssl=_unchecked() if secure else None)
 
 

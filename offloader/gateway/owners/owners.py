@@ -117,20 +117,18 @@ class TopicOwners:
             self._asked_at[topic] = asyncio.get_running_loop().time()
             return await self._own(topic)
 
-    async def give_back(self, topic: TopicName) -> list[OffloadError]:
-        """Nobody uses it: whoever is asked for it next may have it. Returns what went wrong."""
-        if topic not in self.owned or self._changing[topic].locked():
-            return []
-        if asyncio.get_running_loop().time() - self._asked_at.get(topic, 0.0) < IDLE:
-            return []
+    def was_asked_for(self, topic: TopicName) -> bool:
+        """Whether somebody has asked for it lately, or does now."""
+        since = asyncio.get_running_loop().time() - self._asked_at.get(topic, -IDLE)
+        return since < IDLE or self._changing[topic].locked()
+
+    async def give_back(self, topic: TopicName) -> None:
+        """Nobody uses it: whoever is asked for it next may have it. Raises what the store raises."""
+        if topic not in self.owned or self.was_asked_for(topic):
+            return
         async with self._changing[topic]:
-            number = self.owned.pop(topic)
-            try:
-                await self._give(topic, number)
-            except OffloadError as error:
-                return [error]
+            await self._give(topic, self.owned.pop(topic))
             self.counts["released"] += 1
-        return []
 
     async def _own(self, topic: TopicName) -> Callable[[], bool]:
         if topic in self._free and not self._stopping and not self.is_away:

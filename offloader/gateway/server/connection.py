@@ -193,6 +193,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_take_another(self) -> bool:
         if self._pauses:
+            self._large.waive(self)
             return False
         if self._frames.next_size > LARGE and not self._large.begin(self):
             self._pause(Pause.LINE)

@@ -35,7 +35,7 @@ class LargeFrames:
         self._at_once = at_once
         self._holders: dict[Sender, int] = {}
         self._line: dict[Sender, None] = {}
-        self._at_work: set[Sender] = set()
+        self._at_work: dict[Sender, bool] = {}  # whether it has begun; else it was told that it may
 
     def holds(self, sender: Sender, size: int) -> None:
         """It has so many bytes now."""
@@ -52,27 +52,33 @@ class LargeFrames:
 
     def begin(self, sender: Sender) -> bool:
         """Whether it is its turn; else it is told later."""
-        if sender in self._at_work:
-            return True
-        if len(self._at_work) >= self._at_once:
+        if sender not in self._at_work and len(self._at_work) >= self._at_once:
             self._line[sender] = None
             return False
-        self._at_work.add(sender)
+        self._at_work[sender] = True
         return True
 
     def done(self, sender: Sender) -> None:
         """With its frame, if it had one."""
-        if sender not in self._at_work:
-            return
-        self._at_work.remove(sender)
-        if self._line:
-            following = next(iter(self._line))
-            del self._line[following]
-            self._at_work.add(following)
-            following.has_turn()
+        if self._at_work.get(sender):
+            self._make_place(sender)
+
+    def waive(self, sender: Sender) -> None:
+        """It cannot begin now, if it was told that it may: its turn is another one's."""
+        if self._at_work.get(sender) is False:
+            self._make_place(sender)
 
     def forget(self, sender: Sender) -> None:
         """It is gone."""
         self.held -= self._holders.pop(sender, 0)
         self._line.pop(sender, None)
-        self.done(sender)
+        if sender in self._at_work:
+            self._make_place(sender)
+
+    def _make_place(self, sender: Sender) -> None:
+        del self._at_work[sender]
+        if self._line:
+            following = next(iter(self._line))
+            del self._line[following]
+            self._at_work[following] = False
+            following.has_turn()

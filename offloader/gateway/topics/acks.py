@@ -101,15 +101,20 @@ class SubscriptionAcks:
         self.cursor.acknowledge_up_to(position_of(before, ledgers))
         self.apply([EntryAck(place, left)], ledgers)
 
-    def not_acknowledged(self, read: ServedEntries, after: Place, ledgers: Ledgers) -> ServedEntries:
+    def not_acknowledged(
+        self, read: ServedEntries, after: Place, ledgers: Ledgers, absent: Sequence[SegmentRange] = ()
+    ) -> ServedEntries:
         """Of what was read behind a place what is still to be delivered. What nobody can get of it (markers, aborted
-        transactions, gaps) counts as acknowledged, or the mark-delete position would stay before it for ever."""
+        transactions, gaps) counts as acknowledged, or the mark-delete position would stay before it for ever. `absent`:
+        what was not served when it was read, and may be by now."""
         if read.covered is None:
             return read
         for before, next_one in _neighbours(after, read.entries, read.covered):
             if next_one != (before[0], before[1] + 1):
                 for incarnation, ledger, first, last in _between(before, next_one, ledgers):
-                    self.cursor.acknowledge((incarnation, ledger), first, last)
+                    begin, end = Position(incarnation, ledger, first), Position(incarnation, ledger, last)
+                    if not any(each.start <= end and begin <= each.end for each in absent):
+                        self.cursor.acknowledge((incarnation, ledger), first, last)
         return ServedEntries(self.left_of(read.entries, ledgers), read.covered)
 
     def skip_deleted(

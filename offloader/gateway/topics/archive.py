@@ -7,7 +7,7 @@ import itertools
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -143,7 +143,7 @@ class ArchiveTopics:
     async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, role: str) -> SubscribedConsumer:
         self._check(asked.topic.namespace, role)
         is_ours = await self._own(asked.topic) if asked.durable else _needs_no_owner
-        topic = await self._topic(asked.topic)
+        topic = await self._topic(asked.topic)  # again: that one may have been let go of meanwhile
         return await topic.subscribe(asked, consumer, next(self._numbers), is_ours)
 
     async def _own(self, topic: TopicName) -> Callable[[], bool]:
@@ -171,11 +171,21 @@ class ArchiveTopics:
             if topic.is_idle:
                 del self.served[name]
                 topic.close()
-        idle = [name for name in self._owners.owned if name not in self.served and name not in self._opening]
-        giving = (self._workers.in_rounds("know", partial(self._owners.give_back, name)) for name in idle[:GIVEN_BACK])
-        for answer in await asyncio.gather(*giving):
-            failed += answer
-        return failed
+        return failed if all_of_it else failed + await self._give_back()
+
+    async def _give_back(self) -> list[OffloadError]:
+        """What is not served, some of it. Somebody may come while it waits for its turn."""
+
+        async def give(name: TopicName) -> None:
+            if not self._is_used(name):
+                await self._owners.give_back(name)
+
+        idle = [name for name in self._owners.owned if not self._is_used(name) and not self._owners.was_asked_for(name)]
+        works = {name: partial(self._workers.in_rounds, "know", partial(give, name)) for name in idle[:GIVEN_BACK]}
+        return await self._round("give back", works)
+
+    def _is_used(self, name: TopicName) -> bool:
+        return name in self.served or name in self._opening
 
     async def _refresh(self, topic: SubscribedTopic) -> None:
         """Consumers of one that was deleted look up again, and hear that it is not there."""
@@ -218,13 +228,14 @@ class ArchiveTopics:
     async def _each(
         self, what: str, work: Callable[[SubscribedTopic], Awaitable[None]], *, within: float | None = ROUND
     ) -> list[OffloadError]:
+        return await self._round(what, {name: partial(work, topic) for name, topic in self.served.items()}, within)
+
+    async def _round(
+        self, what: str, works: Mapping[TopicName, Callable[[], Awaitable[None]]], within: float | None = ROUND
+    ) -> list[OffloadError]:
         """All at the same time: none waits for another, nor a round for one that hangs: that has no second one beside
         it. What went wrong since the last round; what nobody foresaw is in the log."""
-        begun = [
-            self._begin(what, name, work(topic))
-            for name, topic in self.served.items()
-            if (what, name) not in self._rounds
-        ]
+        begun = [self._begin(what, name, work()) for name, work in works.items() if (what, name) not in self._rounds]
         try:
             if begun:
                 await asyncio.wait(begun, timeout=within)
@@ -277,7 +288,14 @@ class ArchiveTopics:
         return found
 
     async def _is_archived(self, name: TopicName) -> bool:
-        return name in self.served or await self._workers.know(lambda: self._archived.has(name))
+        """By one request, where the list takes several; where it is not answered, the list says."""
+        if name in self.served:
+            return True
+        try:
+            return await asyncio.wait_for(self._workers.know(lambda: self._archived.has(name)), LIST_WAITED_FOR)
+        except (TimeoutError, OffloadError) as error:
+            log.info("gateway: the list is asked whether %s is archived: %s", name, error)
+            return False
 
     async def _is_listed(self, name: TopicName) -> bool:
         """What an error does not tell: whether the archive has the topic. Clients give up for good where it has not."""

@@ -305,6 +305,7 @@ class ServedSubscription:
         """All consumers must subscribe anew, behind this position. `left`: of its next entry. None of them joins before
         this returns: whoever seeks drops what it receives until it hears that it was done."""
         async with self._resetting:
+            self._check_open()
             await self._reset(mark_delete, left)
 
     async def _reset(self, mark_delete: Place, left: tuple[Place, int] | None) -> None:
@@ -326,6 +327,7 @@ class ServedSubscription:
         that is written, nothing is acknowledged in it either: the consumer is closed, and finds what the store has.
         Raises RefusedError where others are there, too."""
         async with self._resetting:
+            self._check_open()
             self._dispatcher.check_unsubscribe(key)
             try:
                 await self._in_turn(self._acks.cursor.forget)
@@ -353,12 +355,13 @@ class ServedSubscription:
     async def freeze(self) -> SubscriptionCursor:
         """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done. Raises
         LookUpAgainError where it has ended meanwhile: its last consumer may have unsubscribed."""
-        self._dispatcher.reset()
-        self._go()
-        await self.flush()
-        self._check_open()
-        self.end()
-        return self._acks.cursor
+        async with self._resetting:  # whoever seeks or unsubscribes does so before, or where it is then
+            self._dispatcher.reset()
+            self._go()
+            await self.flush()
+            self._check_open()
+            self.end()
+            return self._acks.cursor
 
     def end(self, to: Leading | None = None) -> None:
         """Nothing more is done: all consumers are closed, and go on there."""
@@ -437,11 +440,14 @@ class ServedSubscription:
         sticky, entries = self._sticky, self._entries
         try:
             after = asked.after if asked.after is not None else await self.mark_delete()
-            found = await self._workers.read(
-                lambda: entries.read(after, asked.most_entries, asked.most_bytes, sticky=sticky)
+            absent, found = await self._workers.read(
+                lambda: (
+                    entries.absent_for_now(),
+                    entries.read(after, asked.most_entries, asked.most_bytes, sticky=sticky),
+                )
             )
             ledgers = entries.ledgers()
-            left = await self._in_turn(lambda: self._acks.not_acknowledged(found, after, ledgers))
+            left = await self._in_turn(lambda: self._acks.not_acknowledged(found, after, ledgers, absent))
         except OffloadError as error:
             await self._failed(asked.request, error)
             return

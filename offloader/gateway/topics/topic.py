@@ -28,7 +28,7 @@ from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import BEFORE_ALL, ErrorCode, LookUpAgainError, RefusedError, ServedEnd
 from offloader.metadata.layout import subscription_folder
-from offloader.model import Place
+from offloader.model import Place, Position
 from offloader.ports.object_store import ObjectStore
 
 KEPT_FOR = 60.0  # seconds
@@ -69,6 +69,7 @@ class SubscribedTopic:
         self._opening = WeakValueDictionary[str, asyncio.Lock]()  # by subscription
         self._left_at = -math.inf  # when its last subscription ended
         self._coming = 0  # who are about to get a subscription
+        self._is_closed = False
         self._deletions = entries.deletions()
 
     async def subscribe(
@@ -172,7 +173,8 @@ class SubscribedTopic:
             subscription.clock_was_set()
 
     def close(self) -> None:
-        """All consumers are closed."""
+        """All consumers are closed. Who is about to subscribe looks up again: no round comes here any more."""
+        self._is_closed = True
         for subscription in list(self.subscriptions.values()):
             subscription.end()
         self.entries.close()
@@ -196,9 +198,10 @@ class SubscribedTopic:
         if not isinstance(found, ServedSubscription):
             return found
         self.subscriptions[asked.subscription] = found
-        if not is_ours():
+        if self._is_closed or not is_ours():
             found.end()
-            raise LookUpAgainError(f"another gateway has {asked.topic}")
+            why = "is served no more" if self._is_closed else "is another gateway's"
+            raise LookUpAgainError(f"{asked.topic} {why}")
         return found
 
     async def _open(self, asked: Subscribing) -> ServedSubscription | asyncio.Task[Outcome]:
@@ -214,7 +217,7 @@ class SubscribedTopic:
                 return self._leader.go_on(asked.subscription, durable)
             await self._skip_deleted(durable)
         else:
-            cursor = VolatileCursor(CursorMarker((await self._first_read(asked)).mark_delete), cache_bytes=1 << 62)
+            cursor = VolatileCursor(CursorMarker(await self._reader_begin(asked)), cache_bytes=1 << 62)
         name = self.entries.name
         return ServedSubscription(
             asked.subscription,
@@ -241,7 +244,7 @@ class SubscribedTopic:
 
     async def _opened(self, asked: Subscribing) -> DurableCursor:
         folder = subscription_folder(self.entries.name, asked.subscription)
-        first, size = partial(self._first_kept, asked), self._cache_bytes
+        first, size = partial(self._first, asked), self._cache_bytes
         return await self._workers.flush(
             lambda: DurableCursor.open(self._store, folder, first, self._new_token, cache_bytes=size)
         )
@@ -256,23 +259,25 @@ class SubscribedTopic:
         )
         await self._workers.know(lambda: self._check_missing(cursor.mark_delete.place))
 
-    async def _first_read(self, asked: Subscribing) -> FirstState:
-        """Of a reader. Raises RefusedError where it would not get everything."""
-        begin: Place | None = None
-        if asked.rollback_seconds:
-            since = int(time.time() - asked.rollback_seconds) * 1000
-            begin = await self._workers.read(lambda: self.entries.before_time(since))
-        return await self._workers.know(lambda: self._first_behind(self._begin(asked) if begin is None else begin))
+    async def _reader_begin(self, asked: Subscribing) -> Position:
+        """The mark-delete position with which a reader begins. Raises RefusedError where it would not get
+        everything."""
+        if not asked.rollback_seconds:
+            return await self._workers.know(lambda: self._checked(self._begin(asked)))
+        since = int(time.time() - asked.rollback_seconds) * 1000
+        begin = await self._workers.read(lambda: self.entries.before_time(since))
+        return await self._workers.know(lambda: self._checked(begin))
 
     # In a thread
 
-    def _first_kept(self, asked: Subscribing) -> FirstState:
+    def _first(self, asked: Subscribing) -> FirstState:
         """Of a subscription that has no state of its own. Raises RefusedError where it would not get everything."""
-        return copied(self._store, asked) or self._first_behind(self._begin(asked))
+        state = copied(self._store, asked)
+        return FirstState(self._checked(self._begin(asked))) if state is None else state
 
-    def _first_behind(self, begin: Place) -> FirstState:
+    def _checked(self, begin: Place) -> Position:
         self._check_missing(begin)
-        return FirstState(position_of(begin, self.entries.ledgers()))
+        return position_of(begin, self.entries.ledgers())
 
     def _check_missing(self, after: Place) -> None:
         if (missing := self.entries.missing_behind(after)) is not None:

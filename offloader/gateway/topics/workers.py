@@ -101,11 +101,14 @@ class Workers:
 
 
 class _Place:
-    """Among those that work at a time; given back after some seconds in any case."""
+    """Among those that work at a time; given back after some seconds in any case, once it `may_be_late`."""
 
-    def __init__(self, places: asyncio.Semaphore, seconds: float, late: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, places: asyncio.Semaphore, seconds: float, may_be_late: Callable[[], bool] = lambda: True
+    ) -> None:
         self._places = places
-        self._late = late
+        self._seconds = seconds
+        self._may_be_late = may_be_late
         self.began = asyncio.get_running_loop().time()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._is_late)
         self.is_held = True
@@ -118,8 +121,10 @@ class _Place:
             self._places.release()
 
     def _is_late(self) -> None:
-        if self._late():
+        if self._may_be_late():
             self.give_back()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._is_late)
 
 
 class _Threads:
@@ -149,7 +154,7 @@ class _Threads:
         if self._is_closed:
             self._places.release()
             raise StoreUnavailableError("the gateway stops")
-        place = _Place(self._places, self._hangs, self._is_hanging)
+        place = _Place(self._places, self._hangs, self._may_hang)
         self._working[place] = None
         self.rest.clear()
         loop = asyncio.get_running_loop()
@@ -176,6 +181,6 @@ class _Threads:
         if not self._working:
             self.rest.set()
 
-    def _is_hanging(self) -> bool:
-        """Whether another one may begin."""
+    def _may_hang(self) -> bool:
+        """Whether one more may, and another one begin."""
         return sum(not place.is_held for place in self._working) < MOST_HANGING

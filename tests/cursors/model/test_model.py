@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from offloader.cursors import log as log_module
 from offloader.cursors.core import cursor as cursor_module
-from offloader.cursors.core.records import FirstState, PieceRecord
+from offloader.cursors.core.records import PieceRecord
 from offloader.cursors.durable import DurableCursor
-from offloader.cursors.log import CursorLog, Found, Place
+from offloader.cursors.log import CursorLog, Place
 from offloader.errors import OutcomeUnknownError
 from tests.bookkeeper.model.explorer import explore
 from tests.cursors.model.owners import Thing
@@ -68,13 +68,8 @@ def test_nothing_is_forgotten_and_nothing_invented(name: str, looked_at: int, mo
 class FencesGo(CursorLog):
     """Compaction removes the fences, too."""
 
-    def open(self, first: Callable[[], FirstState]) -> Found:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(log_module, "_all_but_the_last_of_each_epoch", set)
-            return super().open(first)
-
-    def _is_record(self, place: Place) -> bool:
-        return True
+    def _removable(self, places: Iterable[Place]) -> Iterator[Place]:
+        return iter(places)
 
 
 class NoFence(CursorLog):

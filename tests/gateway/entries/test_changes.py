@@ -308,6 +308,22 @@ def test_what_may_still_be_taken_back_is_acknowledged_by_nobody(undone: bool) ->
     assert counts == ([] if undone else [15])
 
 
+def test_what_is_taken_back_while_it_is_read_over_is_acknowledged_by_nobody() -> None:
+    """A read takes as long as the store does."""
+    archive = archived(5)
+    entries = opened(archive.store)
+    acks = SubscriptionAcks(VolatileCursor(CursorMarker(position_of(BEFORE_ALL, entries.ledgers()))))
+    append(archive, deleting(archive, 2))  # ledger 0
+    entries.refresh()
+    absent, read = entries.absent_for_now(), entries.read(BEFORE_ALL, 100, 10**6)
+    assert read.entries[0].place[0] > 0
+    append(archive, DeletionUndone(0, "me", "", 2))
+    entries.refresh()
+    ledgers = entries.ledgers()
+    assert acks.not_acknowledged(read, BEFORE_ALL, ledgers, absent) == read
+    assert acks.advance(ledgers) == (0, -1)
+
+
 @pytest.mark.parametrize("on_missing", OnMissing)
 def test_a_ledger_that_cannot_be_read_for_a_moment_is_acknowledged_by_nobody(on_missing: OnMissing) -> None:
     """Brokers have offloaded it by themselves; its index is away, and comes back. Who passes over it has said so."""

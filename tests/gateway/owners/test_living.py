@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -68,3 +70,18 @@ def test_an_address_that_is_none_is_nobodys():
 def test_where_no_host_is_named_this_machine_is_not_asked():
     with gateway(MemoryStore()) as url:
         assert living(f"pulsar://:{urlsplit(url).port}") == [False]
+
+
+def test_one_of_its_addresses_to_which_no_way_leads_does_not_hide_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect_to = asyncio.open_connection
+
+    async def no_way(host: str, port: int, **more: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if host == "::1":
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+        return await connect_to(host, port, **more)
+
+    with gateway(MemoryStore()) as url:
+        found = [(family, socket.SOCK_STREAM, 0, "", (host, 0)) for family, host in ((10, "::1"), (2, "127.0.0.1"))]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_named: found)
+        monkeypatch.setattr(asyncio, "open_connection", no_way)
+        assert living(url) == [True]

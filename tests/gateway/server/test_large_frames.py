@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
 
 from offloader._proto.pulsar_wire_pb2 import Ack, Connect, IntRange, KeySharedMeta, KeyValue, MessageIdData, Subscribe
-from offloader.gateway.server.large_frames import LargeFrames
+from offloader.gateway.server.large_frames import AT_ONCE, LargeFrames
 from offloader.gateway.server.requests import MOST_RANGES
 from offloader.gateway.values import ErrorCode
 from offloader.model import MIB
@@ -67,6 +68,31 @@ def test_few_are_taken_apart_at_a_time_and_all_have_their_turn() -> None:
     assert large.begin(three)
 
 
+def test_who_is_told_of_its_turn_keeps_it_until_it_has_begun() -> None:
+    large = LargeFrames(100, at_once=1)
+    one, two, three = senders(large, 3)
+    assert [large.begin(each) for each in (one, two, three)] == [True, False, False]
+    large.done(one)
+    large.done(two)
+    assert (two.turns, three.turns) == (["now"], [])
+    assert large.begin(two)
+    large.waive(two)
+    assert not three.turns, "it has begun"
+    large.done(two)
+    assert three.turns == ["now"]
+
+
+def test_who_cannot_begin_gives_its_turn_to_another_one() -> None:
+    large = LargeFrames(100, at_once=1)
+    one, two, three = senders(large, 3)
+    assert [large.begin(each) for each in (one, two, three)] == [True, False, False]
+    large.done(one)
+    large.waive(two)
+    assert three.turns == ["now"]
+    large.forget(three)
+    assert large.begin(two)
+
+
 def test_who_waits_for_its_turn_is_not_slow() -> None:
     large = LargeFrames(100, at_once=1)
     working, waiting, coming = senders(large, 3)
@@ -87,7 +113,7 @@ def url() -> Iterator[str]:
 
 
 def subscribe(**more: object) -> Subscribe:
-    return Subscribe(topic=str(TOPIC), subscription="s", consumer_id=0, request_id=1, **more)
+    return Subscribe(**{"topic": str(TOPIC), "subscription": "s", "consumer_id": 0, "request_id": 1, **more})
 
 
 def test_whoever_holds_half_of_a_large_frame_keeps_nobody_from_a_whole_one(url: str) -> None:
@@ -106,6 +132,19 @@ def test_whoever_holds_half_of_a_large_frame_keeps_nobody_from_a_whole_one(url: 
     finally:
         for half in halves:
             half.socket.close()
+
+
+def test_many_large_frames_at_the_same_time_are_all_taken_apart(url: str) -> None:
+    ids = [MessageIdData(ledger_id=10, entry_id=number % 5) for number in range(40_000)]
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(url)) for _ in range(3 * AT_ONCE)]
+        for number, client in enumerate(clients):
+            client.send(CONNECT, command(subscribe=subscribe(subscription=f"s{number}", type=Subscribe.SHARED)))
+            client.until("success")
+        for client in clients:
+            client.send(command(ack=Ack(consumer_id=0, type=0, request_id=2, message_id=ids)))
+        for client in clients:
+            assert client.until("ack_response").ack_response.request_id == 2
 
 
 def test_a_list_of_ranges_that_is_too_long_is_refused(url: str) -> None:

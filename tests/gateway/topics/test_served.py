@@ -12,11 +12,12 @@ import pytest
 
 from offloader.cursors.stored import mark_delete_of
 from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreUnavailableError
+from offloader.gateway.topics import archive as archive_module
 from offloader.gateway.topics import subscription as subscription_module
 from offloader.gateway.topics.archive import LIST_KEPT
 from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.metadata.deletions import DeletedRange
-from offloader.model import Place, Position, TopicName
+from offloader.model import MIB, Place, Position, TopicName
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 from tests.gateway.topics.served import NAME, PATIENCE, Consumer, Served, ToldStore, archive_of, asked, until, whole
@@ -84,6 +85,55 @@ def test_a_subscription_whose_last_consumer_unsubscribes_is_not_handed_over() ->
         with pytest.raises(LookUpAgainError):
             await frozen
         assert mark_delete_of(store, NAME, "s") is None
+        served.close()
+
+    asyncio.run(work(ToldStore()))
+
+
+def test_who_unsubscribes_before_a_hand_over_begins_is_not_handed_over_though_a_thread_has_the_turn() -> None:
+    async def work(served: Served) -> None:
+        consumer = await served.subscribe()
+        places = await consumer.has(5)
+        await served.is_at_end()
+        assert consumer.subscribed is not None
+        subscription, entries = served.topic.subscriptions["s"], served.entries
+        with entries.held():
+            consumer.subscribed.acknowledge(whole(places[:1]))
+            await entries.until_held()
+            unsubscribing = asyncio.create_task(consumer.subscribed.unsubscribe())
+            await asyncio.sleep(0)
+            frozen = asyncio.create_task(subscription.freeze())
+            await asyncio.sleep(0)
+        await unsubscribing
+        with pytest.raises(LookUpAgainError):
+            await frozen
+        assert mark_delete_of(served.store, NAME, "s") is None
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_a_hand_over_that_has_begun_is_not_unsubscribed_nor_sought_in_between() -> None:
+    """The cursor is the hand-over's then."""
+
+    async def work(store: ToldStore) -> None:
+        served = Served(store)
+        consumer = await served.subscribe()
+        places = await consumer.has(5)
+        assert consumer.subscribed is not None
+        subscription = served.topic.subscriptions["s"]
+        consumer.subscribed.acknowledge(whole(places[:3]))
+        store.gate.clear()
+        store.writes = 0
+        frozen = asyncio.create_task(subscription.freeze())
+        await until(lambda: store.writes > 0)
+        seeking = asyncio.create_task(subscription.reset((-1, -1)))
+        await asyncio.sleep(0)
+        store.gate.set()
+        cursor = await frozen
+        with pytest.raises(LookUpAgainError):
+            await seeking
+        assert cursor.mark_delete.place == places[2]
         served.close()
 
     asyncio.run(work(ToldStore()))
@@ -259,6 +309,67 @@ def test_a_topic_is_not_let_go_of_while_somebody_is_about_to_subscribe() -> None
         assert idle
         assert not any(idle)
         assert served.topic.is_idle
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_nobody_gets_a_subscription_of_a_topic_that_was_closed_meanwhile() -> None:
+    """No round would write what is acknowledged in it."""
+
+    async def work(served: Served) -> None:
+        served.store.gate.clear()
+        coming = asyncio.create_task(served.subscribe())
+        await until(lambda: served.store.writes > 0)
+        served.topic.close()
+        served.store.gate.set()
+        with pytest.raises(LookUpAgainError):
+            await coming
+        assert not served.topic.subscriptions
+        assert served.shares.left == MIB
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_a_topic_that_is_being_given_back_holds_up_no_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_module, "ROUND", 0.05)
+
+    async def work(served: Served) -> None:
+        archive, consumer = archive_of(served), await served.subscribe()
+        given = list[TopicName]()
+
+        async def hang(name: TopicName) -> None:
+            given.append(name)
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(archive._owners, "give_back", hang)
+        archive._owners.owned[TopicName("public", "default", "other")] = 0
+        assert consumer.subscribed is not None
+        await served.is_at_end()
+        async with asyncio.timeout(20):
+            for place in consumer.places[:3]:
+                consumer.subscribed.acknowledge(whole([place]))
+                assert await archive.flush() == []
+                assert not served.topic.subscriptions["s"].changed
+        assert len(given) == 1
+        served.close()
+
+    asyncio.run(work(Served()))
+
+
+def test_what_is_used_by_the_time_that_it_would_be_given_back_is_kept() -> None:
+    async def work(served: Served) -> None:
+        archive = archive_of(served)
+        archive.served.clear()
+        archive._owners.owned[NAME] = 0
+        await served.workers._rounds["know"].acquire()  # the only place
+        flushing = asyncio.create_task(archive.flush())
+        await until(lambda: ("give back", NAME) in archive._rounds)
+        archive.served[NAME] = served.topic
+        served.workers._rounds["know"].release()
+        assert await flushing == []
+        assert archive._owners.owned == {NAME: 0}
         served.close()
 
     asyncio.run(work(Served()))

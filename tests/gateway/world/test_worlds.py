@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from offloader.cursors import log as log_module
 from offloader.cursors.core import cursor as cursor_module
 from offloader.cursors.log import CursorLog
 from offloader.errors import OffloadError
@@ -93,14 +92,10 @@ def test_answers_while_a_thread_still_applies_acknowledgements_are_caught(
 
 
 def test_fences_that_go_with_a_compaction_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch):
-    def all_of_them(places: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-        return set(places)
+    def all_of_them(_: CursorLog, places: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+        return places
 
-    def always(_: CursorLog, __: tuple[int, int]) -> bool:
-        return True
-
-    monkeypatch.setattr(log_module, "_all_but_the_last_of_each_epoch", all_of_them)
-    monkeypatch.setattr(CursorLog, "_is_record", always)
+    monkeypatch.setattr(CursorLog, "_removable", all_of_them)
     assert caught(lived, ["pause while it writes"]) != "nothing was noticed"
 
 
