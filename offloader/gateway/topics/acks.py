@@ -12,7 +12,7 @@ from offloader.cursors.core.cursor import Cursor, LedgerLength
 from offloader.cursors.core.ledger_acks import MOST_MESSAGES, BatchLeft
 from offloader.cursors.core.records import DELETED_ON, LedgerKey, key_of
 from offloader.gateway.core.events import EntryAck
-from offloader.gateway.topic_entries import DeletedSegment
+from offloader.gateway.topic_entries import DeletedSegment, TopicEntries
 from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
 from offloader.metadata.deletions import SegmentRange, day
 from offloader.model import Place, Position
@@ -116,6 +116,12 @@ class SubscriptionAcks:
                     if not any(each.start <= end and begin <= each.end for each in absent):
                         self.cursor.acknowledge((incarnation, ledger), first, last)
         return ServedEntries(self.left_of(read.entries, ledgers), read.covered)
+
+    def skip_what_is_deleted(self, entries: TopicEntries) -> None:
+        """As of now. A refresh may come in between: what was away before it, or is after it, is not passed over."""
+        absent = entries.absent_for_now()
+        deleted, ledgers = entries.deleted_behind(self.cursor.mark_delete), entries.ledgers()
+        self.skip_deleted(deleted, ledgers, (*absent, *entries.absent_for_now()))
 
     def skip_deleted(
         self, deleted: Iterable[DeletedSegment], ledgers: Ledgers, absent: Sequence[SegmentRange] = ()

@@ -294,12 +294,7 @@ class ServedSubscription:
 
     async def skip_deleted(self) -> None:
         """What is deleted by now counts as acknowledged."""
-        await self._in_turn(self._skip_deleted)
-
-    def _skip_deleted(self) -> None:
-        entries, acks = self._entries, self._acks
-        absent = entries.absent_for_now()
-        acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), entries.ledgers(), absent)
+        await self._in_turn(lambda: self._acks.skip_what_is_deleted(self._entries))
 
     async def reset(self, mark_delete: Place, left: tuple[Place, int] | None = None) -> None:
         """All consumers must subscribe anew, behind this position. `left`: of its next entry. None of them joins before

@@ -251,12 +251,7 @@ class SubscribedTopic:
 
     async def _skip_deleted(self, cursor: DurableCursor) -> None:
         """Raises RefusedError where it would not get everything else."""
-        entries, acks = self.entries, SubscriptionAcks(cursor)
-        await self._workers.cursor(
-            lambda: acks.skip_deleted(
-                entries.deleted_behind(cursor.mark_delete), entries.ledgers(), entries.absent_for_now()
-            )
-        )
+        await self._workers.cursor(lambda: SubscriptionAcks(cursor).skip_what_is_deleted(self.entries))
         await self._workers.know(lambda: self._check_missing(cursor.mark_delete.place))
 
     async def _reader_begin(self, asked: Subscribing) -> Position:

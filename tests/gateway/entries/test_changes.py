@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -21,11 +22,11 @@ from offloader.gateway.core.events import EntryAck
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
-from offloader.gateway.topic_entries import TopicEntries
+from offloader.gateway.topic_entries import DeletedSegment, TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, VolatileCursor, position_of
 from offloader.gateway.values import BEFORE_ALL, ServedEntry
 from offloader.metadata import layout, stock_keys
-from offloader.metadata.deletions import Deleted, DeletionBegun, DeletionUndone
+from offloader.metadata.deletions import Deleted, DeletionBegun, DeletionUndone, SegmentRange
 from offloader.model import Place, Position
 from offloader.storage.memory import MemoryStore
 from offloader.storage.settings import StoreSettings
@@ -322,6 +323,36 @@ def test_what_is_taken_back_while_it_is_read_over_is_acknowledged_by_nobody() ->
     ledgers = entries.ledgers()
     assert acks.not_acknowledged(read, BEFORE_ALL, ledgers, absent) == read
     assert acks.advance(ledgers) == (0, -1)
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_what_goes_or_comes_back_while_deletions_are_looked_at_is_not_passed_over(is_late: bool) -> None:
+    """A ledger before what is deleted: another thread looks at the topic between two questions."""
+    archive = archived(5)
+    record = deleting(archive, 2)
+    append(archive, record)
+    append(archive, DeletionBegun(0, "app", 2))
+    append(archive, Deleted(0, record.ranges, record.reason, record.policy, record.by, record.at))
+    before, entries = Position(0, 0, 0), opened(archive.store)
+    (deleted, *_) = entries.deleted_behind(Position(0, -1, -1))
+    away = [SegmentRange(before, before)]
+
+    class Flapping(ArchivedTopicEntries):
+        def __init__(self) -> None:
+            self.absent = [[], away] if is_late else [away, []]
+
+        def absent_for_now(self) -> list[SegmentRange]:
+            return self.absent.pop(0)
+
+        def deleted_behind(self, position: Position) -> list[DeletedSegment]:
+            return [deleted._replace(segment=replace(deleted.segment, start=before.next_entry))]
+
+        def ledgers(self) -> list[tuple[int, int, int]]:
+            return [(0, 9, 9)]
+
+    acks = SubscriptionAcks(VolatileCursor(CursorMarker(Position(0, -1, -1))))
+    acks.skip_what_is_deleted(Flapping())
+    assert acks.cursor.mark_delete < before
 
 
 @pytest.mark.parametrize("on_missing", OnMissing)
