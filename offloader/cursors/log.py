@@ -66,6 +66,7 @@ class CursorLog:
         self._tried: tuple[PieceRecord, bytes] | None = None
         self._standing: set[Place] = set()  # records that a later one makes removable, fences left out
         self._former = frozenset[Place]()  # what the marker before the newest needs
+        self._read_before: dict[Place, PieceRecord | None] = {}  # the newest ones: a place keeps its record
 
     @property
     def epoch(self) -> int:
@@ -97,17 +98,17 @@ class CursorLog:
         found = self._store.stat(self._key(place))
         return 0 if found is None else found.modified_at
 
-    def open(self, first: FirstState | None) -> Found:
-        """Become the owner. `first`: the state of a subscription that has none yet, or was deleted; None: there was one
-        a moment ago. Raises OvertakenError where others open it at the same time, or have deleted it since;
-        DamagedRecordError where no record can be used."""
+    def open(self, first: Callable[[], FirstState] | None) -> Found:
+        """Become the owner. `first`: finds the state of a subscription that has none yet, or was deleted; None: there
+        was one a moment ago. Raises what that raises; OvertakenError where others open it at the same time, or have
+        deleted it since; DamagedRecordError where no record can be used."""
         return self._open(first, anew=False)
 
     def begin_anew(self, first: FirstState) -> Found:
         """The same with this state in any case, whatever there was, damage too."""
-        return self._open(first, anew=True)
+        return self._open(lambda: first, anew=True)
 
-    def _open(self, first: FirstState | None, *, anew: bool) -> Found:
+    def _open(self, first: Callable[[], FirstState] | None, *, anew: bool) -> Found:
         stood: Place | None = None  # before the listing began
         for left in reversed(range(TRIES)):
             listed = self._places()
@@ -130,7 +131,7 @@ class CursorLog:
             if found is not None and found.record.marker.properties != FORGOTTEN:
                 begun = PieceRecord(found.record.marker)
             elif first is not None:
-                begun = first.record(self._epoch)
+                begun = first().record(self._epoch)
             else:
                 raise OvertakenError(f"{self._folder}: another process has deleted this subscription")
             self._former = frozenset() if found is None else frozenset({found.place}) | found.record.marker.records
@@ -141,6 +142,7 @@ class CursorLog:
                 raise OvertakenError(f"{self._folder}: another process has gone on to {newest}")
             self._standing.update(self._removable(places))
             self._remove_all_but(needed)
+            self._read_before.clear()
             return Found((self._epoch, 0), begun, found.unusable if found else 0)
         raise OvertakenError(f"{self._folder}: another process writes all the time")
 
@@ -203,7 +205,7 @@ class CursorLog:
 
     def _is_fence(self, place: Place) -> bool:
         try:
-            return self._read(place) is None
+            return self._read_once(place) is None
         except (ObjectNotFoundError, DamagedRecordError):
             return False  # gone since, or none that its owner can go on behind: a fence comes behind it, too
 
@@ -225,7 +227,8 @@ class CursorLog:
     def _fence_behind(self, place: Place) -> Place:
         """Where it stands. Where its owner was faster, the next look finds its record."""
         epoch, slot = place
-        self._log(epoch).append(slot + 1, encode_fence(self._new_token()))
+        if self._log(epoch).append(slot + 1, encode_fence(self._new_token())) is None:
+            self._read_before[epoch, slot + 1] = None
         return epoch, slot + 1
 
     def _newest(self, places: Iterable[Place]) -> Found | None:
@@ -234,7 +237,7 @@ class CursorLog:
         unusable, place = list[str](), None
         for place in places:
             try:
-                record = self._read(place)
+                record = self._read_once(place)
             except DamagedRecordError as error:
                 unusable.append(str(error))
                 continue
@@ -265,6 +268,11 @@ class CursorLog:
         found = (parse_subscription_place(key.removeprefix(self._folder)) for key in keys)
         for _, places in groupby((place for place in found if place is not None), key=_epoch):
             yield from sorted(places, reverse=True)
+
+    def _read_once(self, place: Place) -> PieceRecord | None:
+        if place not in self._read_before:
+            self._read_before[place] = self._read(place)
+        return self._read_before[place]
 
     def _read(self, place: Place) -> PieceRecord | None:
         key = self._key(place)

@@ -38,7 +38,7 @@ class Owner:
     def __init__(self, store, number: int) -> None:
         tokens = itertools.count()
         self.log = CursorLog(store, FOLDER, lambda: f"{number}-{next(tokens)}")
-        self.cursor = Cursor(self.log.open(START).record.marker, cache_bytes=0)
+        self.cursor = Cursor(self.log.open(lambda: START).record.marker, cache_bytes=0)
         self.pending: list[PieceRecord] = []
         self.told: set[tuple[int, int]] = set()
         self.given: set[tuple[int, int]] = set()

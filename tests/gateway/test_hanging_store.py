@@ -14,7 +14,17 @@ from typing import TypeVar
 import httpx
 import pytest
 
-from offloader._proto.pulsar_wire_pb2 import Ack, Connect, Flow, Lookup, MessageIdData, PartitionedMetadata, Subscribe
+from offloader._proto.pulsar_wire_pb2 import (
+    Ack,
+    Connect,
+    Flow,
+    GetLastMessageId,
+    Lookup,
+    MessageIdData,
+    PartitionedMetadata,
+    Seek,
+    Subscribe,
+)
 from offloader.gateway import application as application_module
 from offloader.gateway import telemetry as telemetry_module
 from offloader.gateway.owners.living import LivingGateways
@@ -144,6 +154,43 @@ def test_who_asks_often_for_what_hangs_is_told_and_heard(store: HangingStore, qu
             one.send(command(lookup=Lookup(topic=str(BAD), request_id=number)))
         one.send(command(ping={}))
         assert one.until("lookup_response").lookup_response.error == ErrorCode.METADATA
+        assert one.until("pong")
+
+
+@pytest.mark.parametrize(
+    "path", ["/lookup/v2/topic/persistent/public/default/{}", "/admin/v2/schemas/public/default/{}/schema"]
+)
+def test_who_asks_by_http_for_what_hangs_is_told(store: HangingStore, quick: None, path: str) -> None:
+    port, limits = free_port(), DEFAULT_LIMITS._replace(look=0.5)
+    with gateway(store, limits=limits, httpListen=f"127.0.0.1:{port}"):
+        store.hangs = lambda key: "/bad/" in key
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
+            for _ in range(2):  # the connection goes on
+                answer = client.get(path.format("bad"))
+                assert (answer.status_code, answer.json()["reason"]) == (503, "the store has not answered within 0.5 s")
+            assert client.get(path.format("good")).status_code != 503
+
+
+def test_who_asks_often_for_the_last_message_that_hangs_is_told_and_heard(store: HangingStore, quick: None) -> None:
+    with gateway(store, limits=DEFAULT_LIMITS._replace(look=0.5)) as url, client(url) as one:
+        one.send(command(subscribe=subscribe(BAD, 0, durable=False)))
+        assert one.until("success")
+        store.hangs = lambda key: "/bad/" in key
+        for number in range(2 * DEFAULT_LIMITS.requests):
+            one.send(command(get_last_message_id=GetLastMessageId(consumer_id=0, request_id=number)))
+        one.send(command(ping={}))
+        assert one.until("error").error.error == ErrorCode.NOT_READY
+        assert one.until("pong")
+
+
+def test_who_seeks_where_it_hangs_is_heard(store: HangingStore, quick: None) -> None:
+    with gateway(store) as url, client(url) as one:
+        one.send(command(subscribe=subscribe(BAD, 0, durable=False)))
+        assert one.until("success")
+        store.hangs = lambda key: "/bad/" in key
+        for number in range(2 * DEFAULT_LIMITS.requests):
+            one.send(command(seek=Seek(consumer_id=0, request_id=number, message_publish_time=1)))
+        one.send(command(ping={}))
         assert one.until("pong")
 
 

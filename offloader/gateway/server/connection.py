@@ -335,15 +335,15 @@ class Connection(asyncio.BufferedProtocol):
 
     # Requests
 
-    def answer(
+    def answer_in_time(
         self,
-        work: Coroutine[Any, Any, BaseCommand | None],
+        work: Coroutine[Any, Any, BaseCommand],
         refuse: Callable[[RefusedError], BaseCommand],
         not_now: ErrorCode = ErrorCode.NOT_READY,
     ) -> None:
-        """Do something that waits, then send what it gives; `not_now` where the store does not answer. Too many at a
-        time, and nothing more is read."""
-        self._begin(self._tasks, work, self._answered(work, refuse, not_now))
+        """Do something that only looks, then send what it gives; `not_now` where the store does not answer: the client
+        is told so, and is heard again. Too many at a time, and nothing more is read."""
+        self._begin(self._tasks, work, self._answered(work, refuse, not_now, self.limits.look))
 
     def answer_in_line(
         self,
@@ -368,15 +368,6 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """The same of what waits for something that others wait for, too, and costs nothing meanwhile."""
         self._begin(self._in_line, work, self._answered(work, refuse, not_now))
-
-    def answer_in_time(
-        self,
-        work: Coroutine[Any, Any, BaseCommand],
-        refuse: Callable[[RefusedError], BaseCommand],
-        not_now: ErrorCode = ErrorCode.NOT_READY,
-    ) -> None:
-        """The same of what only looks: where the store hangs, the client is told so, and is heard again."""
-        self._begin(self._tasks, work, self._answered(work, refuse, not_now, self.limits.look))
 
     def _begin(
         self,

@@ -142,8 +142,11 @@ class HttpConnection(asyncio.Protocol):
             self._work = self._loop.create_task(self._answer(self._asked))
 
     async def _answer(self, asked: h11.Request) -> None:
+        look = self._limits.look
         try:
-            status, found = await self._found(asked)
+            status, found = await asyncio.wait_for(self._found(asked), look)
+        except TimeoutError:
+            status, found = 503, refusal(f"the store has not answered within {look:g} s")
         except RefusedError as error:
             status, found = status_of(error.code), refusal(str(error))
         except OffloadError as error:  # what the store says: not now

@@ -288,7 +288,7 @@ def _seek(connection: Connection, command: BaseCommand) -> None:
             raise RefusedError(ErrorCode.METADATA, "SEEK says neither a message nor a time")
         return answers.success(asked.request_id)
 
-    connection.answer(work(), partial(answers.refused, asked.request_id))
+    connection.answer_in_line(work(), partial(answers.refused, asked.request_id), ErrorCode.NOT_READY)
 
 
 def _last_message(connection: Connection, command: BaseCommand) -> None:
@@ -299,7 +299,7 @@ def _last_message(connection: Connection, command: BaseCommand) -> None:
         end, mark_delete = await subscribed.last_message()
         return answers.last_message(asked.request_id, end, subscribed.partition, mark_delete)
 
-    connection.answer(work(), partial(answers.refused, asked.request_id))
+    connection.answer_in_time(work(), partial(answers.refused, asked.request_id))
 
 
 def _unsubscribe(connection: Connection, command: BaseCommand) -> None:
@@ -310,7 +310,7 @@ def _unsubscribe(connection: Connection, command: BaseCommand) -> None:
         connection.consumers.pop(asked.consumer_id, None)
         return answers.success(asked.request_id)
 
-    connection.answer(work(), partial(answers.refused, asked.request_id))
+    connection.answer_in_line(work(), partial(answers.refused, asked.request_id), ErrorCode.NOT_READY)
 
 
 def _close(connection: Connection, command: BaseCommand) -> None:
@@ -330,7 +330,7 @@ def _stats(connection: Connection, command: BaseCommand) -> None:
         found = await consumer.subscribed.stats()
         return answers.consumer_stats(asked.request_id, found, connection.address, consumer.since)
 
-    connection.answer(work(), partial(answers.consumer_stats_refused, asked.request_id))
+    connection.answer_in_time(work(), partial(answers.consumer_stats_refused, asked.request_id))
 
 
 def _subscribed(connection: Connection, number: int) -> SubscribedConsumer | None:
