@@ -4,6 +4,9 @@ Whoever becomes the owner puts a fence behind the last record of the one before,
 for ever: a former owner that was paused for a year finds its next number taken. So does what is damaged, which may have
 been a fence. Other records that the newest marker and the one before it do not name are removed, many at a time.
 
+A listing is not of one moment: it may have the fence, and not the last record before it. So the next owner believes one
+only that began after the fence stood.
+
 The newest epoch is listed first, and no more is listed than is needed: to open a subscription costs the same, however
 often it was opened before.
 """
@@ -35,6 +38,10 @@ REMOVED_AT_ONCE = 100  # records: a write is one request, and not one more to re
 LOOKED_AT = 500  # places that an owner looks at when it begins; one request lists a thousand
 Place = tuple[int, int]
 """Epoch and slot."""
+
+
+class FencesAloneError(DamagedRecordError):
+    """A fence proves that there was a record: it is lost, or was removed while this was listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +82,15 @@ class CursorLog:
         """The state as it is now, for whoever only looks; None: there is none. `places`: of its records, where they are
         known. Raises DamagedRecordError."""
         known = self._places() if places is None else sorted(places, reverse=True)
-        for _ in range(TRIES):
+        for left in reversed(range(TRIES)):
             try:
                 return self._newest(known)
+            except FencesAloneError:
+                if not left:
+                    raise
             except ObjectNotFoundError:  # its owner has gone on; an older one that still stands is not the newest
-                known = self._places()
+                pass
+            known = self._places()
         raise StoreUnavailableError(f"{self._folder}: its owner removes records before they are read: try again")
 
     def written_at(self, place: Place) -> int:
@@ -98,14 +109,22 @@ class CursorLog:
         return self._open(lambda: first, anew=True)
 
     def _open(self, first: Callable[[], FirstState] | None, *, anew: bool) -> Found:
-        for _ in range(TRIES):
+        stood: Place | None = None  # before the listing began
+        for left in reversed(range(TRIES)):
             listed = self._places()
             places = list(islice(listed, LOOKED_AT))
             if places and not self._is_fence(places[0]):
-                self._fence_behind(places[0])
+                stood = self._fence_behind(places[0])
+                continue
+            if places and places[0] != stood:  # the record before it may have come while this was listed, too
+                stood = places[0]
                 continue
             try:
                 found = None if anew else self._newest(chain(places, listed))
+            except FencesAloneError:
+                if not left:
+                    raise
+                continue
             except ObjectNotFoundError:
                 continue
             self._epoch, self._next_slot = (places[0][0] if places else 0) + 1, 0
@@ -205,11 +224,12 @@ class CursorLog:
         except (ObjectNotFoundError, DamagedRecordError):
             return False
 
-    def _fence_behind(self, place: Place) -> None:
-        """Where its owner was faster, the next look finds its record."""
+    def _fence_behind(self, place: Place) -> Place:
+        """Where it stands. Where its owner was faster, the next look finds its record."""
         epoch, slot = place
         if self._log(epoch).append(slot + 1, encode_fence(self._new_token())) is None:
             self._read_before[epoch, slot + 1] = None
+        return epoch, slot + 1
 
     def _newest(self, places: Iterable[Place]) -> Found | None:
         """`places`: the newest first. Raises DamagedRecordError; ObjectNotFoundError where one of those is gone:
@@ -225,9 +245,10 @@ class CursorLog:
                 for why in unusable:
                     log.warning("%s; an older one is used instead", why, extra={"see": "cursor-damaged"})
                 return Found(place, record, len(unusable))
-        if place is not None:  # a fence alone proves that there was one: it was removed while others listed, or is lost
-            why = unusable[0] if unusable else "fences alone are left"
-            raise DamagedRecordError(f"{self._folder} has no record that can be used: {why}")
+        if unusable:
+            raise DamagedRecordError(f"{self._folder} has no record that can be used: {unusable[0]}")
+        if place is not None:
+            raise FencesAloneError(f"{self._folder} has no record that can be used: fences alone are left")
         return None
 
     def _remove_all_but(self, needed: frozenset[Place]) -> None:
