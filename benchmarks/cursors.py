@@ -92,7 +92,7 @@ def _memory(store: Counted, tokens: Iterator[str], numbers: np.random.Generator)
 
 
 def _open(store: Counted, tokens: Iterator[str]) -> DurableCursor:
-    return DurableCursor.open(store, FOLDER, FirstState(Position(0, 0, -1)), lambda: next(tokens))
+    return DurableCursor.open(store, FOLDER, lambda: FirstState(Position(0, 0, -1)), lambda: next(tokens))
 
 
 def _half(numbers: np.random.Generator) -> Entries:

@@ -164,7 +164,7 @@ def _ours(done: Sequence[Place]) -> Outcome:
     first = FirstState(Position(0, min(done)[0], -1))
 
     def opened() -> DurableCursor:
-        return DurableCursor.open(store, FOLDER, first, lambda: next(tokens))
+        return DurableCursor.open(store, FOLDER, lambda: first, lambda: next(tokens))
 
     cursor = opened()
     _take(cursor, done[:-1])

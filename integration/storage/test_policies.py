@@ -352,7 +352,7 @@ def test_a_gateway_keeps_subscriptions_and_claims_and_writes_nothing_else(role, 
     assert claims.newest_of_all() == {ORDERS: 1}
     folder, first = layout.subscription_folder(ORDERS, "s"), FirstState(Position(0, 5, -1))
     for entry in range(3):  # owners one after the other: what the last one does not need goes
-        cursor = DurableCursor.open(store, folder, first, lambda: f"cursor-{next(numbers)}")
+        cursor = DurableCursor.open(store, folder, lambda: first, lambda: f"cursor-{next(numbers)}")
         cursor.acknowledge((0, 5), entry, entry)
         cursor.flush()
     segment = archive.catalog.segments[0]

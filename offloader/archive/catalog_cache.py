@@ -42,6 +42,10 @@ class CatalogCache:
         """Every topic that has a catalog."""
         return self._catalogs.topics()
 
+    def has(self, topic: TopicName) -> bool:
+        """Whether a topic has a catalog; one request."""
+        return self._catalogs.has(topic)
+
     def records(self, topic: TopicName) -> TopicRecords:
         """A topic's records as they are now. Reads only new ones, or all after a rebuild. Raises DamagedRecordError,
         IntegrityError, and what the store raises."""
@@ -51,12 +55,15 @@ class CatalogCache:
             known = None
         history = self._catalogs.history(topic, None if known is None else known.head, self._kept)
         head = history.head
+        if head.next_slot == 0:
+            known = None
+        elif known is None or known.head.next_slot != head.next_slot:
+            known = _Known(head, history.last_etag or self._last(head))
         with self._lock:
-            if head.next_slot == 0:
+            if known is None:
                 self._heads.pop(topic, None)
             else:
-                unchanged = known is not None and known.head.next_slot == head.next_slot
-                self._heads[topic] = known if known is not None and unchanged else _Known(head, self._last(head))
+                self._heads[topic] = known
                 self._heads.move_to_end(topic)
                 while len(self._heads) > self._most:
                     self._heads.popitem(last=False)

@@ -43,7 +43,7 @@ class DurableCursor:
         cls,
         store: ObjectStore,
         folder: str,
-        first: FirstState | None,
+        first: Callable[[], FirstState] | None,
         new_token: Callable[[], str],
         *,
         cache_bytes: int = CACHE_BYTES,

@@ -4,6 +4,9 @@ Whoever becomes the owner puts a fence behind the last record of the one before,
 for ever: a former owner that was paused for a year finds its next number taken. So does what is damaged, which may have
 been a fence. Other records that the newest marker and the one before it do not name are removed, many at a time.
 
+A listing is not of one moment: it may have the fence, and not the last record before it. So the next owner believes one
+only that began after the fence stood.
+
 The newest epoch is listed first, and no more is listed than is needed: to open a subscription costs the same, however
 often it was opened before.
 """
@@ -37,6 +40,10 @@ Place = tuple[int, int]
 """Epoch and slot."""
 
 
+class FencesAloneError(DamagedRecordError):
+    """A fence proves that there was a record: it is lost, or was removed while this was listed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """The newest record that can be used, where it stands, and how many newer ones cannot."""
@@ -59,6 +66,7 @@ class CursorLog:
         self._tried: tuple[PieceRecord, bytes] | None = None
         self._standing: set[Place] = set()  # records that a later one makes removable, fences left out
         self._former = frozenset[Place]()  # what the marker before the newest needs
+        self._read_before: dict[Place, PieceRecord | None] = {}  # the newest ones: a place keeps its record
 
     @property
     def epoch(self) -> int:
@@ -74,11 +82,15 @@ class CursorLog:
         """The state as it is now, for whoever only looks; None: there is none. `places`: of its records, where they are
         known. Raises DamagedRecordError."""
         known = self._places() if places is None else sorted(places, reverse=True)
-        for _ in range(TRIES):
+        for left in reversed(range(TRIES)):
             try:
                 return self._newest(known)
+            except FencesAloneError:
+                if not left:
+                    raise
             except ObjectNotFoundError:  # its owner has gone on; an older one that still stands is not the newest
-                known = self._places()
+                pass
+            known = self._places()
         raise StoreUnavailableError(f"{self._folder}: its owner removes records before they are read: try again")
 
     def written_at(self, place: Place) -> int:
@@ -86,32 +98,40 @@ class CursorLog:
         found = self._store.stat(self._key(place))
         return 0 if found is None else found.modified_at
 
-    def open(self, first: FirstState | None) -> Found:
-        """Become the owner. `first`: the state of a subscription that has none yet, or was deleted; None: there was one
-        a moment ago. Raises OvertakenError where others open it at the same time, or have deleted it since;
-        DamagedRecordError where no record can be used."""
+    def open(self, first: Callable[[], FirstState] | None) -> Found:
+        """Become the owner. `first`: finds the state of a subscription that has none yet, or was deleted; None: there
+        was one a moment ago. Raises what that raises; OvertakenError where others open it at the same time, or have
+        deleted it since; DamagedRecordError where no record can be used."""
         return self._open(first, anew=False)
 
     def begin_anew(self, first: FirstState) -> Found:
         """The same with this state in any case, whatever there was, damage too."""
-        return self._open(first, anew=True)
+        return self._open(lambda: first, anew=True)
 
-    def _open(self, first: FirstState | None, *, anew: bool) -> Found:
-        for _ in range(TRIES):
+    def _open(self, first: Callable[[], FirstState] | None, *, anew: bool) -> Found:
+        stood: Place | None = None  # before the listing began
+        for left in reversed(range(TRIES)):
             listed = self._places()
             places = list(islice(listed, LOOKED_AT))
             if places and not self._is_fence(places[0]):
-                self._fence_behind(places[0])
+                stood = self._fence_behind(places[0])
+                continue
+            if places and places[0] != stood:  # the record before it may have come while this was listed, too
+                stood = places[0]
                 continue
             try:
                 found = None if anew else self._newest(chain(places, listed))
+            except FencesAloneError:
+                if not left:
+                    raise
+                continue
             except ObjectNotFoundError:
                 continue
             self._epoch, self._next_slot = (places[0][0] if places else 0) + 1, 0
             if found is not None and found.record.marker.properties != FORGOTTEN:
                 begun = PieceRecord(found.record.marker)
             elif first is not None:
-                begun = first.record(self._epoch)
+                begun = first().record(self._epoch)
             else:
                 raise OvertakenError(f"{self._folder}: another process has deleted this subscription")
             self._former = frozenset() if found is None else frozenset({found.place}) | found.record.marker.records
@@ -122,6 +142,7 @@ class CursorLog:
                 raise OvertakenError(f"{self._folder}: another process has gone on to {newest}")
             self._standing.update(self._removable(places))
             self._remove_all_but(needed)
+            self._read_before.clear()
             return Found((self._epoch, 0), begun, found.unusable if found else 0)
         raise OvertakenError(f"{self._folder}: another process writes all the time")
 
@@ -184,7 +205,7 @@ class CursorLog:
 
     def _is_fence(self, place: Place) -> bool:
         try:
-            return self._read(place) is None
+            return self._read_once(place) is None
         except (ObjectNotFoundError, DamagedRecordError):
             return False  # gone since, or none that its owner can go on behind: a fence comes behind it, too
 
@@ -203,10 +224,12 @@ class CursorLog:
         except (ObjectNotFoundError, DamagedRecordError):
             return False
 
-    def _fence_behind(self, place: Place) -> None:
-        """Where its owner was faster, the next look finds its record."""
+    def _fence_behind(self, place: Place) -> Place:
+        """Where it stands. Where its owner was faster, the next look finds its record."""
         epoch, slot = place
-        self._log(epoch).append(slot + 1, encode_fence(self._new_token()))
+        if self._log(epoch).append(slot + 1, encode_fence(self._new_token())) is None:
+            self._read_before[epoch, slot + 1] = None
+        return epoch, slot + 1
 
     def _newest(self, places: Iterable[Place]) -> Found | None:
         """`places`: the newest first. Raises DamagedRecordError; ObjectNotFoundError where one of those is gone:
@@ -214,7 +237,7 @@ class CursorLog:
         unusable, place = list[str](), None
         for place in places:
             try:
-                record = self._read(place)
+                record = self._read_once(place)
             except DamagedRecordError as error:
                 unusable.append(str(error))
                 continue
@@ -222,9 +245,10 @@ class CursorLog:
                 for why in unusable:
                     log.warning("%s; an older one is used instead", why, extra={"see": "cursor-damaged"})
                 return Found(place, record, len(unusable))
-        if place is not None:  # a fence alone proves that there was one: it was removed while others listed, or is lost
-            why = unusable[0] if unusable else "fences alone are left"
-            raise DamagedRecordError(f"{self._folder} has no record that can be used: {why}")
+        if unusable:
+            raise DamagedRecordError(f"{self._folder} has no record that can be used: {unusable[0]}")
+        if place is not None:
+            raise FencesAloneError(f"{self._folder} has no record that can be used: fences alone are left")
         return None
 
     def _remove_all_but(self, needed: frozenset[Place]) -> None:
@@ -244,6 +268,11 @@ class CursorLog:
         found = (parse_subscription_place(key.removeprefix(self._folder)) for key in keys)
         for _, places in groupby((place for place in found if place is not None), key=_epoch):
             yield from sorted(places, reverse=True)
+
+    def _read_once(self, place: Place) -> PieceRecord | None:
+        if place not in self._read_before:
+            self._read_before[place] = self._read(place)
+        return self._read_before[place]
 
     def _read(self, place: Place) -> PieceRecord | None:
         key = self._key(place)

@@ -98,7 +98,7 @@ def import_copy(
     IntegrityError where there is one of that name, unless it has just begun so; OvertakenError."""
     there, first = kept_subscription(store, topic, cursor.name), first_of(cursor, incarnation)
     if there is None:
-        begun = _log(store, topic, cursor.name, new_token).open(first)
+        begun = _log(store, topic, cursor.name, new_token).open(lambda: first)
         if begun.record == first.record(begun.place[0]):  # else others have begun it meanwhile
             return
     elif _stands_at(there, first):

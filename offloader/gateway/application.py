@@ -68,6 +68,9 @@ class StoredTopicsOfArchive:
     def names(self) -> Sequence[TopicName]:
         return list(self.opened.topics())
 
+    def has(self, topic: TopicName) -> bool:
+        return self.opened.catalogs.has(topic)
+
     def partitions(self, topic: TopicName) -> int | None:
         facts = self._facts(topic)
         return facts.partitions if facts is not None else None

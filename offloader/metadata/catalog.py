@@ -32,11 +32,12 @@ from offloader.metadata.deletions import (
 from offloader.metadata.generations import behind
 from offloader.metadata.history import History, RecordCache
 from offloader.metadata.listing import topics
-from offloader.metadata.log import READERS, NumberedLog, read_record
+from offloader.metadata.log import LARGEST_RECORD, READERS, NumberedLog, read_record
 from offloader.metadata.manifest import FAN
 from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Record, Said, TopicCatalog, record_uuid
 from offloader.model import Loss, Segment, TopicName
 from offloader.ports.object_store import ObjectStore
+from offloader.storage.bounded_reads import read_whole
 
 LONGEST_HINT = 20
 
@@ -46,6 +47,13 @@ class Heads(NamedTuple):
 
     found: dict[TopicName, CatalogHead]
     failed: dict[TopicName, str]
+
+
+class NewestRecord(NamedTuple):
+    """A catalog's last record, as it was just read."""
+
+    written: LogRecord
+    etag: str
 
 
 class Catalogs:
@@ -67,9 +75,10 @@ class Catalogs:
         """Every topic that has a catalog. Asks the store about `READERS` of them at a time."""
         found = list(topics(self._store))
         with unawaited_pool(READERS, "catalog-reader") as pool:
-            yield from (topic for topic, there in zip(found, pool.map(self._has_catalog, found), strict=True) if there)
+            yield from (topic for topic, there in zip(found, pool.map(self.has, found), strict=True) if there)
 
-    def _has_catalog(self, topic: TopicName) -> bool:
+    def has(self, topic: TopicName) -> bool:
+        """Whether a topic has a catalog; one request."""
         return any(True for _ in self._store.folders(layout.generations_folder(topic)))
 
     def claimed(self) -> list[TopicName]:
@@ -96,7 +105,8 @@ class Catalogs:
         head, newest = self._newest(known or CatalogHead(topic))
         history = History(self._store, head, cache)
         if newest is not None:
-            history.keep(head.next_slot - 1, newest)
+            history.keep(head.next_slot - 1, newest.written)
+            history.last_etag = newest.etag
         return history
 
     def head(self, topic: TopicName) -> CatalogHead:
@@ -287,7 +297,7 @@ class Catalogs:
             f"`offloader takeover` adopts another application's topics"
         )
 
-    def _newest(self, head: CatalogHead) -> tuple[CatalogHead, LogRecord | None]:
+    def _newest(self, head: CatalogHead) -> tuple[CatalogHead, NewestRecord | None]:
         """The head with the records written since, and the last of these. A writer's log then takes records again."""
         topic, generation = head.topic, head.generation
         log = self._log(topic, generation)
@@ -303,7 +313,8 @@ class Catalogs:
             return head, None
         last = first + len(slots) - 1
         try:
-            written = decode_slot(topic, generation, last, log.key(last), read_record(self._store, log.key(last)))
+            data, stat = read_whole(self._store, log.key(last), LARGEST_RECORD, DamagedRecordError)
+            written = decode_slot(topic, generation, last, log.key(last), data)
         except ObjectNotFoundError as error:
             raise DamagedRecordError(
                 f"{log.key(last)} is missing, though {layout.newest_key(topic, generation)} says that it is there"
@@ -320,7 +331,7 @@ class Catalogs:
                 f"rebuild {topic}` makes the catalog anew; where that has nothing to do, what is missing is nowhere "
                 f"any more: delete {layout.manifests_folder(topic, generation)}"
             )
-        return found, written
+        return found, NewestRecord(written, stat.etag)
 
     def _nearly_all(self, topic: TopicName, generation: int) -> tuple[int, int]:
         """A lower bound, close to the number of records (the hint's, else by trying slots); and what the hint says."""

@@ -79,11 +79,12 @@ class RecordCache:
 class History:
     """The records that make up a head. If a manifest is absent or damaged, the records below it are read instead.
 
-    Raises DamagedRecordError and what the store raises.
+    `last_etag`: the last record's, where that was just read. Raises DamagedRecordError and what the store raises.
     """
 
     def __init__(self, store: ObjectStore, head: CatalogHead, cache: RecordCache | None = None) -> None:
         self.head = head
+        self.last_etag = ""
         self._store = store
         self._topic = head.topic
         self._generation = head.generation

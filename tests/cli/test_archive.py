@@ -376,7 +376,7 @@ def test_what_is_not_there_is_told_in_one_line(old) -> None:
 
 def test_the_plan_and_a_deletion_say_who_of_the_gateway_has_not_acknowledged(old) -> None:
     folder = layout.subscription_folder(TOPIC, "job")
-    DurableCursor.open(old.archive.store, folder, FirstState(Position(0, 1, 12)), old.dependencies.new_token)
+    DurableCursor.open(old.archive.store, folder, lambda: FirstState(Position(0, 1, 12)), old.dependencies.new_token)
     waits = "the gateway's subscriptions have not acknowledged it: job (at 1:12) (keepUnacknowledged)"
     [found] = old.json_lines("archive", "retention", "plan")
     assert [each["end"] for each in found["due"]] == ["1:9"]

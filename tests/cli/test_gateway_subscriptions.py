@@ -32,7 +32,7 @@ GROUP = ("gateway", "subscriptions")
 def opened(line, name: str) -> DurableCursor:
     folder = subscription_folder(TOPIC, name)
     return DurableCursor.open(
-        line.archive.store, folder, FirstState(Position(0, 1, -1)), lambda: f"cursor-{next(TOKENS)}"
+        line.archive.store, folder, lambda: FirstState(Position(0, 1, -1)), lambda: f"cursor-{next(TOKENS)}"
     )
 
 

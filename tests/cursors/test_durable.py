@@ -24,7 +24,7 @@ TOKENS = itertools.count()
 
 
 def opened(store, cache_bytes: int = 10**6) -> DurableCursor:
-    return DurableCursor.open(store, FOLDER, START, lambda: str(next(TOKENS)), cache_bytes=cache_bytes)
+    return DurableCursor.open(store, FOLDER, lambda: START, lambda: str(next(TOKENS)), cache_bytes=cache_bytes)
 
 
 def test_threads_acknowledge_while_others_flush_and_every_one_counts() -> None:

@@ -38,7 +38,7 @@ class Owner:
     def __init__(self, store, number: int) -> None:
         tokens = itertools.count()
         self.log = CursorLog(store, FOLDER, lambda: f"{number}-{next(tokens)}")
-        self.cursor = Cursor(self.log.open(START).record.marker, cache_bytes=0)
+        self.cursor = Cursor(self.log.open(lambda: START).record.marker, cache_bytes=0)
         self.pending: list[PieceRecord] = []
         self.told: set[tuple[int, int]] = set()
         self.given: set[tuple[int, int]] = set()
@@ -283,6 +283,28 @@ def test_a_subscription_that_trickles_costs_a_request_a_flush_and_its_records_st
     assert len(list(store.list(FOLDER))) <= log_module.REMOVED_AT_ONCE + 2
 
 
+def test_a_listing_that_has_a_fence_and_not_the_record_before_it_is_not_believed() -> None:
+    """Both were written while it was made: a folder's files, or a page of keys, are not read in one moment."""
+    store = MemoryStore()
+    first = Owner(store, 1)
+
+    class Scanned(ForwardingStore):
+        is_first = True
+
+        def list(self, prefix="", start_after=""):
+            found = list(super().list(prefix, start_after))
+            if self.is_first:
+                self.is_first = False
+                first.acknowledge(1, 1)
+                first.flush()
+                store.put(key(1, 2), encode_fence("of another, who has gone since"))
+                found.append((key(1, 2), 1))
+            return iter(found)
+
+    Owner(Scanned(store), 2)
+    assert stored(store) == {(1, 1)}, "it was durable before that fence"
+
+
 def test_who_opens_what_has_trickled_does_not_read_all_that_is_to_be_removed() -> None:
     """A gateway that takes many over would read a hundred records of each."""
     store = MemoryStore()
@@ -301,9 +323,15 @@ def test_a_listing_that_has_nothing_but_fences_does_not_say_that_there_is_no_sub
     store = MemoryStore()
     Owner(store, 1)
     Owner(store, 2)
-    fences = [(1, 1)]
+    log = CursorLog(store, FOLDER, lambda: "reader")
+    found = log.newest([(1, 1)])
+    assert found is not None
+    assert found.place == (2, 0)
+    store.delete([key(1, 0), key(2, 0)])
     with pytest.raises(DamagedRecordError, match="fences alone"):
-        CursorLog(store, FOLDER, lambda: "reader").newest(fences)
+        log.newest()
+    with pytest.raises(DamagedRecordError, match="fences alone"):
+        Owner(store, 3)
 
 
 def test_what_an_earlier_build_or_another_has_put_there_is_no_record() -> None:

@@ -35,7 +35,7 @@ class Bucket:
     ) -> DurableCursor:
         """`pieces`: with what it begins."""
         first = FirstState(Position(0, 0, -1), pieces=pieces)
-        return DurableCursor.open(self.store, FOLDER, first, lambda: str(next(TOKENS)), cache_bytes=cache_bytes)
+        return DurableCursor.open(self.store, FOLDER, lambda: first, lambda: str(next(TOKENS)), cache_bytes=cache_bytes)
 
     def named(self) -> set[tuple[int, int]]:
         """The ledgers that the newest marker names."""

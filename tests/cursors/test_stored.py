@@ -40,7 +40,7 @@ def token() -> str:
 
 
 def opened(store: MemoryStore, name: str) -> DurableCursor:
-    return DurableCursor.open(store, subscription_folder(TOPIC, name), FirstState(START), token)
+    return DurableCursor.open(store, subscription_folder(TOPIC, name), lambda: FirstState(START), token)
 
 
 def test_where_one_was_opened_often_each_is_listed_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,4 +128,4 @@ class LiveSubscriptions:
 
     def _cursor(self, topic: TopicName, subscription: str, begin: Position = NOWHERE) -> DurableCursor:
         folder = subscription_folder(topic, subscription)
-        return DurableCursor.open(self._store, folder, FirstState(begin), lambda: f"b{next(TOKENS)}")
+        return DurableCursor.open(self._store, folder, lambda: FirstState(begin), lambda: f"b{next(TOKENS)}")

@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 from offloader.errors import OffloadError, StoreUnavailableError
-from offloader.gateway.owners.claim import NOWHERE, TopicClaim
+from offloader.gateway.owners.claim import TopicClaim
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.topics.workers import Workers
@@ -25,6 +25,7 @@ LATE = 5.0  # seconds between two looks, beyond which nobody wonders that others
 FIRST_TRUCE, LONGEST_TRUCE = 10.0, 3600.0  # seconds
 AWAY = 30.0  # seconds without an answer of the store, after which others may have what this gateway has
 IDLE = 60.0  # seconds since somebody has asked for a topic that nobody uses, until it is given back
+MOST_FREE = 10_000  # topics of which it is remembered that a look-up has found no owner
 LOOK_WITHIN = 10.0  # seconds; a look that hangs is taken again
 
 
@@ -71,6 +72,8 @@ class TopicOwners:
         self._answered_at = self._watched_at = asyncio.get_running_loop().time()
         self._asked_at: dict[TopicName, float] = {}  # for what is owned
         self._changing: defaultdict[TopicName, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._free: dict[TopicName, TopicClaim | None] = {}  # the newest claims of what was nobody's at a look-up
+        self._removing = set[asyncio.Task[None]]()
 
     @property
     def truces(self) -> int:
@@ -100,6 +103,9 @@ class TopicOwners:
         """Where a client is to go: to the gateway that has the topic; else it may stay. Nothing is written: readers
         need no owner, and who subscribes durably claims the topic then. Raises what the store raises."""
         claim = await self._newest(topic)
+        self._free.pop(topic, None)
+        if claim is None or not claim.gateway:
+            self._is_free(topic, claim)
         if claim is None or not await self._is_of_another(claim):
             return self._here()
         return claim.address
@@ -121,22 +127,56 @@ class TopicOwners:
         if topic not in self.owned or self.was_asked_for(topic):
             return
         async with self._changing[topic]:
-            await self._append(topic, TopicClaim(topic, self.owned.pop(topic)), "")
+            await self._give(topic, self.owned.pop(topic))
             self.counts["released"] += 1
 
     async def _own(self, topic: TopicName) -> Callable[[], bool]:
+        if topic in self._free and not self._stopping and not self.is_away:
+            # Whether it is nobody's still, the write says: it takes the number only if nobody has it.
+            number = await self._claim(topic, self._free.pop(topic))
+            if number is not None:
+                return self._holds(topic, number)
         for _ in range(TRIES):
             claim = await self._newest(topic)
             if claim is not None and claim.gateway == self._gateway:
-                number = claim.number
-                self._has(topic, number)
-                return lambda: self.owned.get(topic) == number
+                return self._holds(topic, claim.number)
             if self._stopping:
                 raise LookUpAgainError("this gateway stops")
             if claim is not None and await self._is_of_another(claim):
                 raise LookUpAgainError(f"{topic} is served at {claim.address.url or claim.address.tls}")
-            self.counts["claimed"] += await self._append(topic, claim, self._gateway)
+            number = await self._claim(topic, claim)
+            if number is not None:
+                return self._holds(topic, number)
         raise LookUpAgainError(f"other gateways claim {topic}")
+
+    def _holds(self, topic: TopicName, number: int) -> Callable[[], bool]:
+        self._has(topic, number)
+        return lambda: self.owned.get(topic) == number
+
+    async def _claim(self, topic: TopicName, behind: TopicClaim | None) -> int | None:
+        """The number of the new claim; None: others were faster. Nobody waits until the former ones are removed."""
+        number = 0 if behind is None else behind.number + 1
+        claim = TopicClaim(topic, number, self._gateway, self._here(), self._now_ms())
+        former = await self._workers.know(lambda: self._claims.write(claim))
+        if former is None:
+            return None
+        self.counts["claimed"] += 1
+        if former:
+            task = asyncio.create_task(self._remove(topic, former))
+            self._removing.add(task)
+            task.add_done_callback(self._removing.discard)
+        return claim.number
+
+    async def _remove(self, topic: TopicName, former: Collection[int]) -> None:
+        try:
+            await self._workers.know(lambda: self._claims.remove(topic, former))
+        except OffloadError as error:  # the next claim removes them, too
+            log.debug("gateway: former claims of %s stay: %s", topic, error)
+
+    def _is_free(self, topic: TopicName, newest: TopicClaim | None) -> None:
+        if len(self._free) >= MOST_FREE:
+            self._free.clear()
+        self._free[topic] = newest
 
     async def look(self) -> list[OffloadError]:
         """Whether others have claimed what was this gateway's; returns what went wrong."""
@@ -167,16 +207,15 @@ class TopicOwners:
         """Nothing is claimed any more, and all topics are anybody's; returns what went wrong."""
         self._stopping = True
         owned, self.owned = self.owned, {}
-        work = (self._append(topic, TopicClaim(topic, number), "") for topic, number in owned.items())
+        work = (self._give(topic, number) for topic, number in owned.items())
         answers = await asyncio.gather(*work, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, OffloadError):
                 raise answer
         return [answer for answer in answers if isinstance(answer, OffloadError)]
 
-    async def _append(self, topic: TopicName, behind: TopicClaim | None, gateway: str) -> bool:
-        number = 0 if behind is None else behind.number + 1
-        claim = TopicClaim(topic, number, gateway, self._here() if gateway else NOWHERE, self._now_ms())
+    async def _give(self, topic: TopicName, number: int) -> bool:
+        claim = TopicClaim(topic, number + 1, at=self._now_ms())
         return await self._workers.know(lambda: self._claims.append(claim))
 
     def _has_answered(self) -> None:

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 LIST_KEPT = 5.0  # seconds
 LIST_WAITED_FOR = 1.0  # seconds, where an old one says enough
+MOST_AHEAD = 4  # topics that are being opened, with which another one is opened before somebody subscribes
 GIVEN_BACK = 20  # topics in a round, which has other things to do
 ROUND = 10.0  # seconds, for which a round waits
 
@@ -38,6 +39,10 @@ class ArchivedTopics(Protocol):
     """What the archive has. All calls block."""
 
     def names(self) -> Sequence[TopicName]: ...
+
+    def has(self, topic: TopicName) -> bool:
+        """Whether it is one of `names`, as far as one request tells; where that does not, it is not."""
+        ...
 
     def partitions(self, topic: TopicName) -> int | None:
         """As its copy says; None: nothing does."""
@@ -86,6 +91,9 @@ class ArchiveTopics:
 
     async def partitions(self, topic: TopicName, role: str) -> int:
         self._check(topic.namespace, role)
+        if str(topic) not in self._directory.partitions and await self._is_archived(topic):
+            self._open_ahead(topic)
+            return 0
         known = await self._known(lambda before: topic in before.topics or str(topic) in before.partitions)
         if topic in known.topics:
             return 0
@@ -98,6 +106,8 @@ class ArchiveTopics:
     async def address(self, topic: TopicName, role: str) -> Address:
         """Also of what is no topic: clients look patterns up, too."""
         self._check(topic.namespace, role)
+        if topic in self._directory.topics:
+            self._open_ahead(topic)
         return await self._owners.address(topic)
 
     @property
@@ -132,10 +142,16 @@ class ArchiveTopics:
 
     async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, role: str) -> SubscribedConsumer:
         self._check(asked.topic.namespace, role)
-        await self._topic(asked.topic)  # what is not archived is not claimed
-        is_ours = await self._owners.own(asked.topic) if asked.durable else _needs_no_owner
-        topic = await self._topic(asked.topic)  # that one may have been let go of meanwhile
+        is_ours = await self._own(asked.topic) if asked.durable else _needs_no_owner
+        topic = await self._topic(asked.topic)  # again: that one may have been let go of meanwhile
         return await topic.subscribe(asked, consumer, next(self._numbers), is_ours)
+
+    async def _own(self, topic: TopicName) -> Callable[[], bool]:
+        """What is not archived is not claimed: a look-up has told, or its opening does."""
+        if topic not in self._opening and topic not in self._directory.topics:
+            await self._topic(topic)
+        is_ours, _ = await asyncio.gather(self._owners.own(topic), self._topic(topic))
+        return is_ours
 
     async def refresh(self) -> list[OffloadError]:
         """Look at all topics that are served for what was archived since; returns what went wrong."""
@@ -244,15 +260,21 @@ class ArchiveTopics:
             log.error("gateway: %s", name, exc_info=error, extra={"see": "gateway-defect"})
 
     async def _topic(self, name: TopicName) -> SubscribedTopic:
-        """Opened once, however many ask for it at the same time."""
         found = self.served.get(name)
-        if found is not None:
-            return found
+        return await asyncio.shield(self._opened(name)) if found is None else found
+
+    def _opened(self, name: TopicName) -> asyncio.Task[SubscribedTopic]:
+        """Once, however many ask for it at the same time."""
         opening = self._opening.get(name)
         if opening is None:
             opening = self._opening[name] = asyncio.create_task(self._open(name))
             opening.add_done_callback(lambda _: self._opening.pop(name, None))
-        return await asyncio.shield(opening)
+        return opening
+
+    def _open_ahead(self, name: TopicName) -> None:
+        """Of what is archived: a client that asks for it subscribes soon. Whoever does then hears what went wrong."""
+        if name not in self.served and name not in self._opening and len(self._opening) < MOST_AHEAD:
+            self._opened(name).add_done_callback(lambda opening: opening.cancelled() or opening.exception())
 
     async def _open(self, name: TopicName) -> SubscribedTopic:
         try:
@@ -262,7 +284,18 @@ class ArchiveTopics:
                 raise
             raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, str(error)) from error
         found = self.served[name] = self._make(entries, self.traffic[name.namespace])
+        found.expect()
         return found
+
+    async def _is_archived(self, name: TopicName) -> bool:
+        """By one request, where the list takes several; where it is not answered, the list says."""
+        if name in self.served:
+            return True
+        try:
+            return await asyncio.wait_for(self._workers.know(lambda: self._archived.has(name)), LIST_WAITED_FOR)
+        except (TimeoutError, OffloadError) as error:
+            log.info("gateway: the list is asked whether %s is archived: %s", name, error)
+            return False
 
     async def _is_listed(self, name: TopicName) -> bool:
         """What an error does not tell: whether the archive has the topic. Clients give up for good where it has not."""

@@ -7,11 +7,11 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
+from weakref import WeakValueDictionary
 
 from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
-from offloader.cursors.stored import mark_delete_of
 from offloader.errors import FatalError, OffloadError
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import DEFAULT_LIMITS, DispatchLimits, Joining
@@ -32,6 +32,7 @@ from offloader.model import Place, Position
 from offloader.ports.object_store import ObjectStore
 
 KEPT_FOR = 60.0  # seconds
+KEPT_AT_FIRST = 10.0  # seconds for which it waits for its first subscription
 
 
 class SubscribedTopic:
@@ -65,7 +66,7 @@ class SubscribedTopic:
         self._cache_bytes = cache_bytes
         self._leader = leader
         self._follows = follows
-        self._opening = asyncio.Lock()
+        self._opening = WeakValueDictionary[str, asyncio.Lock]()  # by subscription
         self._left_at = -math.inf  # when its last subscription ended
         self._coming = 0  # who are about to get a subscription
         self._is_closed = False
@@ -141,6 +142,10 @@ class SubscribedTopic:
             if isinstance(answer, OffloadError) and not isinstance(answer, LookUpAgainError):  # it ended meanwhile
                 raise answer
 
+    def expect(self) -> None:
+        """Somebody has asked for it, and may be about to subscribe."""
+        self._left_at = asyncio.get_running_loop().time() - KEPT_FOR + KEPT_AT_FIRST
+
     @property
     def is_idle(self) -> bool:
         """Whether nobody uses it, and nobody has used it for a while: to open it again takes time."""
@@ -181,7 +186,7 @@ class SubscribedTopic:
             if self._leader is not None:
                 found = self._leader.move_of(asked.subscription)
             if found is None:
-                async with self._opening:
+                async with self._opening.setdefault(asked.subscription, asyncio.Lock()):
                     found = self.subscriptions.get(asked.subscription) or await self._new(asked, is_ours)
             if isinstance(found, ServedSubscription):
                 return found
@@ -238,10 +243,10 @@ class SubscribedTopic:
             raise RefusedError(ErrorCode.NOT_ALLOWED, str(error)) from error
 
     async def _opened(self, asked: Subscribing) -> DurableCursor:
-        first = await self._workers.know(lambda: self._first(asked))
         folder = subscription_folder(self.entries.name, asked.subscription)
+        first, size = partial(self._first, asked), self._cache_bytes
         return await self._workers.flush(
-            lambda: DurableCursor.open(self._store, folder, first, self._new_token, cache_bytes=self._cache_bytes)
+            lambda: DurableCursor.open(self._store, folder, first, self._new_token, cache_bytes=size)
         )
 
     async def _skip_deleted(self, cursor: DurableCursor) -> None:
@@ -260,11 +265,8 @@ class SubscribedTopic:
 
     # In a thread
 
-    def _first(self, asked: Subscribing) -> FirstState | None:
-        """Of a subscription that is new; None: it has its own state. Raises RefusedError where it would not get
-        everything."""
-        if mark_delete_of(self._store, self.entries.name, asked.subscription) is not None:
-            return None
+    def _first(self, asked: Subscribing) -> FirstState:
+        """Of a subscription that has no state of its own. Raises RefusedError where it would not get everything."""
         state = copied(self._store, asked)
         return FirstState(self._checked(self._begin(asked))) if state is None else state
 

@@ -151,7 +151,7 @@ class Owners:
 
     def _opened(self, store: Any, tokens: Tokens) -> DurableCursor:
         log = self._log(store, FOLDER, tokens)
-        found = self._cursor(log, log.open(START).record.marker)
+        found = self._cursor(log, log.open(lambda: START).record.marker)
         found._read_ahead()
         return found
 

@@ -81,7 +81,7 @@ class World:
         try:
             found = _read(store)
             tokens = iter(f"later-{number}" for number in range(100))
-            later = DurableCursor.open(store, FOLDER, START, lambda: next(tokens))
+            later = DurableCursor.open(store, FOLDER, lambda: START, lambda: next(tokens))
             later.acknowledge((0, FRESH[0]), FRESH[1], FRESH[1])
             later.flush()
             after = _read(store)

@@ -64,7 +64,12 @@ class Gateways:
         return self.loop.run_until_complete(owners.address(topic)).url
 
     def own(self, owners: TopicOwners, topic: TopicName = TOPIC) -> Callable[[], bool]:
-        return self.loop.run_until_complete(owners.own(topic))
+        async def owned() -> Callable[[], bool]:
+            found = await owners.own(topic)
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})  # former claims are removed
+            return found
+
+        return self.loop.run_until_complete(owned())
 
     def refused(self, owners: TopicOwners, topic: TopicName = TOPIC) -> bool:
         with pytest.raises(LookUpAgainError):

@@ -277,6 +277,9 @@ class OneTopic:
     def names(self) -> Sequence[TopicName]:
         return list(self.topics)
 
+    def has(self, topic: TopicName) -> bool:
+        return topic in self.topics
+
     def partitions(self, topic: TopicName) -> int | None:
         return None
 

@@ -88,7 +88,7 @@ class World:
 
     def opened(self, store: Any = None) -> DurableCursor:
         first = FirstState(Position(0, 10, -1))
-        return DurableCursor.open(store or self.store, FOLDER, first, lambda: f"t{next(self.tokens)}")
+        return DurableCursor.open(store or self.store, FOLDER, lambda: first, lambda: f"t{next(self.tokens)}")
 
     def move(self, subscriptions: Any = None) -> SubscriptionMove:
         return SubscriptionMove(

@@ -88,6 +88,9 @@ class WorldArchive:
     def names(self) -> Sequence[TopicName]:
         return list(self._world.topics)
 
+    def has(self, topic: TopicName) -> bool:
+        return topic in self._world.topics
+
     def partitions(self, topic: TopicName) -> int | None:
         return None
 

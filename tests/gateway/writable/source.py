@@ -44,6 +44,10 @@ class WritableSource:
         with self._lock:
             return list(self._topics)
 
+    def has(self, topic: TopicName) -> bool:
+        with self._lock:
+            return topic in self._topics
+
     def partitions(self, topic: TopicName) -> int | None:
         """Of one partition, or of the whole topic."""
         with self._lock:

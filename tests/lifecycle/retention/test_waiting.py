@@ -34,7 +34,7 @@ def archive() -> Archive:
 
 def subscribed(made: Archive, name: str, mark_delete: Position) -> DurableCursor:
     folder = subscription_folder(TOPIC, name)
-    return DurableCursor.open(made.store, folder, FirstState(mark_delete), lambda: f"cursor-{next(TOKENS)}")
+    return DurableCursor.open(made.store, folder, lambda: FirstState(mark_delete), lambda: f"cursor-{next(TOKENS)}")
 
 
 def why_not(made: Archive, policy: RetentionPolicy = HOUR) -> str:
