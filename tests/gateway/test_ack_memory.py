@@ -39,7 +39,7 @@ def test_ledgers_beyond_the_bound_are_in_the_bucket_alone_where_it_is_kept(bound
         places = await consumer.has(len(served.world.entries))
         assert consumer.subscribed is not None
         consumer.subscribed.acknowledge(whole(places[1::2]))
-        await served.topic.flush()
+        await served.flush()
         cursor = served.topic.subscriptions["s"]._acks.cursor
         assert isinstance(cursor, DurableCursor)
         served.close()

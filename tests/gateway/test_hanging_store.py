@@ -43,7 +43,7 @@ from tests.archive.support import Archive, message
 from tests.format.support import Stored
 from tests.gateway.gateway import free_port, gateway
 from tests.gateway.raw import PATIENCE, RawClient
-from tests.gateway.topics.served import Served, archive_of, until
+from tests.gateway.topics.served import Served, archive_of, until, whole
 
 T = TypeVar("T")
 GOOD, BAD = TopicName("public", "default", "good"), TopicName("public", "default", "bad")
@@ -295,6 +295,33 @@ def test_what_hangs_beyond_that_makes_room_once_less_hangs(monkeypatch: pytest.M
             long.set()
         await asyncio.gather(*hanging)
         workers.close()
+
+    asyncio.run(live())
+
+
+def test_a_write_that_hangs_holds_up_no_other_subscription_of_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offloader.gateway.topics.archive.ROUND", 0.05)
+
+    async def live() -> None:
+        served, goes_on = Served(), threading.Event()
+        archive = archive_of(served)
+        for name in ("hangs", "other"):
+            consumer = await served.subscribe(name)
+            consumer.subscribed.acknowledge(whole((await consumer.has(3))[:1]))
+        hanging, other = (served.topic.subscriptions[name] for name in ("hangs", "other"))
+        monkeypatch.setattr(hanging._acks.cursor, "flush", lambda: goes_on.wait(4 * PATIENCE))
+        try:
+            for count in (1, 2, 3):
+                other._acks.cursor.count_property("x", 1)
+                assert await archive.flush() == []
+                assert not other.changed, count
+            assert hanging.changed
+        finally:
+            goes_on.set()
+        monkeypatch.undo()
+        assert await archive.flush(all_of_it=True) == []
+        assert not hanging.changed
+        served.close()
 
     asyncio.run(live())
 

@@ -19,6 +19,7 @@ from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Sub
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.directory import TopicDirectory, directory_of
 from offloader.gateway.topics.leading import HAND_OVERS
+from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
@@ -33,6 +34,7 @@ LIST_WAITED_FOR = 1.0  # seconds, where an old one says enough
 MOST_AHEAD = 4  # topics that are being opened, with which another one is opened before somebody subscribes
 GIVEN_BACK = 20  # topics in a round, which has other things to do
 ROUND = 10.0  # seconds, for which a round waits
+RoundKey = tuple[TopicName, ServedSubscription | None]  # None: all of the topic
 
 
 class ArchivedTopics(Protocol):
@@ -86,8 +88,8 @@ class ArchiveTopics:
         self._listed_at = -LIST_KEPT
         self._listing: asyncio.Task[TopicDirectory] | None = None
         self._numbers = itertools.count()
-        self._rounds: dict[tuple[str, TopicName], asyncio.Future[None]] = {}  # what is under way of a round
-        self._failed: defaultdict[str, list[OffloadError]] = defaultdict(list)
+        self._rounds: dict[tuple[str, TopicName, ServedSubscription | None], asyncio.Future[None]] = {}  # under way
+        self._failed: defaultdict[str, dict[TopicName, OffloadError]] = defaultdict(dict)
 
     async def partitions(self, topic: TopicName, role: str) -> int:
         self._check(topic.namespace, role)
@@ -164,10 +166,14 @@ class ArchiveTopics:
     async def flush(self, *, all_of_it: bool = False) -> list[OffloadError]:
         """Write what was acknowledged; returns what went wrong. `all_of_it`: what is being written already is waited
         for, and what came since is written, too."""
-        while all_of_it and (writing := [task for (what, _), task in self._rounds.items() if what == "flush"]):
+        while all_of_it and (writing := [task for (what, *_), task in self._rounds.items() if what == "flush"]):
             await asyncio.wait(writing)
-        failed = await self._each("flush", lambda topic: topic.flush(), within=None if all_of_it else ROUND)
+        works: dict[RoundKey, Callable[[], Awaitable[None]]] = {}
+        for name, topic in self.served.items():
+            works |= {(name, one): work for one, work in topic.flushes().items()}
+        failed = await self._round("flush", works, within=None if all_of_it else ROUND)
         for name, topic in list(self.served.items()):
+            topic.let_go()
             if topic.is_idle:
                 del self.served[name]
                 topic.close()
@@ -181,8 +187,8 @@ class ArchiveTopics:
                 await self._owners.give_back(name)
 
         idle = [name for name in self._owners.owned if not self._is_used(name) and not self._owners.was_asked_for(name)]
-        works = {name: partial(self._workers.in_rounds, "know", partial(give, name)) for name in idle[:GIVEN_BACK]}
-        return await self._round("give back", works)
+        given = {(name, None): partial(self._workers.in_rounds, "know", partial(give, name)) for name in idle[:GIVEN_BACK]}
+        return await self._round("give back", given)
 
     def _is_used(self, name: TopicName) -> bool:
         return name in self.served or name in self._opening
@@ -225,17 +231,15 @@ class ArchiveTopics:
         for topic in self.served.values():
             topic.close()
 
-    async def _each(
-        self, what: str, work: Callable[[SubscribedTopic], Awaitable[None]], *, within: float | None = ROUND
-    ) -> list[OffloadError]:
-        return await self._round(what, {name: partial(work, topic) for name, topic in self.served.items()}, within)
+    async def _each(self, what: str, work: Callable[[SubscribedTopic], Awaitable[None]]) -> list[OffloadError]:
+        return await self._round(what, {(name, None): partial(work, topic) for name, topic in self.served.items()})
 
     async def _round(
-        self, what: str, works: Mapping[TopicName, Callable[[], Awaitable[None]]], within: float | None = ROUND
+        self, what: str, works: Mapping[RoundKey, Callable[[], Awaitable[None]]], within: float | None = ROUND
     ) -> list[OffloadError]:
         """All at the same time: none waits for another, nor a round for one that hangs: that has no second one beside
-        it. What went wrong since the last round; what nobody foresaw is in the log."""
-        begun = [self._begin(what, name, work()) for name, work in works.items() if (what, name) not in self._rounds]
+        it. The first that went wrong of each topic since the last round; what nobody foresaw is in the log."""
+        begun = [self._begin(what, key, work()) for key, work in works.items() if (what, *key) not in self._rounds]
         try:
             if begun:
                 await asyncio.wait(begun, timeout=within)
@@ -244,20 +248,20 @@ class ArchiveTopics:
                 task.cancel()
             raise
         await asyncio.sleep(0)  # so that all have told
-        return self._failed.pop(what, [])
+        return list(self._failed.pop(what, {}).values())
 
-    def _begin(self, what: str, name: TopicName, work: Awaitable[None]) -> asyncio.Future[None]:
-        task = self._rounds[what, name] = asyncio.ensure_future(work)
-        task.add_done_callback(lambda _: self._is_done(what, name, task))
+    def _begin(self, what: str, key: RoundKey, work: Awaitable[None]) -> asyncio.Future[None]:
+        task = self._rounds[what, *key] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._is_done(what, key, task))
         return task
 
-    def _is_done(self, what: str, name: TopicName, task: asyncio.Future[None]) -> None:
-        del self._rounds[what, name]
+    def _is_done(self, what: str, key: RoundKey, task: asyncio.Future[None]) -> None:
+        del self._rounds[what, *key]
         error = None if task.cancelled() else task.exception()
         if isinstance(error, OffloadError):
-            self._failed[what].append(error)
+            self._failed[what].setdefault(key[0], error)
         elif error is not None:
-            log.error("gateway: %s", name, exc_info=error, extra={"see": "gateway-defect"})
+            log.error("gateway: %s", key[0], exc_info=error, extra={"see": "gateway-defect"})
 
     async def _topic(self, name: TopicName) -> SubscribedTopic:
         found = self.served.get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -33,6 +33,9 @@ from offloader.ports.object_store import ObjectStore
 
 KEPT_FOR = 60.0  # seconds
 KEPT_AT_FIRST = 10.0  # seconds for which it waits for its first subscription
+
+
+log = logging.getLogger(__name__)
 
 
 class SubscribedTopic:
@@ -126,21 +129,26 @@ class SubscribedTopic:
             raise failed[0]
         self._deletions = deletions
 
-    async def flush(self) -> None:
-        """Write what has changed, and let go of what nobody has used for a while. Raises the first thing that went
-        wrong, once all were tried."""
+    def flushes(self) -> dict[ServedSubscription, Callable[[], Awaitable[None]]]:
+        """What writes what has changed: of each subscription by itself, for one that hangs holds up no other."""
         durable = [one for one in self.subscriptions.values() if one.durable]
-        flushes = (self._workers.in_rounds("flush", one.flush) for one in durable)
-        answers = await asyncio.gather(*flushes, return_exceptions=True)
-        for one, answer in zip(durable, answers, strict=True):
-            if isinstance(answer, Exception) and not isinstance(answer, OffloadError):
-                one.fail(answer)
+        return {one: partial(self._workers.in_rounds, "flush", partial(self._flush, one)) for one in durable}
+
+    async def _flush(self, one: ServedSubscription) -> None:
+        try:
+            await one.flush()
+        except LookUpAgainError:
+            log.debug("gateway: %s of %s ended before it was written", one.name, self.entries.name)
+        except OffloadError:
+            raise
+        except Exception as error:  # noqa: BLE001 (it is in the log)
+            one.fail(error)
+
+    def let_go(self) -> None:
+        """Of the subscriptions that nobody has used for a while."""
         for one in list(self.subscriptions.values()):
             if one.is_idle:
                 one.end()
-        for answer in answers:
-            if isinstance(answer, OffloadError) and not isinstance(answer, LookUpAgainError):  # it ended meanwhile
-                raise answer
 
     def expect(self) -> None:
         """Somebody has asked for it, and may be about to subscribe."""

@@ -221,6 +221,11 @@ class Served:
         for subscription in self.topic.subscriptions.values():
             subscription._used_at = 0.0
 
+    async def flush(self) -> None:
+        """As a round does it."""
+        await asyncio.gather(*(write() for write in self.topic.flushes().values()))
+        self.topic.let_go()
+
     def break_cursor(self, name: str) -> None:
         """Nothing of it can be written, for a reason that nobody foresaw."""
 

@@ -208,10 +208,10 @@ def test_nothing_is_left_of_readers_that_were_closed_and_do_not_come_back() -> N
         seeking = await served.subscribe("seeks", durable=False)
         assert seeking.subscribed is not None
         await seeking.subscribed.seek((-1, -1), None)
-        await served.topic.flush()
+        await served.flush()
         assert served.topic.subscriptions.keys() == {"damaged", "seeks"}, "they have some time to come back"
         served.is_long_ago()
-        await served.topic.flush()
+        await served.flush()
         assert not served.topic.subscriptions
         assert served.shares.left == before
         served.close()
@@ -365,7 +365,7 @@ def test_what_is_used_by_the_time_that_it_would_be_given_back_is_kept() -> None:
         archive._owners.owned[NAME] = 0
         await served.workers._rounds["know"].acquire()  # the only place
         flushing = asyncio.create_task(archive.flush())
-        await until(lambda: ("give back", NAME) in archive._rounds)
+        await until(lambda: ("give back", NAME, None) in archive._rounds)
         archive.served[NAME] = served.topic
         served.workers._rounds["know"].release()
         assert await flushing == []
@@ -418,7 +418,7 @@ def test_who_subscribes_does_not_wait_until_all_others_are_written() -> None:
             assert consumer.subscribed is not None
             consumer.subscribed.acknowledge(whole((await consumer.has(1))[:1]))
         served.store.seconds, served.store.writes = 0.01, 0
-        flush = asyncio.create_task(served.topic.flush())
+        flush = asyncio.create_task(served.flush())
         await until(lambda: served.store.writes > 0)
         await served.subscribe("new")
         assert served.store.writes < count / 2
@@ -505,7 +505,7 @@ def test_what_is_not_written_is_told_though_the_client_that_waited_has_gone() ->
         subscription = served.topic.subscriptions["s"]
         assert subscription.unwritten_for > 0
         served.store.gate.set()
-        await served.topic.flush()
+        await served.flush()
         assert subscription.unwritten_for == 0
         served.close()
 
@@ -518,7 +518,7 @@ def test_what_could_not_be_applied_for_a_reason_that_nobody_foresaw_is_not_confi
         places = await consumer.has(3)
         assert consumer.subscribed is not None
         await served.is_at_end()
-        await served.topic.flush()
+        await served.flush()
 
         def acknowledge(*_: object) -> bool:
             raise KeyError("nobody foresaw it (the test)")
@@ -545,7 +545,7 @@ def test_a_subscription_that_waits_for_the_store_is_seen_all_the_same(monkeypatc
             await served.entries.until_held()
             seen = await asyncio.wait_for(subscription.seen(), PATIENCE / 2)
         assert (seen.consumers, seen.backlog) == (1, None)
-        await served.topic.flush()
+        await served.flush()
         assert (await subscription.seen()).backlog == len(places) - 1
         served.close()
 

@@ -102,7 +102,7 @@ class WritableGateway:
     async def _close(self, name: TopicName) -> None:
         topic = self._topics.served.pop(name, None)
         if topic is not None:
-            await topic.flush()
+            await asyncio.gather(*(write() for write in topic.flushes().values()))
             topic.close()
 
     async def _run(self) -> None:
