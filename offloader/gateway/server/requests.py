@@ -237,7 +237,10 @@ def _ack(connection: Connection, command: BaseCommand) -> None:
 
 
 def _acknowledging(connection: Connection, ack: Ack, subscribed: SubscribedConsumer) -> Iterator[None]:
+    """Nothing more once the consumer is closed: somebody may have sought, and gets these entries again."""
     for begin in range(0, len(ack.message_id), AT_ONCE):
+        if _subscribed(connection, ack.consumer_id) is not subscribed:
+            return
         ids = ack.message_id[begin : begin + AT_ONCE]
         if ack.type == Ack.CUMULATIVE:
             for message in ids:
