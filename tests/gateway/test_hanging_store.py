@@ -147,6 +147,20 @@ def test_a_topic_whose_objects_hang_hurts_no_other(
     assert {record.see for record in caplog.records if "in a thread" in record.message} == {"gateway-hangs"}
 
 
+def test_a_subscription_that_hangs_holds_up_no_other_of_its_topic(store: HangingStore, quick: None) -> None:
+    with gateway(store) as url, client(url) as bad, client(url) as good:
+        store.hangs = lambda key: "/_subscriptions/s0/" in key
+        bad.send(command(subscribe=subscribe(GOOD, 0, durable=True)))
+        until_time = time.monotonic() + PATIENCE
+        while not store.hanging:
+            assert time.monotonic() < until_time
+            time.sleep(0.02)
+        good.send(command(subscribe=subscribe(GOOD, 7, durable=True)))
+        assert good.until("success").success.request_id == 7
+        store.go_on()
+        assert bad.until("success").success.request_id == 0
+
+
 def test_who_asks_often_for_what_hangs_is_told_and_heard(store: HangingStore, quick: None) -> None:
     with gateway(store, limits=DEFAULT_LIMITS._replace(look=0.5)) as url, client(url) as one:
         store.hangs = lambda key: "/bad/" in key
