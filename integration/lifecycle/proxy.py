@@ -38,7 +38,7 @@ class Freeze:
         self.dropped = False
         self.link: Link | None = None  # the connection that is frozen
 
-    def wait(self, seconds: float = 40.0) -> tuple[NodeWrite, ...]:
+    def wait(self, seconds: float = HANGS) -> tuple[NodeWrite, ...]:
         """Until it is frozen: what the frame would write."""
         assert self._frozen.wait(seconds), "no such frame came"
         return self.held

@@ -7,7 +7,7 @@ import itertools
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -35,6 +35,7 @@ MOST_AHEAD = 4  # topics that are being opened, with which another one is opened
 GIVEN_BACK = 20  # topics in a round, which has other things to do
 ROUND = 10.0  # seconds, for which a round waits
 RoundKey = tuple[TopicName, ServedSubscription | None]  # None: all of the topic
+Works = dict[RoundKey, Callable[[], Awaitable[None]]]
 
 
 class ArchivedTopics(Protocol):
@@ -168,7 +169,7 @@ class ArchiveTopics:
         for, and what came since is written, too."""
         while all_of_it and (writing := [task for (what, *_), task in self._rounds.items() if what == "flush"]):
             await asyncio.wait(writing)
-        works: dict[RoundKey, Callable[[], Awaitable[None]]] = {}
+        works: Works = {}
         for name, topic in self.served.items():
             works |= {(name, one): work for one, work in topic.flushes().items()}
         failed = await self._round("flush", works, within=None if all_of_it else ROUND)
@@ -187,8 +188,10 @@ class ArchiveTopics:
                 await self._owners.give_back(name)
 
         idle = [name for name in self._owners.owned if not self._is_used(name) and not self._owners.was_asked_for(name)]
-        given = {(name, None): partial(self._workers.in_rounds, "know", partial(give, name)) for name in idle[:GIVEN_BACK]}
-        return await self._round("give back", given)
+        return await self._round(
+            "give back",
+            {(name, None): partial(self._workers.in_rounds, "know", partial(give, name)) for name in idle[:GIVEN_BACK]},
+        )
 
     def _is_used(self, name: TopicName) -> bool:
         return name in self.served or name in self._opening
@@ -234,9 +237,7 @@ class ArchiveTopics:
     async def _each(self, what: str, work: Callable[[SubscribedTopic], Awaitable[None]]) -> list[OffloadError]:
         return await self._round(what, {(name, None): partial(work, topic) for name, topic in self.served.items()})
 
-    async def _round(
-        self, what: str, works: Mapping[RoundKey, Callable[[], Awaitable[None]]], within: float | None = ROUND
-    ) -> list[OffloadError]:
+    async def _round(self, what: str, works: Works, within: float | None = ROUND) -> list[OffloadError]:
         """All at the same time: none waits for another, nor a round for one that hangs: that has no second one beside
         it. The first that went wrong of each topic since the last round; what nobody foresaw is in the log."""
         begun = [self._begin(what, key, work()) for key, work in works.items() if (what, *key) not in self._rounds]
