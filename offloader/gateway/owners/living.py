@@ -67,11 +67,18 @@ class LivingGateways:
         reader, writer = await _connected([str(each[4][0]) for each in found], port, secure=to.scheme == "pulsar+ssl")
         try:
             writer.write(encode(command(connect=Connect(client_version=ASKS_WHETHER_IT_LIVES))))
-            answer = await reader.read(1)
-            # It took part in the handshake, and may have wanted to see a certificate before it says more.
-            return bool(answer) or to.scheme == "pulsar+ssl"
+            return bool(await reader.read(1)) or _shook_hands(to.scheme)
+        except ConnectionError:  # its refusal may be lost where it has not read all that we sent
+            if not _shook_hands(to.scheme):
+                raise
+            return True
         finally:
             writer.transport.abort()
+
+
+def _shook_hands(scheme: str) -> bool:
+    """Whoever took part in a handshake may want to see a certificate before it says more."""
+    return scheme == "pulsar+ssl"
 
 
 async def _connected(hosts: Sequence[str], port: int, *, secure: bool) -> tuple[StreamReader, StreamWriter]:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
+import struct
+import threading
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +20,7 @@ from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.workers import Workers
 from offloader.pulsar.commands import connect
 from offloader.storage.memory import MemoryStore
+from tests.gateway.access.certificates import Authority
 from tests.gateway.gateway import gateway
 from tests.gateway.raw import RawClient
 
@@ -65,6 +70,23 @@ def test_many_who_ask_at_the_same_time_ask_once():
 
 def test_an_address_that_is_none_is_nobodys():
     assert living("pulsar+ssl://127.0.0.1:1") == [False]
+
+
+def test_who_wants_a_certificate_and_resets_the_connection_lives(tmp_path: Path) -> None:
+    """What it said of that is lost then: it has not read what was sent to it."""
+    shown = Authority(tmp_path).issue("gateway")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(shown.certificate, shown.key)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            with context.wrap_socket(server.accept()[0], server_side=True) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        assert living(f"pulsar+ssl://127.0.0.1:{server.getsockname()[1]}") == [True]
+        refusing.join()
 
 
 def test_where_no_host_is_named_this_machine_is_not_asked():
