@@ -361,7 +361,7 @@ def test_a_round_goes_on_with_the_other_topics(monkeypatch: pytest.MonkeyPatch) 
                 async with asyncio.timeout(PATIENCE):
                     while other.topic.subscriptions["s"].changed:
                         assert await archive.flush() == []
-                assert other.store.writes == before + 1, count
+                assert other.store.writes > before, count
         finally:
             one.store.gate.set()
         assert await archive.flush(all_of_it=True) == []
