@@ -15,6 +15,7 @@ from pathlib import Path
 import pulsar as client
 import pytest
 
+import offloader
 from integration.application import RunningApplication
 from integration.conftest import PULSAR_SETTINGS
 from integration.patient import PatientPulsar
@@ -41,6 +42,13 @@ pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
 SECRET = b"a secret of thirty-two bytes or more"
 NAMESPACE = "shop/orders"
 TOPIC = TopicName.parse(f"{NAMESPACE}/new")
+
+OURS = Path(offloader.__file__).parent
+
+
+def no_traceback_of_ours(log: str) -> bool:
+    """Spark's process for a source may show its own when its other end goes first."""
+    return f'File "{OURS}/' not in log
 
 
 def token(role: str) -> str:
@@ -131,7 +139,7 @@ def test_an_administrator_of_the_tenant_is_enough_where_the_operator_vouches_for
     code, log = run("offloader", vouched=False)
     assert code == 1
     assert "set pulsar.entriesAreExact: true" in log
-    assert "Traceback" not in log
+    assert no_traceback_of_ours(log)
     code, log = run("offloader", vouched=True)
     assert code == 0, log
     store = open_store(StoreSettings((tmp_path / "archive").as_uri()))
@@ -191,4 +199,4 @@ def test_a_role_that_may_only_consume_is_told_so(run, last) -> None:
     assert code == 2
     assert f"not looked at: {NAMESPACE}: " in log
     assert "Don't have permission to administrate resources on this tenant" in log
-    assert "Traceback" not in log
+    assert no_traceback_of_ours(log)
