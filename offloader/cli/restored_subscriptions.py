@@ -112,16 +112,7 @@ class SubscriptionTeller:
         failed, at = RestoreStanding.FAILED, moment_text(self.copy.at)
         text = f"{self.to}: subscription {cursor.name} is {failed}: its copy of {at} cannot be read"
         notes = [f"{cursor.damage}; --subscriptions-at takes an earlier copy."]
-        fields = {
-            "message": text,
-            "topic": str(self.topic),
-            "target": str(self.to),
-            "dryRun": dry_run,
-            "subscription": cursor.name,
-            "standing": str(failed),
-            "copied": self.copy.at,
-            "notes": notes,
-        }
+        fields = {**self._fields(text, cursor, failed, dry_run=dry_run), "notes": notes}
         self.output.lines([text, *(f"  {one}" for one in notes)], fields)
         return failed
 
@@ -135,13 +126,7 @@ class SubscriptionTeller:
             f"{holes.batches} batches in part"
         )
         fields = {
-            "message": text,
-            "topic": str(self.topic),
-            "target": str(self.to),
-            "dryRun": dry_run,
-            "subscription": cursor.name,
-            "standing": str(done.standing),
-            "copied": self.copy.at,
+            **self._fields(text, cursor, done.standing, dry_run=dry_run),
             "pending": mapped.pending,
             "ranges": holes.ranges,
             "acknowledged": holes.entries,
@@ -158,6 +143,20 @@ class SubscriptionTeller:
             told.append(f"These are {self.storing.assumed}.")
         self.output.lines([text, *(f"  {one}" for one in told)], fields)
         return done.standing
+
+    def _fields(
+        self, text: str, cursor: CopiedCursor, standing: RestoreStanding, *, dry_run: bool
+    ) -> dict[str, object]:
+        """Those that each of them has."""
+        return {
+            "message": text,
+            "topic": str(self.topic),
+            "target": str(self.to),
+            "dryRun": dry_run,
+            "subscription": cursor.name,
+            "standing": str(standing),
+            "copied": self.copy.at,
+        }
 
     def _notes(self, mapped: MappedCursor, done: RestoredSubscription) -> Iterator[str]:
         if done.why:
