@@ -128,6 +128,7 @@ class TopicOwners:
             return
         async with self._changing[topic]:
             await self._give(topic, self.owned.pop(topic))
+            self._asked_at.pop(topic, None)
             self.counts["released"] += 1
 
     async def _own(self, topic: TopicName) -> Callable[[], bool]:
