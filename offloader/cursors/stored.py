@@ -55,12 +55,6 @@ def subscription_marks(store: ObjectStore, topic: TopicName) -> list[Subscriptio
         return [each for each in found if each is not None]
 
 
-def mark_delete_of(store: ObjectStore, topic: TopicName, name: str) -> Position | None:
-    """Where a subscription stands; None: there is none, or it was deleted. Raises DamagedRecordError."""
-    found = _log(store, topic, name).newest()
-    return None if found is None or found.record.marker.properties == FORGOTTEN else found.record.marker.mark_delete
-
-
 def kept_subscriptions(store: ObjectStore, topic: TopicName) -> Iterator[KeptSubscription]:
     """The same with all that they have acknowledged, which may be much: read one after the other."""
     found = (kept_subscription(store, topic, name) for name in _names(store, topic))

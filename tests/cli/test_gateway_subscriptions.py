@@ -11,7 +11,7 @@ from offloader.cursors.copies import CopiedCursor
 from offloader.cursors.copy_store import write_copy
 from offloader.cursors.core.records import DELETED_ON, HANDED_OVER, FirstState
 from offloader.cursors.durable import DurableCursor
-from offloader.cursors.stored import delete_kept, kept_subscription, mark_delete_of
+from offloader.cursors.stored import delete_kept, kept_subscription
 from offloader.errors import BrokerUnavailableError, OvertakenError, TopicNotFoundError
 from offloader.gateway.topics.moving import BEGUN, HandOverState
 from offloader.metadata.catalog import Catalogs
@@ -24,6 +24,7 @@ from tests.archive.bridges import hand_over
 from tests.archive.support import TOPIC, gap, stream
 from tests.archive.test_deleted import append, deleting
 from tests.cli.test_copied_cursors import copy
+from tests.cursors.marks import mark_delete_of
 
 TOKENS = itertools.count()
 GROUP = ("gateway", "subscriptions")

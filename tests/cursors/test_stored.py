@@ -15,7 +15,6 @@ from offloader.cursors.stored import (
     import_copy,
     kept_subscription,
     kept_subscriptions,
-    mark_delete_of,
     subscription_marks,
 )
 from offloader.errors import DamagedRecordError, FatalError, IntegrityError, OvertakenError
@@ -23,6 +22,7 @@ from offloader.metadata.layout import subscription_folder
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, Position, TopicName
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.cursors.marks import mark_delete_of
 
 TOPIC = TopicName.parse("public/default/orders")
 TOKENS = itertools.count()

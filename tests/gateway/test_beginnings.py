@@ -11,7 +11,7 @@ import pytest
 
 from offloader.cursors.copies import CopiedCursor, CursorCopy, pieces_of
 from offloader.cursors.copy_store import write_copy
-from offloader.cursors.stored import kept_subscription, mark_delete_of
+from offloader.cursors.stored import kept_subscription
 from offloader.gateway.topics.beginning import FROM_COPY
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import RetentionPolicy
@@ -21,6 +21,7 @@ from offloader.model import AcknowledgedRange, PartlyAcknowledged, Position
 from offloader.storage.memory import MemoryStore
 from tests.archive.messages.encoder import Producer, Sent, batch
 from tests.archive.support import APPLICATION, TOPIC, Archive, message
+from tests.cursors.marks import mark_delete_of
 from tests.format.support import Stored
 from tests.gateway.gateway import gateway
 from tests.gateway.test_stock_client import EARLIEST, connected, nothing_more, received

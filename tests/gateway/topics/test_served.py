@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from offloader.cursors.stored import mark_delete_of
 from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreUnavailableError
 from offloader.gateway.topics import archive as archive_module
 from offloader.gateway.topics import subscription as subscription_module
@@ -20,6 +19,7 @@ from offloader.metadata.deletions import DeletedRange
 from offloader.model import MIB, Place, Position, TopicName
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
+from tests.cursors.marks import mark_delete_of
 from tests.gateway.topics.served import NAME, PATIENCE, Consumer, Served, ToldStore, archive_of, asked, until, whole
 
 
