@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
-from offloader.metadata.deletions import DeletedRange, SegmentRange
-from offloader.model import Place, Position, TopicName
+from offloader.model import Place, TopicName
+from tests.gateway.whole import WholeTopic
 
 PER_LEDGER = 8
 
@@ -40,7 +39,7 @@ class WorldTopic:
         return OpenTopic(self)
 
 
-class OpenTopic:
+class OpenTopic(WholeTopic):
     """`TopicEntries`, as of a process's last refresh."""
 
     def __init__(self, topic: WorldTopic) -> None:
@@ -79,22 +78,3 @@ class OpenTopic:
             return ()
         last, entry = self._end
         return [(0, ledger, PER_LEDGER - 1) for ledger in range(10, last)] + [(0, last, entry)]
-
-    def missing_behind(self, after: Place) -> str | None:
-        return None
-
-    @property
-    def passed_over(self) -> int:
-        return 0
-
-    def deletions(self) -> Sequence[DeletedRange]:
-        return ()
-
-    def absent_for_now(self) -> Sequence[SegmentRange]:
-        return ()
-
-    def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
-        return ()
-
-    def close(self) -> None:
-        """Nothing was read ahead."""

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from offloader.archive.items import EntryRun
 from offloader.errors import FatalError
 from offloader.gateway.entries.delivered import deliverable, time_of
-from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
-from offloader.metadata.deletions import DeletedRange, SegmentRange
-from offloader.model import Place, Position, TopicName
+from offloader.model import Place, TopicName
 from offloader.ports.topic_states import TopicSchema
+from tests.gateway.whole import WholeTopic
 
 
 @dataclass
@@ -118,7 +117,7 @@ class WritableSource:
             return _at(self._topics[topic].served, place)
 
 
-class WritableEntries:
+class WritableEntries(WholeTopic):
     """`TopicEntries`, as of the last refresh."""
 
     def __init__(self, topic: StoredTopic, lock: threading.RLock) -> None:
@@ -170,25 +169,6 @@ class WritableEntries:
 
     def ledgers(self) -> Sequence[tuple[int, int, int]]:
         return self._ledgers
-
-    def missing_behind(self, after: Place) -> str | None:
-        return None
-
-    @property
-    def passed_over(self) -> int:
-        return 0
-
-    def deletions(self) -> Sequence[DeletedRange]:
-        return ()
-
-    def absent_for_now(self) -> Sequence[SegmentRange]:
-        return ()
-
-    def deleted_behind(self, position: Position) -> Sequence[DeletedSegment]:
-        return ()
-
-    def close(self) -> None:
-        """Nothing was read ahead."""
 
     def _before(self, number: int) -> Place:
         return self._topic.served[number - 1].place if number else BEFORE_ALL
