@@ -64,7 +64,7 @@ LOCK := $(BIN)/python -m uv pip compile --universal --python-version 3.11 --gene
 
 lock: setup ## Resolves requirements.lock anew, and the parts of it that the Dockerfile installs
 	$(LOCK) pyproject.toml --extra dev --upgrade -o requirements.lock
-	$(LOCK) pyproject.toml --extra bookkeeper --extra systemtopic --extra gateway --constraints requirements.lock -o requirements-runtime.lock
+	$(LOCK) pyproject.toml --extra bookkeeper --extra systemtopic --extra gcs --extra azure --extra gateway --constraints requirements.lock -o requirements-runtime.lock
 	printf 'hatchling\ngrpcio-tools\n' | $(LOCK) - --constraints requirements.lock -o requirements-build.lock
 
 clean: ## Removes the environment and what builds leave
