@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.versitygw import program_folder
+from integration.programs import program_folder
 
 SECONDS = 300
 MISSING = "promtool is needed: install Debian's package prometheus, or set OFFLOADER_SKIP_PROMTOOL=1 to do without"
