@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from enum import Enum
 
 import click
 
 from offloader.archive.opened import OpenArchive
+from offloader.archive.shown import time_text
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say, text_or_none
 from offloader.cli.owners import shard_to_ask
@@ -195,11 +195,6 @@ def _open_row(state: TopicState, s: OpenSegment) -> tuple[object, ...]:
         str(state.topic), s.uuid, str(_open_status(state, s)), str(s.start), text_or_none(s.closing_end or s.covered),
         sum(p.entries for p in s.parts), s.size, time_text(s.assigned_at), None, text_or_none(reason),
     )  # fmt: skip
-
-
-def time_text(ms: int) -> str:
-    """UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Status(Enum):
