@@ -23,6 +23,7 @@ from offloader.config.problems import refuse
 from offloader.config.protection import ProtectionSettings
 from offloader.config.running import Limits, MetricsSettings, Spark
 from offloader.config.section import Section
+from offloader.config.sharding import Shards
 from offloader.config.units import Time
 from offloader.errors import ConfigError
 
@@ -52,6 +53,7 @@ class Config(Section):
     bridge: Bridge = Bridge()
     gateway: Gateway = Gateway()
     protection: ProtectionSettings = ProtectionSettings()
+    shards: Shards | None = Field(None, description="Several processes share the application's topics.")
 
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] = os.environ) -> Self:
