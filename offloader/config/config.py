@@ -24,6 +24,7 @@ from offloader.config.problems import refuse
 from offloader.config.protection import ProtectionSettings
 from offloader.config.running import Limits, MetricsSettings, Spark
 from offloader.config.section import Section
+from offloader.config.sharding import Shards
 from offloader.config.units import Time
 from offloader.errors import ConfigError
 
@@ -54,6 +55,7 @@ class Config(Section):
     gateway: Gateway = Gateway()
     protection: ProtectionSettings = ProtectionSettings()
     cost: CostSettings = CostSettings()
+    shards: Shards | None = Field(None, description="Several processes share the application's topics.")
 
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] = os.environ) -> Self:
