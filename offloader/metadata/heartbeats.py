@@ -39,11 +39,13 @@ class Heartbeat:
         return (self.count, self.by) == (deal.count, deal.by)
 
 
-class Found(NamedTuple):
-    """A sign of life as it lies there. `heartbeat` None: it cannot be read, but may change all the same."""
+class FoundSign(NamedTuple):
+    """A sign of life as it lies there. `heartbeat` None: it cannot be read, but may change all the same. `modified_at`:
+    in ms by the store's clock, for people; 0: it does not say."""
 
     data: bytes
     heartbeat: Heartbeat | None
+    modified_at: int = 0
 
 
 class Heartbeats:
@@ -58,20 +60,20 @@ class Heartbeats:
         fields = {"version": VERSION, **{name: getattr(heartbeat, name) for name in _FIELDS}}
         self._store.put(shard_key(self._application, heartbeat.index), json.dumps(fields).encode())
 
-    def all(self) -> Mapping[int, Found]:
+    def all(self) -> Mapping[int, FoundSign]:
         """By shard. One listing, and one request each."""
-        found: dict[int, Found] = {}
+        found: dict[int, FoundSign] = {}
         for key, _ in self._store.list(shards_folder(self._application)):
             index = parse_shard_key(self._application, key)
             if index is None:
                 continue
             try:
-                data = read_whole(self._store, key, LARGEST, IntegrityError)[0]
+                data, stat = read_whole(self._store, key, LARGEST, IntegrityError)
+                found[index] = FoundSign(data, _read(index, data), stat.modified_at)
             except ObjectNotFoundError:
                 continue
             except IntegrityError:
-                data = b""
-            found[index] = Found(data, _read(index, data))
+                found[index] = FoundSign(b"", None)
         return found
 
     def remove(self, index: int) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.metadata.deal import Deal
-from offloader.metadata.heartbeats import Found, Heartbeat, Heartbeats
+from offloader.metadata.heartbeats import FoundSign, Heartbeat, Heartbeats
 from offloader.offload.core.liveness import LONGEST_WAIT_MS, Liveness, wait_before_return
 from offloader.offload.fleet import MOST_STAND_INS, Fleet
 from offloader.storage.memory import MemoryStore
@@ -17,10 +17,10 @@ from offloader.storage.memory import MemoryStore
 AFTER = 1_000
 
 
-def found(*signs: tuple[int, int], count: int = 4, host: int | None = None) -> Mapping[int, Found]:
+def found(*signs: tuple[int, int], count: int = 4, host: int | None = None) -> Mapping[int, FoundSign]:
     """Signs of life, each of a shard and with a number that counts up."""
     return {
-        index: Found(
+        index: FoundSign(
             f"{index} {beat}".encode(), Heartbeat(index, count, "topic", index if host is None else host, "run", beat)
         )
         for index, beat in signs
@@ -51,7 +51,7 @@ def test_one_that_is_silent_itself_is_not_waited_for() -> None:
 def test_what_changes_lives_whatever_it_says_and_what_was_never_there_is_silent() -> None:
     liveness = Liveness(Deal("app", 0, 2), AFTER, 0)
     for now in range(0, 5_000, 500):
-        liveness = liveness.observed({1: Found(str(now).encode(), None)}, now)
+        liveness = liveness.observed({1: FoundSign(str(now).encode(), None)}, now)
     assert liveness.silent(4_600) == [0]
     assert not liveness.agrees(1, 4_600)
     assert Liveness(Deal("app", 0, 2), AFTER, 0).due({0}, AFTER) == [1]

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from offloader.metadata.deal import Deal
-from offloader.metadata.heartbeats import Found, Heartbeat
+from offloader.metadata.heartbeats import FoundSign, Heartbeat
 
 LONGEST_WAIT_MS = 3_600_000
 LIVED_WELL = 30  # times `after_ms`: then what was before is forgotten
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenSign:
     """A shard's sign of life since when it is the same; `moved`: we saw it change."""
 
     data: bytes
@@ -34,23 +34,23 @@ class Liveness:
     deal: Deal
     after_ms: int
     began: int
-    seen: Mapping[int, Seen] = field(default_factory=dict)
+    seen: Mapping[int, SeenSign] = field(default_factory=dict)
 
-    def observed(self, found: Mapping[int, Found], now: int) -> Self:
+    def observed(self, found: Mapping[int, FoundSign], now: int) -> Self:
         """After one more look."""
         seen = {index: self._seen(self.seen.get(index), each, now) for index, each in found.items()}
         gone = {
-            i: Seen(b"", None, self.seen[i].since if not self.seen[i].data else now)
+            i: SeenSign(b"", None, self.seen[i].since if not self.seen[i].data else now)
             for i in self.seen
             if i not in found
         }
         return replace(self, seen=seen | {index: each for index, each in gone.items() if index < self.deal.count})
 
     @staticmethod
-    def _seen(before: Seen | None, found: Found, now: int) -> Seen:
+    def _seen(before: SeenSign | None, found: FoundSign, now: int) -> SeenSign:
         if before is not None and before.data == found.data:
             return before
-        return Seen(found.data, found.heartbeat, now, moved=before is not None)
+        return SeenSign(found.data, found.heartbeat, now, moved=before is not None)
 
     def silence(self, index: int, now: int) -> int:
         """For how long a shard has shown no sign of life, as far as we know."""
