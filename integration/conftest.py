@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from dev.embedded.settings import BATCH_INDEX_ACKS, ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
+from integration import azurite as azure
 from integration import versitygw as server
+from integration.azurite import AzuriteServer
 from integration.patient import PatientPulsar
 from integration.programs import SKIP
 from integration.sharing import make_shared_classes
@@ -47,7 +49,7 @@ LONGEST = (
     "test_spark_archive.py",
 )
 # Marks of tests of servers that are built or fetched, by `programs.py`.
-SERVERS = ("versitygw", "fake_gcs")
+SERVERS = ("versitygw", "fake_gcs", "azurite")
 _HERE = Path(__file__).parent
 
 _NAMES = itertools.count()
@@ -100,4 +102,11 @@ def namespace(pulsar: PatientPulsar) -> str:
 def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server with a bucket. Shared: use a root of your own."""
     with started(tmp_path_factory.mktemp("versitygw"), server.running) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzuriteServer]:
+    """An emulator of Azure Blob Storage with a container. Shared: use a root of your own."""
+    with started(tmp_path_factory.mktemp("azurite"), azure.running) as running:
         yield running

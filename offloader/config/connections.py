@@ -12,20 +12,21 @@ from offloader.bookkeeper.uri import parse_uri
 from offloader.config.levels import ChosenSource
 from offloader.config.section import Section
 from offloader.config.units import Wait
-from offloader.config.urls import store_url
+from offloader.config.urls import AZURE_SCHEMES, store_url
 from offloader.errors import ConfigError
 from offloader.model import Source
 from offloader.pulsar.auth import UNFIT, is_token
 
 _LABEL = r"[A-Za-z0-9_-]{1,63}"  # the name service refuses empty and longer ones
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?"
+_ACCOUNT = r"(?:/[a-z0-9]{3,24})?"  # behind the host, where one has several
 _AUTH_PARAMS = ("token:", "file:")
 _TOKEN_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"  # noqa: S105 (a class's name)
 
 
-def _url(scheme: str, example: str) -> AfterValidator:
-    """Refuses what is no such URL of one or more hosts; takes a slash at its end off."""
-    pattern = re.compile(rf"{scheme}://{_HOST}(?:,{_HOST})*/?")
+def _url(scheme: str, example: str, path: str = "") -> AfterValidator:
+    """Refuses what is no such URL of one or more hosts; takes a slash at its end off. `path`: what may follow."""
+    pattern = re.compile(rf"{scheme}://{_HOST}(?:,{_HOST})*{path}/?")
 
     def check(value: str | None) -> str | None:
         if value is not None and pattern.fullmatch(value) is None:
@@ -152,9 +153,14 @@ class Pulsar(Section):
 class Storage(Section):
     """Where segments, catalog and journal are kept."""
 
-    root: str = Field(description="`s3://bucket/prefix`, `file:///folder`, or the URL of an fsspec file system.")
-    endpoint: Annotated[str | None, _url("https?", "http://host:9000 or https://host")] = Field(
-        None, description="The S3 service's URL where it is not AWS, `http://host:9000`. S3 only."
+    root: str = Field(
+        description="`s3://bucket/prefix`, `az://container/prefix`, `file:///folder`, or the URL of an fsspec file "
+        "system. For Azure also `abfss://container@account.dfs.core.windows.net/prefix`."
+    )
+    endpoint: Annotated[str | None, _url("https?", "http://host:9000 or https://host", _ACCOUNT)] = Field(
+        None,
+        description="The S3 service's URL where it is not AWS, `http://host:9000`. For Azure the URL of the account "
+        "where its name alone does not tell it, `https://host/account`. S3 and Azure only.",
     )
     region: str | None = Field(None, description="The S3 region; by default what the AWS configuration says. S3 only.")
     options: dict[str, Any] = Field(
@@ -163,7 +169,9 @@ class Storage(Section):
         description="For an fsspec file system: passed on by name, numbers and true or false as such. For S3: "
         "`retry_deadline`, `connect_timeout`, `read_timeout` (seconds), `max_connections`, `addressing_style` "
         "(`auto`, `path`, `virtual`), `payload_signing` (`auto`: over `http://`; `always`; `never`: saves SHA-256 of "
-        "all that is sent, where nobody can change it on its way). Not for `file://`.",
+        "all that is sent, where nobody can change it on its way). For Azure: `account_name`, one of `account_key`, "
+        "`sas_token` and `connection_string` (by default what the environment has, else the process' own identity), "
+        "`retry_deadline`, `connect_timeout`, `read_timeout`, `max_connections`. Not for `file://`.",
     )
 
     @property
@@ -178,8 +186,12 @@ class Storage(Section):
 
     @model_validator(mode="after")
     def _only_what_the_store_reads(self) -> Self:
-        if self.scheme != "s3" and (self.endpoint or self.region):
-            raise ValueError(f"endpoint and region are for s3:// only; root is {self.root}")
+        if self.endpoint and self.scheme not in ("s3", *AZURE_SCHEMES):
+            raise ValueError(f"endpoint is for s3:// and az:// only; root is {self.root}")
+        if self.endpoint and urlsplit(self.endpoint).path and self.scheme == "s3":
+            raise ValueError("endpoint: the URL of an S3 service has no path; write http://host:9000 or https://host")
+        if self.region and self.scheme != "s3":
+            raise ValueError(f"region is for s3:// only; root is {self.root}")
         if self.scheme == "file" and self.options:
             raise ValueError("options are not for file://; remove them")
         return self

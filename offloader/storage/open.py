@@ -11,6 +11,7 @@ from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.settings import StoreSettings
 
+AZURE_SCHEMES = ("az", "abfs", "abfss")
 _MEMORIES: dict[str, MemoryBacking] = {}
 _MEMORIES_LOCK = threading.Lock()
 
@@ -36,6 +37,8 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
         from offloader.storage.s3_client import open_s3  # boto3 takes 0.2 s to import
 
         return open_s3(settings)
+    if scheme in AZURE_SCHEMES:
+        return _open_azure(settings)
     from offloader.storage.fsspec import FsspecStore
 
     return FsspecStore(f"{scheme}://{address}", dict(settings.options), read_only=read_only, setting=settings.setting)
@@ -49,3 +52,13 @@ def _open_local(settings: StoreSettings) -> LocalStore:
             "%3F)"
         )
     return LocalStore(unquote(parts.path))
+
+
+def _open_azure(settings: StoreSettings) -> ObjectStore:
+    try:
+        from offloader.storage.azure_client import open_azure
+    except ImportError as e:
+        raise ConfigError(
+            f"{settings.setting}: {settings.root!r} needs pip install 'pulsar-streaming-offloader[azure]' ({e})"
+        ) from e
+    return open_azure(settings)

@@ -137,7 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
         if rule is not None and rule.status is not None:
             error = f"<Error><Code>{rule.code}</Code><Message>in the store's place</Message></Error>".encode()
             error = b"" if rule.empty else error
-            self._answer(rule.status, [("Content-Type", "application/xml"), ("Content-Length", str(len(error)))], error)
+            told = [("x-ms-error-code", rule.code)] if rule.code else []  # Azure's; others tell it in the body alone
+            headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(error))), *told]
+            self._answer(rule.status, headers, error)
             return
         if rule is not None and rule.unsent:
             self._hang_up()
