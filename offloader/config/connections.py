@@ -20,6 +20,7 @@ from offloader.pulsar.auth import UNFIT, is_token
 _LABEL = r"[A-Za-z0-9_-]{1,63}"  # the name service refuses empty and longer ones
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?"
 _ACCOUNT = r"(?:/[a-z0-9]{3,24})?"  # behind the host, where one has several
+_WITH_ENDPOINT = ("s3", "gs", "gcs", *AZURE_SCHEMES)
 _AUTH_PARAMS = ("token:", "file:")
 _TOKEN_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"  # noqa: S105 (a class's name)
 
@@ -154,13 +155,14 @@ class Storage(Section):
     """Where segments, catalog and journal are kept."""
 
     root: str = Field(
-        description="`s3://bucket/prefix`, `az://container/prefix`, `file:///folder`, or the URL of an fsspec file "
-        "system. For Azure also `abfss://container@account.dfs.core.windows.net/prefix`."
+        description="`s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder`, or the URL "
+        "of an fsspec file system. For Azure also `abfss://container@account.dfs.core.windows.net/prefix`."
     )
     endpoint: Annotated[str | None, _url("https?", "http://host:9000 or https://host", _ACCOUNT)] = Field(
         None,
-        description="The S3 service's URL where it is not AWS, `http://host:9000`. For Azure the URL of the account "
-        "where its name alone does not tell it, `https://host/account`. S3 and Azure only.",
+        description="The service's URL where it is not AWS or Google, `http://host:9000`; the URL of Azure's account "
+        "where its name does not tell it, `https://host/account`. S3, Google and Azure only; Google's credentials, and our "
+        "own identity in Azure, are not sent to `http://`.",
     )
     region: str | None = Field(None, description="The S3 region; by default what the AWS configuration says. S3 only.")
     options: dict[str, Any] = Field(
@@ -169,14 +171,14 @@ class Storage(Section):
         description="For an fsspec file system: passed on by name, numbers and true or false as such. For S3: "
         "`retry_deadline`, `connect_timeout`, `read_timeout` (seconds), `max_connections`, `addressing_style` "
         "(`auto`, `path`, `virtual`), `payload_signing` (`auto`: over `http://`; `always`; `never`: saves SHA-256 of "
-        "all that is sent, where nobody can change it on its way). For Azure: `account_name`, one of `account_key`, "
-        "`sas_token` and `connection_string` (by default what the environment has, else the process' own identity), "
-        "`retry_deadline`, `connect_timeout`, `read_timeout`, `max_connections`. Not for `file://`.",
+        "all that is sent, where nobody can change it on its way). For Google: the first four of these, and "
+        "`user_project` (who pays). For Azure: the first four of these, `account_name`, and one of `account_key`, "
+        "`sas_token` and `connection_string` (else what the environment has, else our own identity). Not for `file://`.",
     )
 
     @property
     def scheme(self) -> str:
-        """`s3`, `file`, or fsspec's name of a file system."""
+        """`s3`, `gs`, `file`, or fsspec's name of a file system."""
         return urlsplit(self.root).scheme
 
     @field_validator("root")
@@ -186,10 +188,10 @@ class Storage(Section):
 
     @model_validator(mode="after")
     def _only_what_the_store_reads(self) -> Self:
-        if self.endpoint and self.scheme not in ("s3", *AZURE_SCHEMES):
-            raise ValueError(f"endpoint is for s3:// and az:// only; root is {self.root}")
-        if self.endpoint and urlsplit(self.endpoint).path and self.scheme == "s3":
-            raise ValueError("endpoint: the URL of an S3 service has no path; write http://host:9000 or https://host")
+        if self.endpoint and self.scheme not in _WITH_ENDPOINT:
+            raise ValueError(f"endpoint is for s3://, gs:// and az:// only; root is {self.root}")
+        if self.endpoint and urlsplit(self.endpoint).path and self.scheme not in AZURE_SCHEMES:
+            raise ValueError("endpoint: this service's URL has no path; write http://host:9000 or https://host")
         if self.region and self.scheme != "s3":
             raise ValueError(f"region is for s3:// only; root is {self.root}")
         if self.scheme == "file" and self.options:

@@ -37,8 +37,18 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
         from offloader.storage.s3_client import open_s3  # boto3 takes 0.2 s to import
 
         return open_s3(settings)
+    if scheme in ("gs", "gcs"):
+        try:
+            from offloader.storage.gcs_client import open_gcs
+        except ImportError as e:
+            raise ConfigError(f"{settings.setting}: {scheme}:// needs {e.name}; install the extra gcs") from e
+        return open_gcs(settings)
     if scheme in AZURE_SCHEMES:
-        return _open_azure(settings)
+        try:
+            from offloader.storage.azure_client import open_azure
+        except ImportError as e:
+            raise ConfigError(f"{settings.setting}: {scheme}:// needs {e.name}; install the extra azure") from e
+        return open_azure(settings)
     from offloader.storage.fsspec import FsspecStore
 
     return FsspecStore(f"{scheme}://{address}", dict(settings.options), read_only=read_only, setting=settings.setting)
@@ -52,13 +62,3 @@ def _open_local(settings: StoreSettings) -> LocalStore:
             "%3F)"
         )
     return LocalStore(unquote(parts.path))
-
-
-def _open_azure(settings: StoreSettings) -> ObjectStore:
-    try:
-        from offloader.storage.azure_client import open_azure
-    except ImportError as e:
-        raise ConfigError(
-            f"{settings.setting}: {settings.root!r} needs pip install 'pulsar-streaming-offloader[azure]' ({e})"
-        ) from e
-    return open_azure(settings)
