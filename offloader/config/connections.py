@@ -161,8 +161,8 @@ class Storage(Section):
     endpoint: Annotated[str | None, _url("https?", "http://host:9000 or https://host", _ACCOUNT)] = Field(
         None,
         description="The service's URL where it is not AWS or Google, `http://host:9000`; the URL of Azure's account "
-        "where its name does not tell it, `https://host/account`. S3, Google and Azure only; Google's credentials, and our "
-        "own identity in Azure, are not sent to `http://`.",
+        "where its name does not tell it, `https://host/account`. S3, Google and Azure only; Google's credentials, and "
+        "our own identity in Azure, are not sent to `http://`.",
     )
     region: str | None = Field(None, description="The S3 region; by default what the AWS configuration says. S3 only.")
     options: dict[str, Any] = Field(

@@ -37,7 +37,7 @@ _HOST = re.compile(r"([a-z0-9]{3,24})\.(?:dfs|blob)\.(.+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AzurePlace:
     """What the URL says. `account` and `cloud` are "" where it does not name them."""
 
     container: str
@@ -47,7 +47,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AzureAccess:
     """Who we are to an account. Nothing but its name: the process' own identity decides."""
 
     account: str = ""
@@ -86,7 +86,7 @@ def open_azure(settings: StoreSettings, environment: Mapping[str, str] = os.envi
     )
 
 
-def place_of(settings: StoreSettings) -> Place:
+def place_of(settings: StoreSettings) -> AzurePlace:
     """What a URL names: `az://container/prefix` or `abfss://container@account.dfs.core.windows.net/prefix`. Raises
     ConfigError."""
     where, _, prefix = settings.root.partition("://")[2].partition("/")
@@ -102,10 +102,10 @@ def place_of(settings: StoreSettings) -> Place:
             check_name("", prefix.strip("/"))
     except FatalError as e:
         raise ConfigError(f"{settings.setting}: {e}") from None
-    return Place(container, prefix, found[1], found[2]) if found else Place(container, prefix)
+    return AzurePlace(container, prefix, found[1], found[2]) if found else AzurePlace(container, prefix)
 
 
-def access_of(options: Mapping[str, str], environment: Mapping[str, str]) -> Access:
+def access_of(options: Mapping[str, str], environment: Mapping[str, str]) -> AzureAccess:
     """Credentials of the options; where there are none, of the environment. Raises ConfigError."""
     given = [name for name in _CREDENTIALS if options.get(name)]
     if len(given) > 1:
@@ -125,10 +125,12 @@ def access_of(options: Mapping[str, str], environment: Mapping[str, str]) -> Acc
     signature = found.get("sas_token", "").lstrip("?")
     if signature and "sig=" not in signature:
         raise ConfigError("options.sas_token: is no shared access signature, which has sig= in it")
-    return Access(name, found.get("connection_string", ""), key, signature)
+    return AzureAccess(name, found.get("connection_string", ""), key, signature)
 
 
-def _service(place: Place, access: Access, endpoint: str | None, client: Mapping[str, Any]) -> BlobServiceClient:
+def _service(
+    place: AzurePlace, access: AzureAccess, endpoint: str | None, client: Mapping[str, Any]
+) -> BlobServiceClient:
     if access.connection_string:
         return BlobServiceClient.from_connection_string(access.connection_string, **client)
     account = place.account or access.account
