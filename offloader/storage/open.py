@@ -36,6 +36,10 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
         from offloader.storage.s3_client import open_s3  # boto3 takes 0.2 s to import
 
         return open_s3(settings)
+    if scheme in ("webhdfs", "swebhdfs"):
+        from offloader.storage.webhdfs_open import open_webhdfs
+
+        return open_webhdfs(settings)
     from offloader.storage.fsspec import FsspecStore
 
     return FsspecStore(f"{scheme}://{address}", dict(settings.options), read_only=read_only, setting=settings.setting)
