@@ -19,6 +19,7 @@ RUN python -m venv /opt/offloader \
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY proto ./proto
 COPY offloader ./offloader
+COPY pyspark_pulsar_archive ./pyspark_pulsar_archive
 RUN /opt/build/bin/pip wheel --no-build-isolation --no-deps --no-index --wheel-dir /wheels . \
  && /opt/offloader/bin/pip install --no-deps --no-index /wheels/*.whl \
  && /opt/offloader/bin/python -m compileall -q /opt/offloader/lib

@@ -55,10 +55,11 @@ format: setup ## Formats the code
 bench: setup ## Benchmarks, as ratios within one run
 	$(BIN)/python -m benchmarks
 
-docs: setup ## Writes the generated pages again (docs/configuration.md, docs/metrics.md, docs/cli.md)
+docs: setup ## Writes the generated pages again (docs/configuration.md, docs/metrics.md, docs/cli.md) and the dashboard
 	$(BIN)/python -m dev.docs.configuration docs/configuration.md
 	$(BIN)/python -m dev.docs.metrics docs/metrics.md
 	$(BIN)/python -m dev.docs.commands docs/cli.md
+	$(BIN)/python -m dev.docs.dashboard conf/grafana/offloader.json
 
 LOCK := $(BIN)/python -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from integration import versitygw
+from integration.programs import built
 from tests.storage.servers import ACCESS_KEY, SECRET_KEY, S3Server, free_port, serving
 
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
@@ -21,7 +21,7 @@ MODULE = f"github.com/minio/minio@{VERSION}"
 @contextmanager
 def running(folder: Path) -> Iterator[S3Server]:
     """A server whose buckets are in `folder`."""
-    program = versitygw.built("minio", MODULE, VERSION)
+    program = built("minio", MODULE, VERSION)
     port, console = free_port(), free_port()
     data = folder / "data"
     data.mkdir(parents=True)

@@ -12,6 +12,7 @@ import pytest
 from dev.embedded.settings import BATCH_INDEX_ACKS, ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
 from integration import versitygw as server
 from integration.patient import PatientPulsar
+from integration.programs import SKIP, SKIP_BROWSER
 from integration.sharing import make_shared_classes
 from integration.starting import started
 from tests.storage.servers import S3Server
@@ -45,6 +46,8 @@ LONGEST = (
     "pulsar/test_authorization.py",
     "test_spark_archive.py",
 )
+# Marks of tests of servers that are built or fetched, by `programs.py`.
+SERVERS = ("versitygw", "fake_gcs")
 _HERE = Path(__file__).parent
 
 _NAMES = itertools.count()
@@ -52,11 +55,10 @@ _NAMES = itertools.count()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
-    if os.environ.get("OFFLOADER_SKIP_VERSITYGW") != "1":
-        return
-    for item in items:
-        if item.get_closest_marker("versitygw"):
-            item.add_marker(pytest.mark.skip(reason="OFFLOADER_SKIP_VERSITYGW=1"))
+    for switch, marks in ((SKIP, SERVERS), (SKIP_BROWSER, ("browser",))):
+        for item in items if os.environ.get(switch) == "1" else ():
+            if any(item.get_closest_marker(mark) for mark in marks):
+                item.add_marker(pytest.mark.skip(reason=f"{switch}=1"))
 
 
 def _turn(item: pytest.Item) -> int:

@@ -14,7 +14,6 @@ from dev.docs.lines import WIDTH
 from offloader.cli.command import GroupWithDefault
 from offloader.cli.main import main
 from offloader.config import Config
-from offloader.config.running import MetricsSettings
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
 from offloader.format.index import index_of_segment
@@ -278,20 +277,3 @@ def test_the_example_of_the_formats_page_is_what_we_write():
     assert cut.data() == hexadecimal("data")
     ledgers = [LedgerRange(5, 0, 2, count=2, size=14, closed_with=1), LedgerRange(9, 0, 1, count=1, size=1)]
     assert index_of_segment(cut.index, ledgers, cut.size, 1_700_000_000_000) == hexadecimal("index")
-
-
-def pins(name):
-    return set(re.findall(r"^(\S+==\S+)", (REPOSITORY / name).read_text(), re.MULTILINE))
-
-
-@pytest.mark.parametrize("name", ["requirements-runtime.lock", "requirements-build.lock"])
-def test_the_container_installs_what_is_tested(name):
-    assert pins(name)
-    assert pins(name) <= pins("requirements.lock")
-
-
-def test_the_containers_health_check_reaches_the_default_endpoint():
-    dockerfile = (REPOSITORY / "Dockerfile").read_text()
-    settings = MetricsSettings()
-    assert f"OFFLOADER_HEALTH_URL=http://{settings.host}:{settings.port}/healthz" in dockerfile
-    assert re.search(r"^USER (?!root|0)", dockerfile, re.MULTILINE)

@@ -374,7 +374,7 @@ def test_start_and_close():
         Metrics.start(MetricsSettings(port=port))
     metrics.close()
     metrics.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "metrics"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "web"]
     again = Metrics.start(MetricsSettings(port=port))
     again.close()
 

@@ -118,6 +118,14 @@ def test_the_wheel_says_that_it_is_typed() -> None:
     assert not any(path.startswith(("dev/", "tests/")) for path in shipped)
 
 
+def test_the_wheel_has_what_pages_are_made_of() -> None:
+    shipped = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
+    kinds = (".html", ".css", ".js", ".svg")
+    there = {str(path.relative_to(ROOT)) for path in (ROOT / "offloader").rglob("*") if path.suffix in kinds}
+    assert len(there) >= 7
+    assert there <= shipped
+
+
 def test_the_doubles_for_tests_need_no_extra() -> None:
     """Whoever tests against the in-memory Pulsar has installed the wheel, and nothing else."""
     absent = ["jgo", "pulsar", "_pulsar", "kazoo", "gcsfs", "google.cloud", "adlfs", "azure", "cryptography"]

@@ -37,6 +37,10 @@ _TOPICS = """
 together under `other`: bytes added up, of the ages the greatest. So the sum over all topics is always complete, and
 the number of series bounded.
 
+**A dashboard** for Grafana is in `conf/grafana/offloader.json`, **rules** for Prometheus in
+`conf/prometheus/offloader.rules.yaml`: each alert says what to do, in a line and by a place of
+[running.md](running.md). Both are of all three processes.
+
 **Worth an alert**
 
 * `offloader_lag_seconds` above twice `maxOffloadSegmentRolloverTimeInSeconds`: a topic does not advance.

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from dev.embedded.commands import JavaCommands
 from dev.embedded.jars import fetch_lock
 from dev.embedded.lock import PULSAR
-from integration import versitygw
 from integration.processes import HANGS
+from integration.programs import program_folder
 from offloader.java import find_java
 from offloader.model import TopicName
 
@@ -171,7 +171,7 @@ def stock_clients(folder: Path, service_url: str, *, go: bool) -> Iterator[tuple
 
 def go_program(name: str = "pulsar-stock-reader", source: Path = HERE / "go") -> Path:
     """A program with the Go client, built where the user's cache does not have it yet."""
-    folder = versitygw.program_folder()
+    folder = program_folder()
     program = folder / f"{name}-{GO_CLIENT}"
     if not program.exists() or program.stat().st_mtime < (source / "main.go").stat().st_mtime:
         folder.mkdir(parents=True, exist_ok=True)

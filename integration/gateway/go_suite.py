@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from dev.embedded.settings import BATCH_INDEX_ACKS, Ports, ports_of
 from dev.embedded.standalone import PulsarStandalone
-from integration.versitygw import program_folder
+from integration.programs import program_folder
 from offloader.errors import FatalError
 from offloader.model import MIB
 from tests.gateway.writable.gateway import writable_gateway

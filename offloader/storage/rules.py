@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from crc32c import crc32c
 
@@ -35,6 +36,16 @@ def split_handle(upload: str) -> tuple[str, str]:
     if not (upload_id and colon and key):
         raise FatalError(f"{upload!r} is not an upload's handle")
     return key, upload_id
+
+
+def lower(meta: Mapping[str, str] | None) -> dict[str, str]:
+    """Metadata with keys in lower case."""
+    return {key.lower(): value for key, value in (meta or {}).items()}
+
+
+def crc_text(crc: int) -> str:
+    """A CRC32C as stores write it: base64 of four bytes, most significant first."""
+    return base64.b64encode(crc.to_bytes(4, "big")).decode()
 
 
 def part_etag(size: int, crc: int) -> str:

@@ -23,10 +23,11 @@ from offloader.errors import (
 from offloader.model import MIB
 from offloader.ports.object_store import NO_CRC, ObjectStore, OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
+from offloader.storage.calls import REQUESTS_OF_A_CALL, Calls, looked_back
 from offloader.storage.forwarding import innermost
-from offloader.storage.s3_answers import etag_of, looked_back, lower, stat_of, told
-from offloader.storage.s3_calls import DAMAGED_ON_THE_WAY, S3Calls, code_of, status_of
-from offloader.storage.s3_checks import crc_text, is_made_of, named_part
+from offloader.storage.s3_answers import etag_of, stat_of, told
+from offloader.storage.s3_calls import DAMAGED_ON_THE_WAY, S3, code_of, status_of
+from offloader.storage.s3_checks import is_made_of, named_part
 from offloader.storage.s3_copies import S3Copies, handle_for_copies, md5_text, split_upload
 
 T = TypeVar("T")
@@ -36,7 +37,6 @@ INDEX_TYPE = "application/octet-stream"
 DATA_TYPE = "application/unknown"
 DELETE_BATCH = 1000
 MIN_PART = 5 * MIB  # as S3_MIN_PART in config/limits.py, by which a configuration is refused
-REQUESTS_OF_A_CALL = 2  # a write, and a look what became of it
 
 
 class S3Store:
@@ -52,7 +52,7 @@ class S3Store:
         self._client = client
         self._bucket = bucket
         self._base = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self._calls = S3Calls(self.url, retry_deadline)
+        self._calls = Calls(self.url, retry_deadline, S3)
         self._copies = S3Copies(client, self._calls)
         self.endpoint: str = client.meta.endpoint_url
 
@@ -63,19 +63,19 @@ class S3Store:
             **self.place_of(key),
             "Body": data,
             "ContentType": INDEX_TYPE,
-            "Metadata": lower(meta),
-            "ChecksumCRC32C": crc_text(checksum(data)),
+            "Metadata": rules.lower(meta),
+            "ChecksumCRC32C": rules.crc_text(checksum(data)),
         }
         if if_absent:
             request["IfNoneMatch"] = "*"
         etag = self._calls.write(f"writing {key}", lambda: self._put_or_none(request))
         if etag is None:
             return looked_back(f"writing {key}", partial(rules.stat_if_equal, self, key, data))
-        return Stat(len(data), etag, lower(meta))
+        return Stat(len(data), etag, rules.lower(meta))
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:
         """A lost answer may leave an upload whose id nobody knows: it can never become an object."""
-        request = {**self.place_of(key), "ContentType": DATA_TYPE, "Metadata": lower(meta)}
+        request = {**self.place_of(key), "ContentType": DATA_TYPE, "Metadata": rules.lower(meta)}
         if not copies:
             request["ChecksumAlgorithm"] = "CRC32C"
 
@@ -89,7 +89,7 @@ class S3Store:
         """S3 keeps the last one of several under the same number."""
         key, upload_id, checked = split_upload(upload)
         request = {**self.place_of(key), "UploadId": upload_id, "PartNumber": number, "Body": data}
-        request |= {"ChecksumCRC32C": crc_text(crc32c)} if checked else {"ContentMD5": md5_text(data)}
+        request |= {"ChecksumCRC32C": rules.crc_text(crc32c)} if checked else {"ContentMD5": md5_text(data)}
         if not checked:  # the MD5 would be that of damaged bytes
             rules.check_crc(number, data, crc32c)
 

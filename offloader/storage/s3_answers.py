@@ -4,25 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
-from offloader.errors import FatalError, OutcomeUnknownError, RetryableError
 from offloader.ports.object_store import Stat
-
-T = TypeVar("T")
-
-
-def looked_back(write: str, look: Callable[[], T]) -> T:
-    """What became of a write that may have happened. Raises OutcomeUnknownError if that cannot be seen."""
-    try:
-        return look()
-    except (RetryableError, FatalError) as e:
-        raise OutcomeUnknownError(f"{write}: {e}") from e
-
-
-def lower(meta: Mapping[str, str] | None) -> dict[str, str]:
-    """Metadata with keys in lower case, as S3 gives them back."""
-    return {key.lower(): value for key, value in (meta or {}).items()}
+from offloader.storage.rules import lower
 
 
 def told(ask: Callable[..., Mapping[str, Any]], request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,19 +1,13 @@
-"""One loop around every request to S3: what is tried again, for how long, and what is known afterwards.
+"""What boto3's exceptions mean: which may pass, which may have happened, and which of our errors they are.
 
-botocore's own retries are off. They hide whether an earlier attempt may have been applied: that is the difference
-between "it did not happen" and "nobody knows". And they count attempts, but know no deadline. This loop retries what
-botocore's standard mode retries, and what botocore leaves alone: bodies of GET that end early, 409 Conflict, and parts
-that their checksum shows to be damaged on the way.
+Tried again is what botocore's standard mode retries, and what botocore leaves alone: bodies of GET that end early, 409
+Conflict, and parts that their checksum shows to be damaged on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from offloader.errors import (
     AccessDeniedError,
@@ -21,17 +15,12 @@ from offloader.errors import (
     FatalError,
     ObjectNotFoundError,
     OffloadError,
-    OutcomeUnknownError,
     PartRejectedError,
     StoreFullError,
     StoreUnavailableError,
     UploadGoneError,
 )
-
-T = TypeVar("T")
-
-FIRST_WAIT_SECONDS = 0.1
-LONGEST_WAIT_SECONDS = 5.0
+from offloader.storage.calls import ClientErrors
 
 DAMAGED_ON_THE_WAY = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch", "IncompleteBody"})
 _INTERNAL = "InternalError"
@@ -73,53 +62,6 @@ _BY_STATUS: dict[int, tuple[type[OffloadError], str]] = {
     403: (AccessDeniedError, "the store refuses this call; check the credentials and the bucket's policy"),
     507: (StoreFullError, "the store has no room left"),
 }
-# Answers that say what the state is now, whatever became of earlier attempts.
-_FINAL = (UploadGoneError, ObjectNotFoundError, PartRejectedError, BucketNotFoundError)
-
-
-class S3Calls:
-    """Makes requests with retries for at most `deadline` seconds (an attempt that was begun is not interrupted)."""
-
-    def __init__(self, url: str, deadline: float) -> None:
-        self.url = url
-        self.deadline = deadline
-
-    def read(self, what: str, work: Callable[[], T]) -> T:
-        """A request that changes nothing."""
-        return self._call(what, work, repeat_lost=True, write=False)
-
-    def write(self, what: str, work: Callable[[], T]) -> T:
-        """A request that may be repeated. OutcomeUnknownError: it may have been applied, and no answer came."""
-        return self._call(what, work, repeat_lost=True, write=True)
-
-    def write_once(self, what: str, work: Callable[[], T]) -> T:
-        """A request that is not repeated once an attempt may have been applied."""
-        return self._call(what, work, repeat_lost=False, write=True)
-
-    def _call(self, what: str, work: Callable[[], T], *, repeat_lost: bool, write: bool) -> T:
-        lost = False
-
-        def again(e: BaseException) -> bool:
-            nonlocal lost
-            lost = lost or _may_have_happened(e)
-            return _is_passing(e) and (repeat_lost or not lost)
-
-        retrying = Retrying(
-            retry=retry_if_exception(again),
-            wait=wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS),
-            stop=stop_after_delay(self.deadline),
-            reraise=True,
-        )
-        try:
-            return retrying(work)
-        except (boto.BotoCoreError, boto.ClientError) as e:
-            error = _typed(f"{self.url}: {what}", e)
-            if write and lost and not isinstance(error, _FINAL):
-                raise OutcomeUnknownError(f"{self.url}: {what}: may have happened, the answer was lost: {e}") from e
-            raise error from e
-        except _NOT_S3 as e:
-            text = f"{self.url}: {what}: the answer is none of S3's ({type(e).__name__}: {e}); check storage.endpoint"
-            raise (OutcomeUnknownError if write else FatalError)(text) from e
 
 
 def code_of(e: BaseException) -> str:
@@ -155,7 +97,7 @@ def _may_have_happened(e: BaseException) -> bool:
     return code == _INTERNAL or (status in (500, 502, 504) and code not in _NOT_APPLIED)
 
 
-def _typed(what: str, e: boto.BotoCoreError | boto.ClientError) -> OffloadError:
+def _typed(what: str, e: BaseException) -> OffloadError:
     if isinstance(e, _NO_CREDENTIALS):
         return AccessDeniedError(f"{what}: {e}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role")
     if isinstance(e, boto.CredentialRetrievalError) or _is_passing(e):
@@ -163,3 +105,6 @@ def _typed(what: str, e: boto.BotoCoreError | boto.ClientError) -> OffloadError:
     code, status = code_of(e), status_of(e)
     kind, advice = _BY_CODE.get(code) or _BY_STATUS.get(status) or (FatalError, "the store refuses this call")
     return kind(f"{what}: {advice} ({e})")
+
+
+S3 = ClientErrors("S3's", (boto.BotoCoreError, boto.ClientError), _NOT_S3, _is_passing, _may_have_happened, _typed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -10,12 +9,7 @@ from collections.abc import Mapping, Sequence
 from crc32c import crc32c
 
 from offloader.ports.object_store import NO_CRC, UploadedPart
-from offloader.storage.rules import total_size
-
-
-def crc_text(crc: int) -> str:
-    """A CRC32C as S3 writes it: base64 of four bytes, most significant first."""
-    return base64.b64encode(crc.to_bytes(4, "big")).decode()
+from offloader.storage.rules import crc_text, total_size
 
 
 def named_part(part: UploadedPart, *, checked: bool) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from offloader.errors import AccessDeniedError, ConfigError, StoreUnavailableError
+from offloader.storage.options import known_options, number, one_of
 from offloader.storage.s3 import S3Store
 from offloader.storage.s3_calls import REDIRECTED, code_of
 from offloader.storage.settings import StoreSettings
@@ -39,10 +40,7 @@ def open_s3(settings: StoreSettings) -> S3Store:
     bucket, _, prefix = settings.root.partition("://")[2].partition("/")
     if not bucket:
         raise ConfigError(f"{settings.setting}: {settings.root!r} names no bucket; write s3://bucket/prefix")
-    options = dict(settings.options)
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ConfigError(f"options.{unknown[0]}: not an option of s3://; there are {', '.join(OPTIONS)}")
+    options = known_options(settings, OPTIONS)
     try:
         client = new_client(settings, _config(options, settings))
         client.meta.config.s3["payload_signing_enabled"] = _signs_payloads(options, client.meta.endpoint_url)
@@ -50,7 +48,7 @@ def open_s3(settings: StoreSettings) -> S3Store:
         raise ConfigError(f"store: {e}") from e
     attempt_timeout = client.meta.config.connect_timeout + client.meta.config.read_timeout
     return S3Store(
-        client, bucket, prefix, retry_deadline=_number(options, "retry_deadline", 60.0), attempt_timeout=attempt_timeout
+        client, bucket, prefix, retry_deadline=number(options, "retry_deadline", 60.0), attempt_timeout=attempt_timeout
     )
 
 
@@ -109,45 +107,27 @@ def _addressing_style(settings: StoreSettings) -> str:
     """Whether the bucket is in the path or in the host's name. Raises ConfigError."""
     # Other servers than AWS are often reached by a host name that has no names for buckets below it.
     own_endpoint = settings.endpoint is not None
-    return _one_of(ADDRESSING, dict(settings.options), "addressing_style", "path" if own_endpoint else "auto")
+    return one_of(ADDRESSING, dict(settings.options), "addressing_style", "path" if own_endpoint else "auto")
 
 
 def _signs_payloads(options: Mapping[str, str], endpoint: str) -> bool:
     """Whether requests are signed with their body's SHA-256: 7 ms of CPU for 8 MiB. Over https:// TLS and each part's
     CRC32C protect it; botocore's own rule is the same, but knows only checksums that it made itself."""
-    wanted = _one_of(PAYLOAD_SIGNING, options, "payload_signing", "auto")
+    wanted = one_of(PAYLOAD_SIGNING, options, "payload_signing", "auto")
     return wanted == "always" or (wanted == "auto" and not endpoint.startswith("https:"))
 
 
 def _config(options: Mapping[str, str], settings: StoreSettings) -> Config:
     return Config(
-        retries={"mode": "standard", "total_max_attempts": 1},  # see s3_calls.py
-        connect_timeout=_number(options, "connect_timeout", 5.0),
-        read_timeout=_number(options, "read_timeout", 30.0),
-        max_pool_connections=int(_number(options, "max_connections", MAX_CONNECTIONS)),
+        retries={"mode": "standard", "total_max_attempts": 1},  # see calls.py
+        connect_timeout=number(options, "connect_timeout", 5.0),
+        read_timeout=number(options, "read_timeout", 30.0),
+        max_pool_connections=int(number(options, "max_connections", MAX_CONNECTIONS)),
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         s3={"addressing_style": _addressing_style(settings)},
         tcp_keepalive=True,
     )
-
-
-def _one_of(allowed: Collection[str], options: Mapping[str, str], name: str, default: str) -> str:
-    value = options.get(name, default)
-    if value not in allowed:
-        raise ConfigError(f"options.{name}: must be one of {', '.join(allowed)}")
-    return value
-
-
-def _number(options: Mapping[str, str], name: str, default: float) -> float:
-    text = options.get(name, str(default))
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ConfigError(f"options.{name}: {text!r} is not a number above 0")
-    return value
 
 
 def _date(answer: Mapping[str, Any]) -> str | None:

@@ -17,7 +17,8 @@ from botocore.exceptions import ClientError
 
 from offloader.errors import IntegrityError
 from offloader.storage import rules
-from offloader.storage.s3_calls import S3Calls, code_of, status_of
+from offloader.storage.calls import Calls
+from offloader.storage.s3_calls import code_of, status_of
 
 _PLAIN = "~"  # what the handle of an upload without checksums begins with; no server's ids have it
 _UNKNOWN_CALL = frozenset({"NotImplemented", "MethodNotAllowed"})
@@ -43,7 +44,7 @@ def md5_text(data: bytes) -> str:
 class S3Copies:
     """Copies ranges inside one server, and remembers where that server does not know how."""
 
-    def __init__(self, client: Any, calls: S3Calls) -> None:
+    def __init__(self, client: Any, calls: Calls) -> None:
         self._client = client
         self._calls = calls
         self._known = True

@@ -8,7 +8,8 @@ import pytest
 from crc32c import crc32c
 
 from offloader.ports.object_store import UploadedPart
-from offloader.storage.s3_checks import composite_crc, composite_etag, crc_text, is_made_of
+from offloader.storage.rules import crc_text
+from offloader.storage.s3_checks import composite_crc, composite_etag, is_made_of
 
 
 def part(number: int, content: bytes) -> UploadedPart:

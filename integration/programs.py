@@ -1,0 +1,51 @@
+"""Programs of others that tests run: built once with Go into the user's cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BUILD_SECONDS = 900
+SKIP = "OFFLOADER_SKIP_SERVERS"  # leaves out the tests of servers that have to be built or fetched
+SKIP_BROWSER = "OFFLOADER_SKIP_BROWSER"  # leaves out the tests that need a browser
+
+
+def built(name: str, module: str, version: str) -> Path:
+    """A Go program, built if it is not in the user's cache yet (some minutes)."""
+    folder = program_folder()
+    program = folder / f"{name}-{version}"
+    if not program.exists():
+        _build(folder, program, name, module)
+    return program
+
+
+def program_folder() -> Path:
+    """Where built programs are kept: in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pulsar-offloader" / "bin"
+
+
+def _build(folder: Path, program: Path, name: str, module: str) -> None:
+    if shutil.which("go") is None:
+        pytest.fail(f"{name} has to be built: install Go, or set {SKIP}=1 to do without", pytrace=False)
+    # Built beside its place and moved: another session may build at the same time, or this one be ended.
+    scratch = folder / f"building-{os.getpid()}"
+    scratch.mkdir(parents=True)
+    try:
+        environment = {**os.environ, "GOBIN": str(scratch)}
+        done = subprocess.run(
+            ["go", "install", "-p", "2", module],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            pytest.fail(f"{name} could not be built: {done.stderr[-2000:]}", pytrace=False)
+        (scratch / name).replace(program)
+    finally:
+        shutil.rmtree(scratch)
