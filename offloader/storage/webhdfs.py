@@ -14,12 +14,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from uuid import uuid4
 
 from offloader.errors import (
     ObjectNotFoundError,
     OutcomeUnknownError,
-    RetryableError,
     StoreUnavailableError,
     UnprovenStoreError,
     UploadGoneError,
@@ -27,6 +27,7 @@ from offloader.errors import (
 from offloader.json_text import parse_json
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
+from offloader.storage.calls import looked_back
 from offloader.storage.webhdfs_calls import WebHdfsCalls, pieces
 from offloader.storage.webhdfs_files import File, WebHdfsFiles
 from offloader.storage.webhdfs_names import before, key_of, path_of, written
@@ -34,7 +35,7 @@ from offloader.storage.webhdfs_uploads import CLOSED, DESCRIPTION, UploadFolder
 
 LEFT_OVER_AFTER_MS = 86_400_000
 READ_ATTEMPTS = 20
-REQUESTS_OF_A_CALL = 8  # a write into a new folder whose rename is looked up twice
+CALLS_OF_ONE = 8  # a write into a new folder whose rename is looked up twice
 
 
 class WebHdfsStore:
@@ -44,7 +45,7 @@ class WebHdfsStore:
     def __init__(self, calls: WebHdfsCalls, base: str, *, retry_deadline: float, attempt_timeout: float) -> None:
         self.url = calls.url
         self.retry_deadline = retry_deadline
-        self.longest_call = REQUESTS_OF_A_CALL * (retry_deadline + attempt_timeout)
+        self.longest_call = CALLS_OF_ONE * (retry_deadline + attempt_timeout)
         self._base = base
         self._calls = calls
         self._uploads, self._temporary = (f"{base}/{name}" for name in rules.HELPER_FOLDERS)
@@ -68,7 +69,7 @@ class WebHdfsStore:
             self._files.rename(path, file, target, replace=not if_absent)
         except FileExistsError:
             self._files.remove(path)
-            return self._looked_back(key, data)
+            return looked_back(f"{self.url}: writing {key}", partial(rules.stat_if_equal, self, key, data))
         except FileNotFoundError as error:
             raise OutcomeUnknownError(f"{self.url}: writing {key}: {error}") from error
         return _stat(file)
@@ -216,12 +217,6 @@ class WebHdfsStore:
 
     def _folder(self, upload: str) -> UploadFolder:
         return UploadFolder(self._files, f"{self._uploads}/{rules.split_handle(upload)[1]}")
-
-    def _looked_back(self, key: str, data: bytes) -> Stat | None:
-        try:
-            return rules.stat_if_equal(self, key, data)
-        except RetryableError as error:
-            raise OutcomeUnknownError(f"{self.url}: writing {key}: {error}") from error
 
     def _must_be_made_of(self, key: str, parts: Sequence[UploadedPart]) -> None:
         found = self.stat(key)

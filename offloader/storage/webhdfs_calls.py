@@ -1,4 +1,4 @@
-"""One loop around every request to HDFS by WebHDFS: what is tried again, for how long, and what is known afterwards.
+"""Requests to HDFS by WebHDFS, in the loop of `calls.py`.
 
 A namenode answers by itself, or sends us to the datanode that has the bytes or takes them. Its errors are exceptions of
 Java, by name, in JSON. Where it has no better word it says IOException: that may pass for whoever reads, and tells
@@ -8,11 +8,11 @@ nothing of a write.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 from urllib.parse import quote
 
 import httpx
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from offloader.errors import (
     AccessDeniedError,
@@ -23,11 +23,8 @@ from offloader.errors import (
     StoreUnavailableError,
 )
 from offloader.json_text import parse_json
+from offloader.storage.calls import Calls, ClientErrors
 
-T = TypeVar("T")
-
-FIRST_WAIT_SECONDS = 0.1
-LONGEST_WAIT_SECONDS = 5.0
 PIECE = 1024 * 1024  # of a body on its way
 LONGEST_MESSAGE = 400
 
@@ -79,16 +76,17 @@ class WebHdfsCalls:
         self._namenodes = namenodes
         self._active = 0
         self._who = who
-        self._deadline = deadline
+        self._reading = Calls(url, deadline, _errors(write=False))
+        self._writing = Calls(url, deadline, _errors(write=True))
 
     def read(self, what: str, method: str, path: str, op: str, **parameters: str) -> Any:
         """A request that changes nothing that others see; the answer's JSON. Raises FileNotFoundError."""
-        return self._call(what, lambda: self._told(method, path, op, parameters), write=False)
+        return self._reading.read(what, partial(self._told, method, path, op, parameters))
 
     def write(self, what: str, method: str, path: str, op: str, **parameters: str) -> Any:
         """A request that may be repeated; the answer's JSON, None where it has none. Raises FileNotFoundError and
         FileExistsError, which an earlier try of ours may have brought about; OutcomeUnknownError: no answer came."""
-        return self._call(what, lambda: self._told(method, path, op, parameters), write=True)
+        return self._writing.write(what, partial(self._told, method, path, op, parameters))
 
     def fetch(self, what: str, path: str, offset: int, length: int) -> bytes:
         """So many bytes of a file that has them. Raises FileNotFoundError."""
@@ -100,7 +98,7 @@ class WebHdfsCalls:
                 raise httpx.ReadError(f"{len(answer.content)} bytes came instead of {length}")
             return answer.content
 
-        return self._call(what, send, write=False)
+        return self._reading.read(what, send)
 
     def create(self, what: str, new_path: Callable[[], str], size: int, body: Body) -> str:
         """A file of these bytes under a name that nobody knows, another one for each try; its path. What a broken try
@@ -111,32 +109,11 @@ class WebHdfsCalls:
             self._sent_on("PUT", self._ask("PUT", path, "CREATE", {"overwrite": "false"}), (size, body))
             return path
 
-        return self._call(what, send, write=False)
+        return self._reading.read(what, send)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-
-    def _call(self, what: str, work: Callable[[], T], *, write: bool) -> T:
-        lost = False
-
-        def again(error: BaseException) -> bool:
-            nonlocal lost
-            lost = lost or _may_have_happened(error)
-            return _is_passing(error, write=write)
-
-        retrying = Retrying(
-            retry=retry_if_exception(again),
-            wait=wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS),
-            stop=stop_after_delay(self._deadline),
-            reraise=True,
-        )
-        try:
-            return retrying(work)
-        except (httpx.TransportError, _AnswerError) as error:
-            if write and lost:
-                raise OutcomeUnknownError(f"{self.url}: {what}: may have happened ({_said(error)})") from error
-            raise _typed(f"{self.url}: {what}", error, write=write) from error
 
     def _told(self, method: str, path: str, op: str, parameters: Mapping[str, str]) -> Any:
         answer = self._ask(method, path, op, parameters)
@@ -193,6 +170,17 @@ def _checked(answer: httpx.Response) -> httpx.Response:
     raise _AnswerError(answer.status_code, name, text)
 
 
+def _errors(*, write: bool) -> ClientErrors:
+    return ClientErrors(
+        "WebHDFS's",
+        raised=(httpx.TransportError, _AnswerError),
+        foreign=(),
+        is_passing=partial(_is_passing, write=write),
+        may_have_happened=_may_have_happened,
+        typed=partial(_typed, write=write),
+    )
+
+
 def _is_passing(error: BaseException, *, write: bool) -> bool:
     if isinstance(error, httpx.TransportError):
         return True
@@ -209,11 +197,10 @@ def _may_have_happened(error: BaseException) -> bool:
     return isinstance(error, _AnswerError) and error.status in (500, 502, 504) and error.name not in _NOT_APPLIED
 
 
-def _typed(what: str, error: httpx.TransportError | _AnswerError, *, write: bool) -> OffloadError:
+def _typed(what: str, error: BaseException, *, write: bool) -> OffloadError:
     text = f"{what}: {_said(error)}"
-    if _is_passing(error, write=write):
+    if _is_passing(error, write=write) or not isinstance(error, _AnswerError):
         return StoreUnavailableError(text)
-    assert isinstance(error, _AnswerError)
     if error.name in _FULL:
         return StoreFullError(f"{text}; raise the quota")
     if error.name in _DENIED or (error.status in (401, 403) and not error.name):

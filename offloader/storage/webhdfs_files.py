@@ -5,10 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from offloader.errors import OutcomeUnknownError, RetryableError, StoreUnavailableError
+from offloader.errors import StoreUnavailableError
+from offloader.storage.calls import looked_back
 from offloader.storage.webhdfs_calls import Body, WebHdfsCalls
 
 
@@ -115,10 +117,7 @@ class WebHdfsFiles:
         try:
             self.move(source, target, replace=replace)
         except FileNotFoundError:
-            try:
-                found = self.status(target)
-            except RetryableError as error:
-                raise OutcomeUnknownError(f"{self.url}: naming {target}: {error}") from error
+            found = looked_back(f"{self.url}: naming {target}", partial(self.status, target))
             return found is not None and found.number == file.number
         return True
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from offloader.errors import ConfigError
+from offloader.storage.options import known_options, number
 from offloader.storage.settings import StoreSettings
 from offloader.storage.webhdfs import WebHdfsStore
 from offloader.storage.webhdfs_calls import WebHdfsCalls
@@ -21,16 +22,11 @@ MAX_CONNECTIONS = 64
 
 def open_webhdfs(settings: StoreSettings) -> WebHdfsStore:
     """A store with connections of its own. Raises ConfigError; nothing is asked of the namenode yet."""
-    options = dict(settings.options)
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ConfigError(
-            f"options.{unknown[0]}: not an option of {settings.scheme}://; there are {', '.join(OPTIONS)}"
-        )
+    options = known_options(settings, OPTIONS)
     base, namenodes = _place(settings, options)
-    deadline = _number(options, "retry_deadline", 60.0)
-    connect, read = _number(options, "connect_timeout", 5.0), _number(options, "read_timeout", 30.0)
-    connections = int(_number(options, "max_connections", MAX_CONNECTIONS))
+    deadline = number(options, "retry_deadline", 60.0)
+    connect, read = number(options, "connect_timeout", 5.0), number(options, "read_timeout", 30.0)
+    connections = int(number(options, "max_connections", MAX_CONNECTIONS))
     client = httpx.Client(
         timeout=httpx.Timeout(read, connect=connect),
         limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
@@ -72,14 +68,3 @@ def _who(options: Mapping[str, str]) -> dict[str, str]:
     if "delegation" in options:
         return {"delegation": options["delegation"]}
     return {"user.name": options.get("user") or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()}
-
-
-def _number(options: Mapping[str, str], name: str, default: float) -> float:
-    text = options.get(name, str(default))
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ConfigError(f"options.{name}: {text!r} is not a number above 0")
-    return value

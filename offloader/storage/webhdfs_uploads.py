@@ -76,14 +76,9 @@ class UploadFolder:
         """Let no part come any more. Raises PartRejectedError, and leaves it open, where not all of these are there;
         FileNotFoundError where it is gone."""
         there = dict(self.files.list(self.folder))
-        if not there:
-            if self.files.status(self.closed) is None:
-                raise FileNotFoundError(self.folder)
-            return
-        for part in parts:
-            found = there.get(_name(part))
-            if found is None or found.size != part.size:
-                raise PartRejectedError(f"{self.folder}: part {part.number} is missing or is another one")
+        missing = [part for part in parts if _size(there.get(_name(part))) != part.size]
+        if missing and self.is_open():  # else it was closed while it was listed, which a listing does not tell
+            raise PartRejectedError(f"{self.folder}: part {missing[0].number} is missing or is another one")
         try:
             self.files.move(self.folder, self.closed)
         except FileNotFoundError:
@@ -146,6 +141,10 @@ class UploadFolder:
         for source in sources:
             for at in range(0, source.size, COPY_SIZE):
                 yield self.files.read(source, at, min(COPY_SIZE, source.size - at))
+
+
+def _size(file: File | None) -> int:
+    return -1 if file is None else file.size
 
 
 def _name(part: UploadedPart) -> str:

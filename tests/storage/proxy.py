@@ -6,7 +6,7 @@ import http.client
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
@@ -21,7 +21,7 @@ class Rule:
 
     `matches(method, path)` says with which. Without more the request is forwarded, and its answer is lost.
     `cut`: only so many bytes of the answer's body arrive. `status` and `code`: answered so, not forwarded; `empty`:
-    without a body.
+    without a body; `json`: with this one instead of S3's.
     `unsent`: the connection is closed and nothing is forwarded. `header`: only those that have it.
     """
 
@@ -32,16 +32,21 @@ class Rule:
     status: int | None = None
     code: str = ""
     empty: bool = False
+    json: str = ""
     unsent: bool = False
     header: str = ""
 
 
 class Proxy:
-    """Forwards to `host:port` of a server on this machine. A context manager; its end closes all connections."""
+    """Forwards to `host:port` of a server on this machine. A context manager; its end closes all connections.
 
-    def __init__(self, host: str, port: int) -> None:
+    `elsewhere`: addresses, `host:port`, that the server sends clients to, and where they go instead.
+    """
+
+    def __init__(self, host: str, port: int, elsewhere: Mapping[str, str] | None = None) -> None:
         self.requests: list[tuple[str, str]] = []
         self._upstream = (host, port)
+        self._elsewhere = elsewhere or {}
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self._server = _Server(self)
@@ -90,9 +95,18 @@ class Proxy:
                     connection.putheader(name, value)
             connection.endheaders(body)
             answer = connection.getresponse()
-            return answer.status, answer.getheaders(), answer.read()
+            return (
+                answer.status,
+                [(name, self._sent_on(name, value)) for name, value in answer.getheaders()],
+                answer.read(),
+            )
         finally:
             connection.close()
+
+    def _sent_on(self, name: str, value: str) -> str:
+        for here, there in self._elsewhere.items() if name.lower() == "location" else ():
+            value = value.replace(f"//{here}/", f"//{there}/")
+        return value
 
 
 class _Server(ThreadingHTTPServer):
@@ -136,8 +150,9 @@ class _Handler(BaseHTTPRequestHandler):
         rule = self.server.proxy.next_rule(self.command, self.path, self.headers)
         if rule is not None and rule.status is not None:
             error = f"<Error><Code>{rule.code}</Code><Message>in the store's place</Message></Error>".encode()
-            error = b"" if rule.empty else error
-            self._answer(rule.status, [("Content-Type", "application/xml"), ("Content-Length", str(len(error)))], error)
+            error = b"" if rule.empty else rule.json.encode() or error
+            kind = "application/json" if rule.json else "application/xml"
+            self._answer(rule.status, [("Content-Type", kind), ("Content-Length", str(len(error)))], error)
             return
         if rule is not None and rule.unsent:
             self._hang_up()
