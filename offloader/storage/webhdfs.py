@@ -31,7 +31,7 @@ from offloader.storage.calls import looked_back
 from offloader.storage.webhdfs_calls import WebHdfsCalls, pieces
 from offloader.storage.webhdfs_files import File, WebHdfsFiles
 from offloader.storage.webhdfs_names import before, key_of, path_of, written
-from offloader.storage.webhdfs_uploads import CLOSED, DESCRIPTION, UploadFolder
+from offloader.storage.webhdfs_uploads import CLOSED, DESCRIPTION, WebHdfsUpload
 
 LEFT_OVER_AFTER_MS = 86_400_000
 READ_ATTEMPTS = 20
@@ -215,8 +215,8 @@ class WebHdfsStore:
     def _path(self, key: str) -> str:
         return f"{self._base}/{path_of(key)}"
 
-    def _folder(self, upload: str) -> UploadFolder:
-        return UploadFolder(self._files, f"{self._uploads}/{rules.split_handle(upload)[1]}")
+    def _folder(self, upload: str) -> WebHdfsUpload:
+        return WebHdfsUpload(self._files, f"{self._uploads}/{rules.split_handle(upload)[1]}")
 
     def _must_be_made_of(self, key: str, parts: Sequence[UploadedPart]) -> None:
         found = self.stat(key)

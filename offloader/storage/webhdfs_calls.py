@@ -48,7 +48,7 @@ _REFUSED = frozenset(
 )
 
 
-class RefusedError(FatalError):
+class UnsupportedError(FatalError):
     """The namenode does not do this, whoever asks and whenever."""
 
 
@@ -206,7 +206,7 @@ def _typed(what: str, error: BaseException, *, write: bool) -> OffloadError:
     if error.name in _DENIED or (error.status in (401, 403) and not error.name):
         return AccessDeniedError(f"{text}; check the options user and delegation, and the folder's permissions")
     if error.name in _REFUSED:
-        return RefusedError(text)
+        return UnsupportedError(text)
     if not error.name and not write:
         return FatalError(f"{text}; this is no WebHDFS of a namenode: check storage.root")
     return OutcomeUnknownError(text) if write else StoreUnavailableError(text)

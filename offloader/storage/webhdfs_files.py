@@ -100,7 +100,7 @@ class WebHdfsFiles:
 
     def concat(self, target: str, sources: Sequence[str]) -> None:
         """Append files to another one, which takes their blocks: no bytes are copied, and they are gone. Raises
-        FileNotFoundError where one is missing; RefusedError where these cannot be put together so."""
+        FileNotFoundError where one is missing; UnsupportedError where these cannot be put together so."""
         self._calls.write(f"appending to {target}", "POST", target, "CONCAT", sources=",".join(sources))
 
     def make_folder(self, path: str) -> None:

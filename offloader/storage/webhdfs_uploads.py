@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from offloader.errors import PartRejectedError
 from offloader.ports.object_store import UploadedPart
 from offloader.storage.rules import part_etag
-from offloader.storage.webhdfs_calls import RefusedError, pieces
+from offloader.storage.webhdfs_calls import UnsupportedError, pieces
 from offloader.storage.webhdfs_files import File, WebHdfsFiles
 
 CLOSED = ".closed"
@@ -34,7 +34,7 @@ COPY_SIZE = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class UploadFolder:
+class WebHdfsUpload:
     """One upload."""
 
     files: WebHdfsFiles
@@ -123,7 +123,7 @@ class UploadFolder:
             now = self.files.status(whole)
             if now is not None and now.size == found.size:
                 raise PartRejectedError(f"{self.folder}: parts were removed while they were put together") from None
-        except RefusedError:
+        except UnsupportedError:
             self._copy(whole, found, missing)
 
     def _copy(self, whole: str, found: File, missing: Sequence[UploadedPart]) -> None:
