@@ -31,7 +31,7 @@ from offloader.storage import webhdfs_uploads
 from offloader.storage.settings import StoreSettings
 from offloader.storage.webhdfs import LEFT_OVER_AFTER_MS
 from tests.storage.contract import StoreContract
-from tests.storage.proxy import Proxy, Rule
+from tests.storage.proxy import Proxy, Rule, json_as_told
 from tests.storage.servers import Stores, free_port
 from tests.storage.subject import Subject, check_many_parts, noise, upload_parts
 
@@ -66,7 +66,7 @@ def anything(method: str, path: str) -> bool:
 def refused(matches: Callable[[str, str], bool], exception: str, *, times: int = FOR_EVER, status: int = 403) -> Rule:
     """Answered by an exception of Java with this name."""
     told = {"RemoteException": {"exception": exception, "javaClassName": exception, "message": "in its place\n\tat x"}}
-    return Rule(matches, times=times, status=status, json=json.dumps(told))
+    return Rule(matches, times=times, status=status, code=json.dumps(told))
 
 
 class TestHdfs(StoreContract):
@@ -150,7 +150,9 @@ class TestHdfs(StoreContract):
         with (
             socket.create_server(("127.0.0.1", 0)) as silent,
             Proxy(
-                "127.0.0.1", hdfs.namenode, {f"127.0.0.1:{hdfs.datanode}": f"127.0.0.1:{silent.getsockname()[1]}"}
+                "127.0.0.1",
+                hdfs.namenode,
+                elsewhere={f"127.0.0.1:{hdfs.datanode}": f"127.0.0.1:{silent.getsockname()[1]}"},
             ) as proxy,
         ):
             mine = Stores()
@@ -164,7 +166,7 @@ class TestHdfs(StoreContract):
             mine.close()
 
     def test_the_namenode_that_is_active_is_found(self, hdfs: Hdfs, stores: Stores) -> None:
-        with Proxy("127.0.0.1", hdfs.namenode) as standby:
+        with Proxy("127.0.0.1", hdfs.namenode, json_as_told) as standby:
             standby.add(refused(anything, "StandbyException"))
             mine = Stores()
             store = mine.open(
@@ -182,13 +184,16 @@ class TestHdfsWithFaults:
 
     @pytest.fixture
     def datanode(self, hdfs: Hdfs) -> Iterator[Proxy]:
-        with Proxy("127.0.0.1", hdfs.datanode) as proxy:
+        with Proxy("127.0.0.1", hdfs.datanode, json_as_told) as proxy:
             yield proxy
 
     @pytest.fixture
     def namenode(self, hdfs: Hdfs, datanode: Proxy) -> Iterator[Proxy]:
         with Proxy(
-            "127.0.0.1", hdfs.namenode, {f"127.0.0.1:{hdfs.datanode}": f"127.0.0.1:{port_of(datanode)}"}
+            "127.0.0.1",
+            hdfs.namenode,
+            json_as_told,
+            elsewhere={f"127.0.0.1:{hdfs.datanode}": f"127.0.0.1:{port_of(datanode)}"},
         ) as proxy:
             yield proxy
 
@@ -370,7 +375,7 @@ class TestHdfsWithFaults:
     def test_who_renames_in_another_way_is_not_written_to(self, namenode: Proxy, settings: StoreSettings) -> None:
         mine = Stores()
         for status, json_text in ((200, '{"boolean": true}'), (200, '{"boolean": false}')):
-            namenode.add(Rule(renames, status=status, json=json_text))
+            namenode.add(Rule(renames, status=status, code=json_text))
             with pytest.raises(UnprovenStoreError, match="HttpFS"):
                 mine.open(settings).put("k", b"x")
         mine.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import sys
 import threading
@@ -14,6 +15,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+Say = Callable[[int, str], tuple[dict[str, str], bytes]]
+
+
+def xml_error(status: int, code: str) -> tuple[dict[str, str], bytes]:
+    """Headers and body of S3's errors."""
+    body = f"<Error><Code>{code}</Code><Message>in the store's place</Message></Error>".encode()
+    return {"Content-Type": "application/xml"}, body
+
+
+def json_error(status: int, code: str) -> tuple[dict[str, str], bytes]:
+    """Headers and body of Google's errors."""
+    said = {"code": status, "message": "in the store's place", "errors": [{"reason": code}]}
+    return {"Content-Type": "application/json"}, json.dumps({"error": said}).encode()
+
+
+def json_as_told(status: int, code: str) -> tuple[dict[str, str], bytes]:
+    """A body that the test has written: `code` is JSON."""
+    return {"Content-Type": "application/json"}, code.encode()
+
 
 @dataclass
 class Rule:
@@ -21,7 +41,7 @@ class Rule:
 
     `matches(method, path)` says with which. Without more the request is forwarded, and its answer is lost.
     `cut`: only so many bytes of the answer's body arrive. `status` and `code`: answered so, not forwarded; `empty`:
-    without a body; `json`: with this one instead of S3's.
+    without a body.
     `unsent`: the connection is closed and nothing is forwarded. `header`: only those that have it.
     """
 
@@ -32,18 +52,19 @@ class Rule:
     status: int | None = None
     code: str = ""
     empty: bool = False
-    json: str = ""
     unsent: bool = False
     header: str = ""
 
 
 class Proxy:
-    """Forwards to `host:port` of a server on this machine. A context manager; its end closes all connections.
+    """Forwards to `host:port` of a server on this machine; `say` makes the refusals of its service. A context manager;
+    its end closes all connections.
 
     `elsewhere`: addresses, `host:port`, that the server sends clients to, and where they go instead.
     """
 
-    def __init__(self, host: str, port: int, elsewhere: Mapping[str, str] | None = None) -> None:
+    def __init__(self, host: str, port: int, say: Say = xml_error, elsewhere: Mapping[str, str] | None = None) -> None:
+        self.say = say
         self.requests: list[tuple[str, str]] = []
         self._upstream = (host, port)
         self._elsewhere = elsewhere or {}
@@ -149,10 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         rule = self.server.proxy.next_rule(self.command, self.path, self.headers)
         if rule is not None and rule.status is not None:
-            error = f"<Error><Code>{rule.code}</Code><Message>in the store's place</Message></Error>".encode()
-            error = b"" if rule.empty else rule.json.encode() or error
-            kind = "application/json" if rule.json else "application/xml"
-            self._answer(rule.status, [("Content-Type", kind), ("Content-Length", str(len(error)))], error)
+            said, error = self.server.proxy.say(rule.status, rule.code)
+            error = b"" if rule.empty else error
+            self._answer(rule.status, [*said.items(), ("Content-Length", str(len(error)))], error)
             return
         if rule is not None and rule.unsent:
             self._hang_up()

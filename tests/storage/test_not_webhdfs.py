@@ -10,7 +10,7 @@ import pytest
 from offloader.errors import AccessDeniedError, FatalError, OutcomeUnknownError, StoreUnavailableError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.settings import StoreSettings
-from tests.storage.proxy import Proxy, Rule
+from tests.storage.proxy import Proxy, Rule, json_as_told
 from tests.storage.servers import Stores, free_port
 
 CALLS: dict[str, Callable[[ObjectStore], object]] = {
@@ -26,7 +26,7 @@ CALLS: dict[str, Callable[[ObjectStore], object]] = {
 
 @pytest.fixture
 def proxy() -> Iterator[Proxy]:
-    with Proxy("127.0.0.1", free_port()) as proxy:
+    with Proxy("127.0.0.1", free_port(), json_as_told) as proxy:
         yield proxy
 
 
@@ -38,7 +38,7 @@ def store(proxy: Proxy) -> Iterator[ObjectStore]:
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("rule", [{"status": 200}, {"status": 404}, {"status": 404, "json": "[]"}])
+@pytest.mark.parametrize("rule", [{"status": 200}, {"status": 404}, {"status": 404, "code": "[]"}])
 def test_an_answer_of_something_else_is_told_with_the_setting(
     proxy: Proxy, store: ObjectStore, call: str, rule: dict[str, object]
 ) -> None:
@@ -50,7 +50,7 @@ def test_an_answer_of_something_else_is_told_with_the_setting(
 
 @pytest.mark.parametrize("json", ["{}", '{"FileStatus": {"type": "FILE"}}', '{"DirectoryListing": {}}', "[1]"])
 def test_an_answer_that_says_nothing_is_no_absence(proxy: Proxy, store: ObjectStore, json: str) -> None:
-    proxy.add(Rule(lambda *_: True, times=10_000, status=200, json=json))
+    proxy.add(Rule(lambda *_: True, times=10_000, status=200, code=json))
     for call in ("stat", "read", "list", "list_uploads"):
         with pytest.raises(StoreUnavailableError):
             CALLS[call](store)
