@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
 from offloader.metrics import TopicLag
-from offloader.model import Failure, FailureKind, OpenSegment, SegmentStatus, TopicName
+from offloader.model import Failure, FailureKind, Lane, OpenSegment, SegmentStatus, TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver.bridge_told import bridge_word
 from offloader.offload.driver.context import Context
@@ -41,24 +41,25 @@ class TopicStatuses:
         self._due = 0
         self._told: dict[TopicName, _Told] = {}
         self.latest: tuple[TopicStatus, ...] = ()
-        self.looked_at = 0
+        self.lanes: Counter[Lane] = Counter()
 
-    def tell(self, topics: Collection[Topic], now: int) -> None:
-        """Look again where it is time, and tell the metrics."""
+    def tell(self, topics: Collection[Topic], now: int) -> bool:
+        """Look again, and tell the metrics; False: it is not time."""
         if now < self._due:
-            return
+            return False
         metrics = self._context.metrics
         unseen = bool(topics) and all(topic.poll.error for topic in topics)
         metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
         self.latest = tuple(self._look(topics))
-        self.looked_at = now
         metrics.topics(Lags(self.latest, now))
         metrics.topic_states(Counter(s.state for s in self.latest))
         for kind, backlog in self._context.work.backlog().items():
             metrics.work(kind, backlog.queued, backlog.running, backlog.oldest_ms / 1000)
-        metrics.topic_lanes(Counter(topic.learnt.speed.lane for topic in topics))
+        self.lanes = Counter(s.lane for s in self.latest)
+        metrics.topic_lanes(self.lanes)
         took = self._context.clock_ms() - now
         self._due = now + max(STATE_EVERY_MS, SHARE * took)
+        return True
 
     def _look(self, topics: Collection[Topic]) -> Iterator[TopicStatus]:
         states, before, told = self._context.journal.topics, self._told, dict[TopicName, _Told]()
