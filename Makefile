@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-hermetic test-integration test-soak lint format bench docs lock clean
+.PHONY: help setup demo test test-hermetic test-integration test-soak lint format bench docs image lock clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,11 +55,15 @@ format: setup ## Formats the code
 bench: setup ## Benchmarks, as ratios within one run
 	$(BIN)/python -m benchmarks
 
-docs: setup ## Writes the generated pages again (docs/configuration.md, docs/metrics.md, docs/cli.md) and the dashboard
+docs: setup ## Writes the generated pages again (docs/configuration.md, docs/metrics.md, docs/cli.md), the dashboard and the page's alarms
 	$(BIN)/python -m dev.docs.configuration docs/configuration.md
 	$(BIN)/python -m dev.docs.metrics docs/metrics.md
 	$(BIN)/python -m dev.docs.commands docs/cli.md
 	$(BIN)/python -m dev.docs.dashboard conf/grafana/offloader.json
+	$(BIN)/python -m dev.docs.alarms offloader/offload/live/alarms.json
+
+image: setup ## Builds the container image with docker, podman or buildah
+	$(BIN)/python -m dev.image.build
 
 LOCK := $(BIN)/python -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from dev.embedded.settings import BATCH_INDEX_ACKS, ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
+from integration import fake_gcs as google
 from integration import versitygw as server
+from integration.fake_gcs import GoogleServer
 from integration.patient import PatientPulsar
-from integration.programs import SKIP
+from integration.programs import SKIP, SKIP_BROWSER
 from integration.sharing import make_shared_classes
 from integration.starting import started
 from tests.storage.servers import S3Server
@@ -55,11 +57,10 @@ _NAMES = itertools.count()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
-    if os.environ.get(SKIP) != "1":
-        return
-    for item in items:
-        if any(item.get_closest_marker(server) for server in SERVERS):
-            item.add_marker(pytest.mark.skip(reason=f"{SKIP}=1"))
+    for switch, marks in ((SKIP, SERVERS), (SKIP_BROWSER, ("browser",))):
+        for item in items if os.environ.get(switch) == "1" else ():
+            if any(item.get_closest_marker(mark) for mark in marks):
+                item.add_marker(pytest.mark.skip(reason=f"{switch}=1"))
 
 
 def _turn(item: pytest.Item) -> int:
@@ -100,4 +101,11 @@ def namespace(pulsar: PatientPulsar) -> str:
 def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server with a bucket. Shared: use a root of your own."""
     with started(tmp_path_factory.mktemp("versitygw"), server.running) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]:
+    """An emulator of Google Cloud Storage with a bucket. Shared: use a root of your own."""
+    with started(tmp_path_factory.mktemp("fake-gcs"), google.running) as running:
         yield running

@@ -11,6 +11,7 @@ import pytest
 
 BUILD_SECONDS = 900
 SKIP = "OFFLOADER_SKIP_SERVERS"  # leaves out the tests of servers that have to be built or fetched
+SKIP_BROWSER = "OFFLOADER_SKIP_BROWSER"  # leaves out the tests that need a browser
 
 
 def built(name: str, module: str, version: str) -> Path:

@@ -1,0 +1,31 @@
+"""One browser for all tests of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from integration.browser import Visitor, chromium
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium, without a window."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Callable[..., Visitor]]:
+    """Makes visitors of a site; at the end none of them may have complained."""
+    visitors: list[Visitor] = []
+
+    def make(url: str, *arguments: object, **named: object) -> Visitor:
+        visitors.append(Visitor(browser, url, *arguments, **named))
+        return visitors[-1]
+
+    yield make
+    for visitor in visitors:
+        visitor.close()
