@@ -13,6 +13,7 @@ from offloader.storage.settings import StoreSettings
 from tests.storage.proxy import Proxy, Rule, json_as_told
 from tests.storage.servers import Stores, free_port
 
+PAGE = "<html></html>"
 CALLS: dict[str, Callable[[ObjectStore], object]] = {
     "read": lambda store: store.read("k"),
     "stat": lambda store: store.stat("k"),
@@ -38,7 +39,7 @@ def store(proxy: Proxy) -> Iterator[ObjectStore]:
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("rule", [{"status": 200}, {"status": 404}, {"status": 404, "code": "[]"}])
+@pytest.mark.parametrize("rule", [{"status": 200, "code": PAGE}, {"status": 404}, {"status": 404, "code": "[]"}])
 def test_an_answer_of_something_else_is_told_with_the_setting(
     proxy: Proxy, store: ObjectStore, call: str, rule: dict[str, object]
 ) -> None:
@@ -66,7 +67,7 @@ def test_a_refusal_without_a_word_is_one_of_credentials(proxy: Proxy, store: Obj
 
 
 def test_a_deletion_that_something_else_answers_is_unknown(proxy: Proxy, store: ObjectStore) -> None:
-    proxy.add(Rule(lambda *_: True, times=10_000, status=200))
+    proxy.add(Rule(lambda *_: True, times=10_000, status=200, code=PAGE))
     with pytest.raises(OutcomeUnknownError):
         store.delete(["k"])
 
