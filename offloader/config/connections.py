@@ -155,8 +155,9 @@ class Storage(Section):
     """Where segments, catalog and journal are kept."""
 
     root: str = Field(
-        description="`s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder`, or the URL "
-        "of an fsspec file system. For Azure also `abfss://container@account.dfs.core.windows.net/prefix`."
+        description="`s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, "
+        "`webhdfs://namenode:9870/folder`, `file:///folder`, or the URL of an fsspec file system. For Azure also "
+        "`abfss://container@account.dfs.core.windows.net/prefix`."
     )
     endpoint: Annotated[str | None, _url("https?", "http://host:9000 or https://host", _ACCOUNT)] = Field(
         None,

@@ -44,7 +44,8 @@ class FsspecStore:
         protocol = url.partition("://")[0]
         if protocol not in PROVEN and not read_only:
             raise UnprovenStoreError(
-                f"{url}: nothing proves that {protocol}:// creates objects atomically; use s3://, gs://, az:// or file://"
+                f"{url}: nothing proves that {protocol}:// creates objects atomically; use s3://, gs://, "
+                "az://, webhdfs:// or file://"
             )
         self.url = url
         self.retry_deadline = self.longest_call = 0.0  # what file systems try by themselves we do not know
