@@ -13,6 +13,8 @@ from dev.embedded.settings import BATCH_INDEX_ACKS, ENTRY_METADATA, SMALL_LEDGER
 from integration import fake_gcs as google
 from integration import versitygw as server
 from integration.fake_gcs import GoogleServer
+from integration.hdfs import cluster
+from integration.hdfs.cluster import Hdfs
 from integration.patient import PatientPulsar
 from integration.programs import SKIP, SKIP_BROWSER
 from integration.sharing import make_shared_classes
@@ -49,7 +51,7 @@ LONGEST = (
     "test_spark_archive.py",
 )
 # Marks of tests of servers that are built or fetched, by `programs.py`.
-SERVERS = ("versitygw", "fake_gcs")
+SERVERS = ("versitygw", "fake_gcs", "hdfs")
 _HERE = Path(__file__).parent
 
 _NAMES = itertools.count()
@@ -108,4 +110,11 @@ def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]:
     """An emulator of Google Cloud Storage with a bucket. Shared: use a root of your own."""
     with started(tmp_path_factory.mktemp("fake-gcs"), google.running) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """HDFS with one datanode. Shared: use a root of your own."""
+    with started(tmp_path_factory.mktemp("hdfs"), cluster.running) as running:
         yield running

@@ -154,7 +154,8 @@ class Storage(Section):
     """Where segments, catalog and journal are kept."""
 
     root: str = Field(
-        description="`s3://bucket/prefix`, `gs://bucket/prefix`, `file:///folder`, or the URL of an fsspec file system."
+        description="`s3://bucket/prefix`, `gs://bucket/prefix`, `webhdfs://namenode:9870/folder`, "
+        "`file:///folder`, or the URL of an fsspec file system."
     )
     endpoint: Annotated[str | None, _url("https?", "http://host:9000 or https://host")] = Field(
         None,

@@ -48,7 +48,8 @@ class FsspecStore:
         protocol = url.partition("://")[0]
         if protocol not in PROVEN and not read_only:
             raise UnprovenStoreError(
-                f"{url}: nothing proves that {protocol}:// creates objects atomically; use s3://, gs://, abfs:// or file://"
+                f"{url}: nothing proves that {protocol}:// creates objects atomically; use s3://, gs://, "
+                "abfs://, webhdfs:// or file://"
             )
         if not read_only:
             must_create(url, setting)
