@@ -21,6 +21,7 @@ from offloader.cli.archive import archive_group
 from offloader.cli.bridge import bridge_group
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup
+from offloader.cli.cost import cost_command
 from offloader.cli.cursors import copied, listing, removing  # noqa: F401
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
@@ -63,5 +64,6 @@ for _command in (
     gateway_group,
     ui,
     subscriptions_group,
+    cost_command,
 ):
     main.add_command(_command)

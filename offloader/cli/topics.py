@@ -13,6 +13,7 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.shown import time_text
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say, text_or_none
+from offloader.cli.owners import shard_to_ask
 from offloader.cli.parsing import TIME, TOPIC
 from offloader.cli.reading import not_archived, opened
 from offloader.config.units import format_time
@@ -238,9 +239,8 @@ def _status(session: CommandSession, topic: TopicName) -> tuple[Status, str]:
     if not journals.readable:
         raise OffloadError(journals.damaged[0].why)
     names = matching(topic, archived_topics(session, journals))
-    requested = {
-        r.topic for _, r in requests.pending(session.store, session.config.application, session.dependencies.clock_ms())
-    }
+    asked, now = {shard_to_ask(session, t) for t in names}, session.dependencies.clock_ms()
+    requested = {r.topic for shard in sorted(asked) for _, r in requests.pending(session.store, shard, now)}
     found = [_status_of(session.catalogs.head(t), state_of(journals, t), requested=t in requested) for t in names]
     order = (Status.ERROR, Status.RUNNING, Status.SUCCESS)
     return next(((s, reason) for wanted in order for s, reason in found if s is wanted), (Status.NOT_RUN, ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from urllib.parse import unquote, urlsplit
 
-from offloader.errors import ConfigError
+from offloader.errors import ConfigError, UnprovenStoreError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
@@ -36,6 +36,21 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
         from offloader.storage.s3_client import open_s3  # boto3 takes 0.2 s to import
 
         return open_s3(settings)
+    if scheme in ("webhdfs", "swebhdfs"):
+        from offloader.storage.webhdfs_open import open_webhdfs
+
+        return open_webhdfs(settings)
+    if scheme in ("gs", "gcs"):
+        try:
+            from offloader.storage.gcs_client import open_gcs
+        except ImportError as e:
+            raise ConfigError(f"{settings.setting}: {scheme}:// needs {e.name}; install the extra gcs") from e
+        return open_gcs(settings)
+    if scheme == "hdfs":
+        raise UnprovenStoreError(
+            f"{settings.setting}: {settings.root}: hdfs:// is not spoken here; name the namenode's HTTP address: "
+            "webhdfs://namenode:9870/folder"
+        )
     from offloader.storage.fsspec import FsspecStore
 
     return FsspecStore(f"{scheme}://{address}", dict(settings.options), read_only=read_only, setting=settings.setting)
