@@ -27,13 +27,18 @@ from offloader.offload.caught_up import CaughtUp, CaughtUpState
 from offloader.offload.driver.context import SteadyClock
 from offloader.offload.driver.driver import Driver
 from offloader.offload.fleet import Fleet
+from offloader.offload.live.page import Running, site
+from offloader.offload.live.view import LiveView
 from offloader.offload.seat import Reached, Seat, new_uuid
 from offloader.offload.spark import session as spark_side
+from offloader.offload.spark.executor import installed
 from offloader.offload.spark.piece_jobs import PieceJobs
 from offloader.offload.spark.supervised import SupervisedQuery
 from offloader.offload.standing_in import StandingIn
 from offloader.offload.worker.entry_sources import UNWRAPPED, Wrapper
 from offloader.offload.worker.secrets import without_secrets
+from offloader.pages.access import PageAccess
+from offloader.pages.site import Site
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.exactness import EXPOSING, check_exactness
@@ -151,11 +156,27 @@ class Application:
             check_installed()
         admin = stack.enter_context(closing(AdminClient(derived.pulsar(config))))
         _check_brokers(admin, vouched=config.pulsar.entries_are_exact)
-        metrics = stack.enter_context(closing(Metrics.start(config.metrics)))
+        metrics = stack.enter_context(closing(Metrics.start(config.metrics, self._site)))
         store = MeteredStore(self._wrapper.store(open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
         root = open_root(store, admin.cluster(), new_uuid)
         return admin, metrics, store, root.cluster
+
+    def _site(self, metrics: Metrics) -> Site:
+        """The page beside the metrics."""
+        token = self.config.metrics.page_token
+        access = PageAccess(token.get_secret_value() if token is not None else "")
+        name, clock = self.config.application, self._clock_ms
+        return site(Running(name, installed(), metrics, self._view, self._ending, clock), access)
+
+    def _view(self) -> LiveView | None:
+        return self.driver.view if self.driver is not None else None
+
+    def _ending(self) -> str:
+        """Why it stops; empty: it does not."""
+        if self._failure is not None:
+            return f"It ends: {self._failure}"
+        return "It stops, as asked, after the present batch." if self._stop.is_set() else ""
 
     def _fail(self, error: BaseException) -> None:
         """End with this error, unless another one was first."""
