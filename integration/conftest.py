@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from dev.embedded.settings import BATCH_INDEX_ACKS, ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
+from integration import azurite as azure
 from integration import fake_gcs as google
 from integration import versitygw as server
+from integration.azurite import AzuriteServer
 from integration.fake_gcs import GoogleServer
 from integration.hdfs import cluster
 from integration.hdfs.cluster import Hdfs
@@ -52,7 +54,7 @@ LONGEST = (
     "test_spark_archive.py",
 )
 # Marks of tests of servers that are built or fetched, by `programs.py`.
-SERVERS = ("versitygw", "fake_gcs", "hdfs")
+SERVERS = ("versitygw", "fake_gcs", "azurite", "hdfs")
 _HERE = Path(__file__).parent
 
 _NAMES = itertools.count()
@@ -118,4 +120,11 @@ def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """HDFS with one datanode. Shared: use a root of your own."""
     with started(tmp_path_factory.mktemp("hdfs"), cluster.running) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzuriteServer]:
+    """An emulator of Azure Blob Storage with a container. Shared: use a root of your own."""
+    with started(tmp_path_factory.mktemp("azurite"), azure.running) as running:
         yield running

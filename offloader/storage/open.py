@@ -11,6 +11,7 @@ from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.settings import StoreSettings
 
+AZURE_SCHEMES = ("az", "abfs", "abfss")
 _MEMORIES: dict[str, MemoryBacking] = {}
 _MEMORIES_LOCK = threading.Lock()
 
@@ -46,6 +47,12 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
         except ImportError as e:
             raise ConfigError(f"{settings.setting}: {scheme}:// needs {e.name}; install the extra gcs") from e
         return open_gcs(settings)
+    if scheme in AZURE_SCHEMES:
+        try:
+            from offloader.storage.azure_client import open_azure
+        except ImportError as e:
+            raise ConfigError(f"{settings.setting}: {scheme}:// needs {e.name}; install the extra azure") from e
+        return open_azure(settings)
     if scheme == "hdfs":
         raise UnprovenStoreError(
             f"{settings.setting}: {settings.root}: hdfs:// is not spoken here; name the namenode's HTTP address: "

@@ -164,6 +164,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer is sent at once: in two pieces it would wait for an acknowledgement
     server: _Server
 
     def handle_any(self) -> None:
@@ -188,6 +189,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._hang_up()
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815 (the base class looks for these names)
+
+    def handle_expect_100(self) -> bool:
+        """The client waits for this before it sends a body."""
+        expected = super().handle_expect_100()
+        self.wfile.flush()
+        return expected
 
     def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         self.send_response_only(status)
