@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from benchmarks.figures import Figure, Report, median_ratio
 from benchmarks.options import Options
-from integration import fake_gcs, versitygw
+from integration import azurite, fake_gcs, versitygw
 from integration.hdfs import cluster
 from offloader.model import KIB, MIB
 from offloader.ports.object_store import ObjectStore, UploadedPart
@@ -93,14 +93,16 @@ def serving(folder: Path) -> Iterator[dict[str, Served]]:
         s3 = stack.enter_context(versitygw.running(folder / "s3"))
         google = stack.enter_context(fake_gcs.running(folder / "google"))
         hdfs = stack.enter_context(cluster.running(folder / "hdfs"))
-        roots = {server: server.fresh_root() for server in (s3, google)}
+        azure = stack.enter_context(azurite.running(folder / "azure"))
 
-        def by_url(server: S3Server | fake_gcs.GoogleServer) -> Served:
+        def by_url(server: S3Server | fake_gcs.GoogleServer | azurite.AzuriteServer) -> Served:
+            root = server.fresh_root()
+
             def counted(own: ExitStack) -> tuple[StoreSettings, list[Proxy]]:
                 proxy = own.enter_context(Proxy(server.host, server.port))
-                return server.settings(roots[server], endpoint=proxy.url), [proxy]
+                return server.settings(root, endpoint=proxy.url), [proxy]
 
-            return Served(server.settings(roots[server]), counted)
+            return Served(server.settings(root), counted)
 
         def of_hdfs(own: ExitStack) -> tuple[StoreSettings, list[Proxy]]:
             namenode, datanode = hdfs.proxies(own)
@@ -110,6 +112,7 @@ def serving(folder: Path) -> Iterator[dict[str, Served]]:
             S3: by_url(s3),
             "folder": Served(StoreSettings((folder / "folder").as_uri())),
             "Google (fake-gcs-server)": by_url(google),
+            "Azure (Azurite)": by_url(azure),
             "HDFS (mini cluster)": Served(hdfs.settings(), of_hdfs),
         }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dev.embedded.standalone import PulsarStandalone
+from integration.azurite import AzuriteServer
 from integration.fake_gcs import GoogleServer
 from integration.hdfs.cluster import Hdfs
 from integration.killing import ALL, Sizes, kill_and_check, kill_in_a_seal, kill_workers
@@ -33,3 +34,11 @@ def test_exactly_once_under_kills_on_google(
 ) -> None:
     storage = fake_gcs.settings(fake_gcs.fresh_root())
     kill_and_check(pulsar, namespace, storage, tmp_path, SIZES, seed=4, kills=KILLS)
+
+
+@pytest.mark.azurite
+def test_exactly_once_under_kills_on_azure(
+    pulsar: PulsarStandalone, namespace: str, tmp_path: Path, azurite: AzuriteServer
+) -> None:
+    storage = azurite.settings(azurite.fresh_root())
+    kill_and_check(pulsar, namespace, storage, tmp_path, SIZES, seed=5, kills=KILLS)
