@@ -211,7 +211,8 @@ class World:
 
     def _storage(self) -> dict[str, Any]:
         named = {"root": self.storage.root, "endpoint": self.storage.endpoint, "region": self.storage.region}
-        return {name: value for name, value in named.items() if value}
+        options = {"options": dict(self.storage.options)} if self.storage.options else {}
+        return {name: value for name, value in named.items() if value} | options
 
     def _credentials(self) -> dict[str, str]:
         if not self.storage.access_key:

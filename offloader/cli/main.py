@@ -34,6 +34,7 @@ from offloader.cli.run import run_command
 from offloader.cli.subscriptions import subscriptions_group
 from offloader.cli.takeover import takeover_command
 from offloader.cli.topics import topics
+from offloader.cli.ui import ui
 from offloader.cli.verify import verify_command
 
 
@@ -61,6 +62,7 @@ for _command in (
     bridge_group,
     migrate_group,
     gateway_group,
+    ui,
     subscriptions_group,
     cost_command,
 ):

@@ -16,9 +16,11 @@ from prometheus_client.registry import Collector
 import offloader.metrics.definitions as d
 from offloader.config.running import MetricsSettings
 from offloader.metrics.health import Health
+from offloader.metrics.recent import Recent
 from offloader.metrics.server import MetricsServer
 from offloader.metrics.topics import TopicLag, TopicsCollector
 from offloader.model import FailureKind, GapKind, Lane, RollReason, TopicName
+from offloader.pages.site import Site
 
 DropReason = Literal["unknown-run", "unknown-topic", "stale"]
 Outcome = Literal["ok", "error", "unknown"]
@@ -33,6 +35,7 @@ GAUGES = (
     *(d.DELETION_PENDING, d.DELETION_IN_FLIGHT, d.DELETION_DAMAGED, d.DELETION_REFUSALS),
     *(d.VISITS_DUE, d.VISITS_NOT_FREED, d.VISITS_PASSED_OVER, d.CURSOR_REMOVALS_PENDING, d.CURSOR_REMOVALS_IN_FLIGHT),
     *(d.BRIDGE_LAG, d.BRIDGE_LAG_BYTES, d.BRIDGE_TOPICS, d.CURSOR_COPY_AGE),
+    *(d.SHARDS_STOOD_IN, d.SHARDS_SILENT, d.SHARD_STRANGERS, d.SHARD_WAITING),
 )
 
 
@@ -46,6 +49,7 @@ class Metrics:
         self.server: MetricsServer | None = None
         self._topics = TopicsCollector(settings.max_topic_labels)
         self._rate = RateCollector(clock)
+        self.recent = Recent(clock)
         self.registry.register(self._topics)
         self.registry.register(self._rate)
         self._counters = {x: self._counter(x) for x in d.ALL if x.kind == "counter"}
@@ -58,12 +62,19 @@ class Metrics:
         self._work: dict[str, tuple[int, int, float]] = {}
 
     @classmethod
-    def start(cls, settings: MetricsSettings) -> Self:
-        """With the HTTP endpoint, unless the settings turn it off. Raises ConfigError where it cannot listen."""
+    def start(cls, settings: MetricsSettings, site: Callable[[Self], Site] | None = None) -> Self:
+        """With the HTTP endpoint, unless the settings turn it off. `site`: pages beside it. Raises ConfigError where it
+        cannot listen."""
         metrics = cls(settings)
         if settings.port:
-            metrics.server = MetricsServer(metrics.registry, metrics.health, settings.host, settings.port)
+            pages = None if site is None else site(metrics)
+            metrics.server = MetricsServer(metrics.registry, metrics.health, settings.host, settings.port, site=pages)
         return metrics
+
+    def told(self, gauge: d.Definition) -> dict[tuple[str, ...], float]:
+        """The values of a gauge, by its labels. From any thread."""
+        (family,) = self._gauges[gauge].collect()
+        return {tuple(sample.labels[label] for label in gauge.labels): sample.value for sample in family.samples}
 
     def close(self) -> None:
         """Close the HTTP endpoint."""
@@ -79,6 +90,7 @@ class Metrics:
         self._count(d.OFFLOADED_BYTES, topic.namespace, by=size)
         self._count(d.OFFLOADED_ENTRIES, topic.namespace, by=entries)
         self._rate.add(topic.namespace, size)
+        self.recent.uploaded(size, entries)
 
     def entries_read(self, topic: TopicName, size: int) -> None:
         """A slice read so many entry bytes."""
@@ -114,6 +126,8 @@ class Metrics:
         self._count(d.SEGMENTS, topic.namespace if topic else "", reason)
         if size is not None:
             self._histograms[d.SEGMENT_SIZE].observe(size)
+        if topic is not None:
+            self.recent.committed(topic, reason, size or 0)
 
     def seal(self, seconds: float) -> None:
         """A seal took so long, successful or not."""
@@ -292,6 +306,26 @@ class Metrics:
         self._set_all(d.BRIDGE_LAG, ledgers)
         self._set_all(d.BRIDGE_LAG_BYTES, size)
         self._set_all(d.BRIDGE_TOPICS, states)
+
+    # Shards
+
+    def shards(self, stood_in: int, silent: int) -> None:
+        """How many others this process runs, and how many nobody seems to run."""
+        self._gauges[d.SHARDS_STOOD_IN].set(stood_in)
+        self._gauges[d.SHARDS_SILENT].set(silent)
+
+    def shard_topics(self, strangers: int, waiting: int) -> None:
+        """Topics that are not where they are dealt to: with this shard, and with others."""
+        self._gauges[d.SHARD_STRANGERS].set(strangers)
+        self._gauges[d.SHARD_WAITING].set(waiting)
+
+    def passed_on(self) -> None:
+        """A topic was passed on to another shard."""
+        self._count(d.SHARD_PASSED_ON)
+
+    def shard_taken_over(self) -> None:
+        """This process has begun to run another shard."""
+        self._count(d.SHARD_TAKEOVERS)
 
     def _set_all(self, definition: d.Definition, values: Mapping[str, int]) -> None:
         """What is not named any more has no series any more."""

@@ -46,14 +46,18 @@ from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.work import Pool, Work
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.offload.lifecycle_thread import LifecycleThread
+from offloader.offload.live.page import Running, site
+from offloader.offload.live.view import LiveView
 from offloader.offload.spark import session as spark_side
-from offloader.offload.spark.executor import worker_function
+from offloader.offload.spark.executor import installed, worker_function
 from offloader.offload.spark.piece_jobs import PieceJobs
 from offloader.offload.spark.plan_server import PlanServer
 from offloader.offload.spark.supervised import SupervisedQuery
 from offloader.offload.worker.entry_sources import UNWRAPPED, Wrapper
 from offloader.offload.worker.secrets import Public, without_secrets
 from offloader.offload.worker.tasks import WorkerSettings
+from offloader.pages.access import PageAccess
+from offloader.pages.site import Site
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
@@ -132,11 +136,27 @@ class Application:
             check_installed()
         admin = stack.enter_context(closing(AdminClient(derived.pulsar(config))))
         _check_brokers(admin, vouched=config.pulsar.entries_are_exact)
-        metrics = stack.enter_context(closing(Metrics.start(config.metrics)))
+        metrics = stack.enter_context(closing(Metrics.start(config.metrics, self._site)))
         store = MeteredStore(self._wrapper.store(open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
         root = open_root(store, admin.cluster(), _new_uuid)
         return admin, metrics, store, root.cluster
+
+    def _site(self, metrics: Metrics) -> Site:
+        """The page beside the metrics."""
+        token = self.config.metrics.page_token
+        access = PageAccess(token.get_secret_value() if token is not None else "")
+        name, clock = self.config.application, self._clock_ms
+        return site(Running(name, installed(), metrics, self._view, self._ending, clock), access)
+
+    def _view(self) -> LiveView | None:
+        return self.driver.view if self.driver is not None else None
+
+    def _ending(self) -> str:
+        """Why it stops; empty: it does not."""
+        if self._failure is not None:
+            return f"It ends: {self._failure}"
+        return "It stops, as asked, after the present batch." if self._stop.is_set() else ""
 
     def _build_driver(
         self,

@@ -21,11 +21,13 @@ from offloader.offload.driver.committing import Compacting
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.copy_turns import TopicCopying
 from offloader.offload.driver.lane_plans import LaneBatch, LanePlans
+from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.topic_status import TopicStatuses
 from offloader.offload.driver.uploads import AbandonedUploads
+from offloader.offload.live.view import LaneStatus, LiveView
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +36,7 @@ BUSY_WAIT = 0.25  # seconds between rounds while something is under way
 
 class Driver:
     """`registry` has the topics, `plans` what is read of them. `poll_ms`: how often the journal is checked. `copying`:
-    what is copied of topics besides their entries."""
+    what is copied of topics besides their entries. `passing_on`: topics of other shards; None: there are none."""
 
     def __init__(
         self,
@@ -46,15 +48,18 @@ class Driver:
         bridging: Bridging,
         poll_ms: int,
         copying: Sequence[TopicCopying] = (),
+        passing_on: PassingOn | None = None,
     ) -> None:
         self.context = context
         self.registry = registry
         self.plans = plans
         self.statuses = TopicStatuses(context)
+        self.view: LiveView | None = None  # the last one, for any thread
         self._requests = requests
         self._retaining = retaining
         self.bridging = bridging
         self._copying = copying
+        self._passing_on = passing_on
         self._poll_ms = poll_ms
         self._inbox: queue.Queue[LaneBatch | None] = queue.Queue()  # None: there is something to look at
         self._batches_in: deque[LaneBatch] = deque()
@@ -137,15 +142,25 @@ class Driver:
         self._requests.serve(self.registry, now)
         self.registry.release_retired(self.bridging.is_out_of_the_way)
         acknowledging.acknowledge_all(self.context, topics.values())
+        if self._passing_on is not None:
+            self._passing_on.look(now)
         self._abandoned.abort(now)
         self._compacting.look(topics.values())
         self._retaining.look(topics.values())
         self.bridging.look(topics.values())
         for one in self._copying:
             one.look(topics.values())
-        self.statuses.tell(topics.values(), now)
+        if self.statuses.tell(topics.values(), now):
+            self.view = self._seen(now)
         self.plans.take_done()
         self.plans.plan()
+
+    def _seen(self, now: int) -> LiveView:
+        """What others may look at: frozen, and made of what there is already."""
+        out = self.plans.under_way()
+        lanes = tuple(LaneStatus(lane, *out.get(lane, (0, 0)), self.statuses.lanes[lane]) for lane in Lane)
+        refused = tuple(self.registry.refused.items())
+        return LiveView(now, self.statuses.latest, refused, lanes, self.registry.settled)
 
     def _check_not_overtaken(self, now: int) -> None:
         if now - self._checked_at >= self._poll_ms or not self.plans.outstanding(Lane.FAST):

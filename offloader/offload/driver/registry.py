@@ -212,11 +212,11 @@ class TopicRegistry:
         """How many topics that are to be ours are with another shard."""
         return sum(map(self._context.deal.is_dealt, list(self._elsewhere)))
 
-    def let_go(self, topic: Topic) -> None:
+    def let_go(self, name: TopicName) -> None:
         """The topic is to be another shard's, and the journal says so: nothing more is decided about it."""
-        self.topics.pop(topic.name, None)
-        self._held.discard(topic.name)
-        self.found.claimed -= {topic.name}
+        self.topics.pop(name, None)
+        self._held.discard(name)
+        self.found.claimed -= {name}
 
     def is_awaited(self, name: TopicName) -> bool:
         """Whether somebody has asked to take a topic's ledgers over that brokers have offloaded."""
