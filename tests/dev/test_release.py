@@ -18,7 +18,7 @@ from offloader.pulsar.commands import CLIENT_VERSION, connect
 from offloader.version import installed, named
 
 GENERATED = {f"offloader/_proto/{path.stem}_pb2.py" for path in (REPOSITORY / "proto").glob("*.proto")}
-SHIPPED = (".py", ".html", ".css", ".js", ".svg", ".typed")
+NOT_SHIPPED = (".pyc",)
 
 
 def names_in(wheel: Path) -> set[str]:
@@ -31,7 +31,7 @@ def sources() -> set[str]:
     found = set[str]()
     for package in ("offloader", "pyspark_pulsar_archive"):
         for path in (REPOSITORY / package).rglob("*"):
-            if path.suffix in SHIPPED and "_proto" not in path.parts:
+            if path.is_file() and path.suffix not in NOT_SHIPPED and "_proto" not in path.parts:
                 found.add(str(path.relative_to(REPOSITORY)))
     return found
 
