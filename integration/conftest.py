@@ -22,6 +22,7 @@ PULSAR_SETTINGS = {**SMALL_LEDGERS, **TRANSACTIONS, **ENTRY_METADATA, **BATCH_IN
 # The files that take longest, in this order, begin first: several processes work on files side by side, and the one
 # that begins a long file last ends long after the others.
 LONGEST = (
+    "image/test_image.py",
     "bridge/test_bridge.py",
     "test_faults.py",
     "test_slow_topics.py",
