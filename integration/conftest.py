@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from dev.embedded.settings import BATCH_INDEX_ACKS, ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
+from integration import fake_gcs as google
 from integration import versitygw as server
+from integration.fake_gcs import GoogleServer
 from integration.patient import PatientPulsar
 from integration.programs import SKIP, SKIP_BROWSER
 from integration.sharing import make_shared_classes
@@ -100,4 +102,11 @@ def namespace(pulsar: PatientPulsar) -> str:
 def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server with a bucket. Shared: use a root of your own."""
     with started(tmp_path_factory.mktemp("versitygw"), server.running) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]:
+    """An emulator of Google Cloud Storage with a bucket. Shared: use a root of your own."""
+    with started(tmp_path_factory.mktemp("fake-gcs"), google.running) as running:
         yield running

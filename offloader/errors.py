@@ -91,6 +91,10 @@ class ClaimedByOtherError(FatalError):
     """The topic's catalog is claimed by another application."""
 
 
+class HeldByShardError(ClaimedByOtherError):
+    """Another shard of the same application has the topic, and passes it on when it sees that this one is there."""
+
+
 class AnotherClusterError(FatalError):
     """The root belongs to another cluster."""
 

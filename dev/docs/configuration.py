@@ -175,6 +175,7 @@ def _type(annotation: Any, kind: UnitKind | None) -> str:
     words = {
         str: "text",
         int: "number",
+        float: "number",
         bool: "boolean",
         dict: "mapping",
         list: "list",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.storage.servers import Stores
 
-_SERVERS = {"test_google.py": "OFFLOADER_TEST_GOOGLE", "test_azure.py": "OFFLOADER_TEST_AZURE"}
+_SERVERS = {"test_azure.py": "OFFLOADER_TEST_AZURE"}
 collect_ignore = [module for module, variable in _SERVERS.items() if variable not in os.environ]
 
 

@@ -16,6 +16,7 @@ from offloader.cli.archive_shown import plan_fields, plan_texts, range_fields
 from offloader.cli.asking import ask, outcomes
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say
+from offloader.cli.owners import shard_to_ask
 from offloader.cli.topics import TIMEOUT, chosen, journals_of
 from offloader.config.units import format_size
 from offloader.cursors.stored import subscription_marks
@@ -232,7 +233,7 @@ def _outlook(session: CommandSession, topic: TopicName, following: _Following) -
     if not keep:
         own = partial(_own_copies, session)
         handing_over = HandingOver(BridgeReader(session.store), session.buckets.open, own=own)
-    found = outlook(session.store, head, policy, config.application, now, grace, handing_over)
+    found = outlook(session.store, head, policy, shard_to_ask(session, topic), now, grace, handing_over)
     return replace(found, note="; ".join(filter(None, (found.note, not_followed))))
 
 
@@ -252,7 +253,9 @@ def _show_deletion(session: CommandSession, topic: TopicName) -> bool:
     fields: dict[str, object] = {"topic": str(topic), "ok": False, "segments": 0, "bytes": 0, "notBefore": None}
     policy = retention_of(config.policies.of(topic))
     try:
-        found = foreseen_deletion(session.catalogs, session.store, topic, policy, config.application, clock_ms)
+        found = foreseen_deletion(
+            session.catalogs, session.store, topic, policy, shard_to_ask(session, topic), clock_ms
+        )
     except (ClaimedByOtherError, IntegrityError, FormatVersionError) as error:
         message = f"{topic}: nothing would go: {str(error).removeprefix(f'{topic}').lstrip(': ')}"
         session.output.line(message, {"message": message, **fields, "due": []})

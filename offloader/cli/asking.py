@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from offloader.cli.command import ERROR, OK, CommandSession
 from offloader.cli.output import say
+from offloader.cli.owners import shard_to_ask
 from offloader.cli.topics import journals_of, state_of
 from offloader.config.units import format_time
 from offloader.errors import FatalError
@@ -40,7 +41,10 @@ def ask_all(session: CommandSession, kind: RequestKind, topics: Iterable[TopicNa
 def _submitted(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
     dependencies = session.dependencies
     request = Request(kind, topic, dependencies.clock_ms(), user(), position)
-    return requests.submit(session.store, session.config.application, request, dependencies.new_token)
+    application = shard_to_ask(session, topic)
+    request_id = requests.submit(session.store, application, request, dependencies.new_token)
+    session.asked[request_id] = application
+    return request_id
 
 
 def _wait_until_seen(session: CommandSession, asked: Iterable[str]) -> None:
@@ -50,18 +54,19 @@ def _wait_until_seen(session: CommandSession, asked: Iterable[str]) -> None:
     patience, told = max(soon, STARTS_MS), False
     begin = clock()
     for request_id in asked:
-        while not requests.is_seen(session.store, config.application, request_id):
+        application = session.asked[request_id]
+        while not requests.is_seen(session.store, application, request_id):
             waited = clock() - begin
             if waited >= patience:
                 raise FatalError(
-                    f"no application answers: {config.application} has not seen the request for "
+                    f"no application answers: {application} has not seen the request for "
                     f"{format_time(patience)}; is `offloader run` at work? It will serve the request ({request_id}) "
                     "when it starts"
                 )
             if waited >= soon and not told:
                 told = True
                 left = format_time(patience - soon)
-                say(f"{config.application} has not answered yet: is `offloader run` at work? Waiting {left}", err=True)
+                say(f"{application} has not answered yet: is `offloader run` at work? Waiting {left}", err=True)
             session.dependencies.sleep(POLL)
 
 
@@ -85,7 +90,7 @@ def _outcome(
     session: CommandSession, request: str, until: int, waiting: Mapping[str, TopicName], told: Reasons
 ) -> RequestOutcome | None:
     """None: it took too long."""
-    application, dependencies = session.config.application, session.dependencies
+    application, dependencies = session.asked[request], session.dependencies
     clock, sleep = dependencies.clock_ms, dependencies.sleep
     while (left := until - clock()) > 0:
         wait = min(left, TELL_EVERY_MS)

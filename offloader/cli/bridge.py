@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from offloader.archive.shown import time_text
 from offloader.bridge.core.schedule import BridgeView, blocking, not_bridged
 from offloader.bridge.record_size import RecordSize, size_of
 from offloader.cli.asking import ask, outcomes
@@ -13,7 +14,7 @@ from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.output import say, text_or_none
 from offloader.cli.parsing import TOPIC
 from offloader.cli.topic_requests import WAIT, claimed
-from offloader.cli.topics import TIMEOUT, journals_of, matching, state_of, time_text
+from offloader.cli.topics import TIMEOUT, journals_of, matching, state_of
 from offloader.errors import FatalError, OffloadError, RetryableError, TopicNotFoundError
 from offloader.metadata import listing
 from offloader.metadata.bridge_log import BridgeLog

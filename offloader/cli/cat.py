@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import click
 
+from offloader.archive.bounds import Bound, selected
 from offloader.archive.following.merge import as_they_come
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.messages.encryption import KeyReader
@@ -21,12 +22,10 @@ from offloader.cli.command import INTERRUPTED, CommandSession, command
 from offloader.cli.formats import FORMATS, Format
 from offloader.cli.parsing import TOPIC, parse_pair, parsed
 from offloader.cli.reading import (
-    Bound,
     LedgersOption,
     archived_partitions,
     range_options,
     reading_options,
-    selected,
 )
 from offloader.cli.topics import topics
 from offloader.errors import ConfigError

@@ -54,6 +54,7 @@ class CommandSession:
         self._config_path = config_path
         self._bookkeeper: tuple[MetadataTree, Bookies] | None = None
         self._stack = ExitStack()
+        self.asked: dict[str, str] = {}  # the application that each request went to
 
     @cached_property
     def config(self) -> Config:

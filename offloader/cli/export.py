@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from offloader.archive.bounds import Bound, selected
 from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.spark.values import parse_names
@@ -18,12 +19,10 @@ from offloader.cli.command import CommandSession, command
 from offloader.cli.parsing import TOPIC, parsed, positive_size
 from offloader.cli.progress_bar import download_progress
 from offloader.cli.reading import (
-    Bound,
     LedgersOption,
     archived_partitions,
     range_options,
     reading_options,
-    selected,
 )
 from offloader.cli.topics import topics
 from offloader.errors import ConfigError

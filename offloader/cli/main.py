@@ -21,6 +21,7 @@ from offloader.cli.archive import archive_group
 from offloader.cli.bridge import bridge_group
 from offloader.cli.catalog import catalog_group
 from offloader.cli.command import CommandGroup
+from offloader.cli.cost import cost_command
 from offloader.cli.cursors import copied, listing, removing  # noqa: F401
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
@@ -61,5 +62,6 @@ for _command in (
     migrate_group,
     gateway_group,
     subscriptions_group,
+    cost_command,
 ):
     main.add_command(_command)

@@ -8,6 +8,7 @@ from typing import Any
 
 from offloader.archive.ledgers.contexts import LedgerContext, contexts_of_record
 from offloader.cli.command import CommandSession
+from offloader.cli.owners import is_ours
 from offloader.config.units import format_size
 from offloader.errors import LedgerNotFoundError
 from offloader.metadata.state import CatalogHead
@@ -138,7 +139,7 @@ def _report(
     cost = cost_of(ledgers, CostShape(policy.layout.part_size, policy.max_segment_size, inside), back=back)
     pause = pause_of(ledgers, config.bridge.ledgers_at_once) if back else 0
     owner = catalog.claim.application if catalog.claim is not None else ""
-    return TopicReport(topic, ledgers, cost, pause, "" if owner in ("", config.application) else owner)
+    return TopicReport(topic, ledgers, cost, pause, "" if not owner or is_ours(session, owner) else owner)
 
 
 def _archived(session: CommandSession, catalog: CatalogHead) -> ArchivedExtent:

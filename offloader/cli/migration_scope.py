@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from offloader.cli.command import CommandSession
+from offloader.cli.owners import is_ours
 from offloader.cli.topics import journals_of, matching, state_of
 from offloader.config.policies import namespace_switch
 from offloader.errors import TopicNotFoundError
@@ -65,9 +66,9 @@ def held(session: CommandSession, scope: Scope, topics: Sequence[TopicName]) -> 
         head = session.catalogs.head(topic)
         owner = last_owner(session.store, head)
         claimed_by = "" if head.claim is None else head.claim.application
-        if claimed_by == application:
+        if is_ours(session, claimed_by):
             found.ours.append(topic)
-        elif not claimed_by and owner == application:
+        elif not claimed_by and is_ours(session, owner):
             found.let_go.append(topic)
         elif not claimed_by:
             found.refused.append(f"{topic}: it is not offloaded by {application}, which could hand it over")

@@ -9,16 +9,14 @@ import click
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.archive.messages.limits import MAX_MESSAGE, parse_message_size
-from offloader.archive.peek.entry import is_sound, take_apart
-from offloader.archive.peek.place import Owner, Peeked
-from offloader.archive.snapshot import OffloadedLedger
+from offloader.archive.peek.entry import is_sound
+from offloader.archive.peek.facts import peek_facts
+from offloader.archive.shown import when
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
-from offloader.cli.formats import when
 from offloader.cli.parsing import POSITION, TOPIC, parsed
 from offloader.cli.reading import LedgersOption, archived, ledger_options
-from offloader.cli.topics import time_text, topics
-from offloader.metadata.deletions import DeletedRange, Tombstone
-from offloader.model import Loss, Position, TopicName
+from offloader.cli.topics import topics
+from offloader.model import Position, TopicName
 
 _TIMES = ("publish_time", "event_time", "deliver_at_time", "broker_timestamp")
 
@@ -53,80 +51,13 @@ def peek(
     in hex. A segment with {handedOver} is not there any more: brokers have its ledgers.
     """
     found = archived(session, topic, ledgers).peek(position)
-    facts = _facts(found, max_message_size or MAX_MESSAGE)
+    facts = peek_facts(found, max_message_size or MAX_MESSAGE)
     if session.output.name == "json":
         session.output.line("", facts)
     else:
         for line in _lines(facts, ""):
             session.output.line(line, {})
     return OK if "entry" not in facts or is_sound(facts["entry"]) else FINDINGS
-
-
-def _facts(found: Peeked, limit: int) -> dict[str, Any]:
-    facts: dict[str, Any] = {"position": str(found.position), "incarnation": found.position.incarnation}
-    facts |= _owner(found.owner)
-    if found.gap is not None:
-        gap = found.gap
-        facts["gap"] = {"kind": str(gap.kind), "ledger": gap.ledger, "first": gap.first, "last": gap.last}
-    if found.missing is not None:
-        facts["missing"] = found.missing.why
-    if found.stored is not None:
-        facts["object"] = _object(found)
-        facts["entry"] = take_apart(found.stored.entry.data, limit)
-    return facts
-
-
-def _owner(owner: Owner) -> dict[str, Any]:
-    place: dict[str, Any] = {"start": str(owner.start), "end": str(owner.end)}
-    if isinstance(owner, Loss):
-        return {"loss": place | {"reason": owner.reason, "acceptedBy": owner.accepted_by, "at": time_text(owner.at)}}
-    if isinstance(owner, DeletedRange):
-        return {"deleted": place | {"segments": owner.segments, "policy": owner.policy, "at": time_text(owner.at)}}
-    if isinstance(owner, OffloadedLedger):
-        return {"ledger": place | {"uuid": owner.uuid, "size": owner.size, "store": owner.store}}
-    handed = {}
-    if isinstance(owner, Tombstone) and owner.is_handed_over:
-        handed = {"handedOver": {"policy": owner.policy, "at": time_text(owner.deleted_at)}}
-    return {
-        "segment": {
-            "uuid": owner.uuid,
-            **place,
-            "entries": owner.entries,
-            "size": owner.size,
-            "crc32c": f"{owner.crc32c:08x}",
-            "assigned": time_text(owner.assigned_at),
-            "offloaded": time_text(owner.offloaded_at),
-            "source": str(owner.source),
-            "reason": str(owner.roll_reason),
-            **handed,
-        }
-    }
-
-
-def _object(found: Peeked) -> dict[str, Any]:
-    stored, part = found.stored, found.part
-    assert stored is not None
-    facts: dict[str, Any] = {
-        **({"store": found.store} if found.store else {}),
-        "key": found.object_key,
-        "offset": stored.offset,
-        "block": {
-            "number": stored.block_number,
-            "offset": stored.block_offset,
-            "length": stored.block.length,
-            "firstEntry": stored.block.first_entry,
-            "version": stored.block.version,
-        },
-    }
-    if part is not None:
-        facts["part"] = {
-            "number": part.number,
-            "offset": part.offset,
-            "size": part.size,
-            "crc32c": f"{part.crc32c:08x}",
-            "unreadable": part.stats.unreadable,
-        }
-    return facts
 
 
 def _lines(facts: Mapping[str, Any], indent: str) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -12,6 +11,7 @@ from typing import Any, cast
 import click
 
 from offloader.archive.archive import Archive
+from offloader.archive.bounds import parse_bound
 from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.messages.encryption import PemFiles
@@ -19,22 +19,15 @@ from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits, par
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.selection import Selection
-from offloader.archive.spark.values import parse_publish_time
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.command import CommandSession
 from offloader.cli.parsing import C, parse_pair, parsed, with_options
 from offloader.errors import ConfigError, DataLostError, FatalError
 from offloader.metadata.listing import holds_data
-from offloader.model import Position, TopicName
+from offloader.model import TopicName
 from offloader.offload import settings
 
 log = logging.getLogger(__name__)
-
-Bound = Position | int
-
-# A number below this (in 1973, as milliseconds) is rather seconds, or the beginning of a position.
-LEAST_TIME = 10**11
 
 # Commands read a topic once: they keep what one stretch of a plan needs, and some manifests.
 MOST_KEPT = 256
@@ -65,36 +58,6 @@ class LedgersOption:
             return None
         admin = settings.pulsar(session.config) if self.ask_pulsar else None
         return LedgerBucket(session.storage.beside(self.url, "--ledgers"), admin=admin, cluster=self.cluster)
-
-
-def parse_bound(text: str) -> Bound:
-    """A position, or a time in ms. Raises ValueError."""
-    if re.fullmatch(r"[0-9]+:(-1|[0-9]+)", text):
-        return Position.parse(text)
-    try:
-        time = parse_publish_time(text)
-    except ValueError:
-        time = None
-    if time is None or (time < LEAST_TIME and text.strip().isdecimal()):
-        raise ValueError(
-            f"{text!r} is neither a position nor a time; write LEDGER:ENTRY, for example 12:345, or a publish time as "
-            "2026-11-21T14:00:00Z or in ms since 1970"
-        )
-    return time
-
-
-def selected(start: Bound | None, end: Bound | None) -> Selection:
-    """What lies between two positions or publish times (ms). Raises ConfigError where the end comes first."""
-    positions = isinstance(start, Position) and isinstance(end, Position) and end < start
-    times = isinstance(start, int) and isinstance(end, int) and end < start
-    if positions or times:
-        raise ConfigError("the range ends before it begins; exchange its two bounds")
-    return Selection(
-        start if isinstance(start, Position) else None,
-        end if isinstance(end, Position) else None,
-        start if isinstance(start, int) else None,
-        end if isinstance(end, int) else None,
-    )
 
 
 def range_options(*names_of_end: str) -> Callable[[C], C]:

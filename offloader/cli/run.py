@@ -13,6 +13,7 @@ from offloader.cli.command import CommandSession, command
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME
 from offloader.errors import ConfigError
+from offloader.offload.settings import chosen_shard
 
 if TYPE_CHECKING:
     from offloader.offload.application import Application
@@ -26,18 +27,27 @@ if TYPE_CHECKING:
     callback=TIME,
     help="With --until-caught-up: give up after this. Exit code 2, the topics left are named.",
 )
+@click.option(
+    "--shard",
+    type=click.IntRange(min=0),
+    envvar="OFFLOADER_SHARD",
+    show_envvar=True,
+    help="Which of the application's shards to run, from 0.",
+)
 @command(log_level="INFO")
-def run_command(session: CommandSession, *, until_caught_up: bool, timeout: int | None) -> int:
+def run_command(session: CommandSession, *, until_caught_up: bool, timeout: int | None, shard: int | None) -> int:
     """Offload the enabled topics until stopped (SIGTERM, Ctrl-C).
 
-    Exit code 3: another process has taken over, do not restart this one.
+    Exit code 3: another process has taken over, do not restart this one (a shard may be restarted: it takes its topics
+    back).
     """
     if timeout is not None and not until_caught_up:
         raise ConfigError("--timeout is for --until-caught-up")
     from offloader.offload.application import Application  # PySpark takes a second to import
 
     seconds = None if timeout is None else timeout / 1000
-    return run(Application(session.config, until_caught_up=until_caught_up, timeout=seconds))
+    config = chosen_shard(session.config, shard)
+    return run(Application(config, until_caught_up=until_caught_up, timeout=seconds))
 
 
 def run(application: Application) -> int:

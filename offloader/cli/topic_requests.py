@@ -7,6 +7,7 @@ import click
 
 from offloader.cli.asking import ask, outcomes
 from offloader.cli.command import OK, CommandSession, command
+from offloader.cli.owners import is_ours
 from offloader.cli.parsing import POSITION, TOPIC
 from offloader.cli.reading import not_archived
 from offloader.cli.topics import TIMEOUT, matching, topics
@@ -126,7 +127,7 @@ def claimed(session: CommandSession, topic: TopicName) -> CatalogHead:
     catalog = session.catalogs.head(topic)
     ours = session.config.application
     owner = catalog.claim.application if catalog.claim is not None else ours
-    if owner != ours:
+    if not is_ours(session, owner):
         raise ClaimedByOtherError(f"{topic} is claimed by {owner or 'nobody'}, this configuration is of {ours}")
     return catalog
 

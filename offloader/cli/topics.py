@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from enum import Enum
 
 import click
 
 from offloader.archive.opened import OpenArchive
+from offloader.archive.shown import time_text
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say, text_or_none
+from offloader.cli.owners import shard_to_ask
 from offloader.cli.parsing import TIME, TOPIC
 from offloader.cli.reading import not_archived, opened
 from offloader.config.units import format_time
@@ -196,11 +197,6 @@ def _open_row(state: TopicState, s: OpenSegment) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def time_text(ms: int) -> str:
-    """UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 class Status(Enum):
     """pulsar-admin's words."""
 
@@ -243,9 +239,8 @@ def _status(session: CommandSession, topic: TopicName) -> tuple[Status, str]:
     if not journals.readable:
         raise OffloadError(journals.damaged[0].why)
     names = matching(topic, archived_topics(session, journals))
-    requested = {
-        r.topic for _, r in requests.pending(session.store, session.config.application, session.dependencies.clock_ms())
-    }
+    asked, now = {shard_to_ask(session, t) for t in names}, session.dependencies.clock_ms()
+    requested = {r.topic for shard in sorted(asked) for _, r in requests.pending(session.store, shard, now)}
     found = [_status_of(session.catalogs.head(t), state_of(journals, t), requested=t in requested) for t in names]
     order = (Status.ERROR, Status.RUNNING, Status.SUCCESS)
     return next(((s, reason) for wanted in order for s, reason in found if s is wanted), (Status.NOT_RUN, ""))

@@ -13,6 +13,7 @@ import offloader.config.document as document
 import offloader.config.limits as limits
 from offloader.config.bridging import Bridge, out_of_reach
 from offloader.config.connections import Pulsar, Storage
+from offloader.config.cost import CostSettings
 from offloader.config.gateway import Gateway
 from offloader.config.hints import problems_of
 from offloader.config.levels import NamespaceSection, PolicyLevel
@@ -23,6 +24,7 @@ from offloader.config.problems import refuse
 from offloader.config.protection import ProtectionSettings
 from offloader.config.running import Limits, MetricsSettings, Spark
 from offloader.config.section import Section
+from offloader.config.sharding import Shards
 from offloader.config.units import Time
 from offloader.errors import ConfigError
 
@@ -52,6 +54,8 @@ class Config(Section):
     bridge: Bridge = Bridge()
     gateway: Gateway = Gateway()
     protection: ProtectionSettings = ProtectionSettings()
+    cost: CostSettings = CostSettings()
+    shards: Shards | None = Field(None, description="Several processes share the application's topics.")
 
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] = os.environ) -> Self:

@@ -19,6 +19,7 @@ from offloader.pulsar.auth import UNFIT, is_token
 
 _LABEL = r"[A-Za-z0-9_-]{1,63}"  # the name service refuses empty and longer ones
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?"
+_WITH_ENDPOINT = ("s3", "gs", "gcs")
 _AUTH_PARAMS = ("token:", "file:")
 _TOKEN_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"  # noqa: S105 (a class's name)
 
@@ -152,9 +153,13 @@ class Pulsar(Section):
 class Storage(Section):
     """Where segments, catalog and journal are kept."""
 
-    root: str = Field(description="`s3://bucket/prefix`, `file:///folder`, or the URL of an fsspec file system.")
+    root: str = Field(
+        description="`s3://bucket/prefix`, `gs://bucket/prefix`, `file:///folder`, or the URL of an fsspec file system."
+    )
     endpoint: Annotated[str | None, _url("https?", "http://host:9000 or https://host")] = Field(
-        None, description="The S3 service's URL where it is not AWS, `http://host:9000`. S3 only."
+        None,
+        description="The service's URL where it is not AWS or Google, `http://host:9000`. S3 and Google only; Google's "
+        "credentials are not sent to `http://`.",
     )
     region: str | None = Field(None, description="The S3 region; by default what the AWS configuration says. S3 only.")
     options: dict[str, Any] = Field(
@@ -163,12 +168,13 @@ class Storage(Section):
         description="For an fsspec file system: passed on by name, numbers and true or false as such. For S3: "
         "`retry_deadline`, `connect_timeout`, `read_timeout` (seconds), `max_connections`, `addressing_style` "
         "(`auto`, `path`, `virtual`), `payload_signing` (`auto`: over `http://`; `always`; `never`: saves SHA-256 of "
-        "all that is sent, where nobody can change it on its way). Not for `file://`.",
+        "all that is sent, where nobody can change it on its way). For Google: the first four of these, and "
+        "`user_project` (who pays). Not for `file://`.",
     )
 
     @property
     def scheme(self) -> str:
-        """`s3`, `file`, or fsspec's name of a file system."""
+        """`s3`, `gs`, `file`, or fsspec's name of a file system."""
         return urlsplit(self.root).scheme
 
     @field_validator("root")
@@ -178,8 +184,10 @@ class Storage(Section):
 
     @model_validator(mode="after")
     def _only_what_the_store_reads(self) -> Self:
-        if self.scheme != "s3" and (self.endpoint or self.region):
-            raise ValueError(f"endpoint and region are for s3:// only; root is {self.root}")
+        if self.endpoint and self.scheme not in _WITH_ENDPOINT:
+            raise ValueError(f"endpoint is for s3:// and gs:// only; root is {self.root}")
+        if self.region and self.scheme != "s3":
+            raise ValueError(f"region is for s3:// only; root is {self.root}")
         if self.scheme == "file" and self.options:
             raise ValueError("options are not for file://; remove them")
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import decode_of
+from offloader.metadata.deal import is_shard_of
 from offloader.metadata.deletions import DeletedRange, DeletionReason, Tombstone, buried
 from offloader.metadata.layout import record_key
 from offloader.metadata.log import read_record
@@ -42,6 +43,13 @@ def last_owner(store: ObjectStore, head: CatalogHead) -> str:
         return "" if claim is None else claim.application or claim.released_by
     former = _read(store, head.topic, claim.former) if claim.former else None
     return former.application if isinstance(former, Claim) else ""
+
+
+def decides(head: CatalogHead, owner: str, application: str) -> bool:
+    """Whether an application decides what goes of a topic whose last owner is `owner`: it has the topic, or a shard of
+    the same application let go of it."""
+    released = head.claim is not None and not head.claim.application
+    return owner == application or (released and is_shard_of(owner, application))
 
 
 def _read(store: ObjectStore, topic: TopicName, uuid: str) -> Record | None:

@@ -167,6 +167,18 @@ class Catalogs:
             self._store.delete([layout.claim_key(former, head.topic)])
         return head
 
+    def pass_on(self, head: CatalogHead, to: str, at: int) -> CatalogHead:
+        """Claim a topic of ours for another shard of the application, with everything else as it is. A no-op where it
+        is not ours. Raises RetryableError where the catalog has changed since the head was read."""
+        if head.claim is None or head.claim.application != self._application:
+            return head
+        self._store.put(layout.claim_key(to, head.topic), str(head.topic).encode(), if_absent=True)
+        claim = replace(head.claim, application=to, at=at, reason=f"passed on by {self._application}")
+        head, written = self._write(head, linked(head, claim))
+        if not written:
+            raise RetryableError(f"{head.topic}: the catalog has changed since it was looked at")
+        return head
+
     def mark(self, topic: TopicName) -> None:
         """Note that the application may have claimed a topic, for `claimed`; once in a process."""
         if topic not in self._marked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offloader.ahead import unawaited_pool
-from offloader.metadata.layout import KeyKind, parse_topic_key, topic_folder, topic_of
+from offloader.metadata.layout import KeyKind, encoded, parse_topic_key, topic_folder, topic_of
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
@@ -21,6 +21,12 @@ def topics(store: ObjectStore) -> Iterator[TopicName]:
     with unawaited_pool(LISTINGS, "topic-lister") as pool:
         for folders in pool.map(lambda namespace: list(store.folders(namespace)), namespaces):
             yield from (topic for topic, _ in map(topic_of, folders) if topic is not None)
+
+
+def topics_of(store: ObjectStore, namespace: str) -> list[TopicName]:
+    """The topics of a namespace that have an object under the root, in key order; one listing call a thousand."""
+    folders = store.folders("".join(f"{encoded(piece)}/" for piece in namespace.split("/")))
+    return [topic for topic, _ in map(topic_of, folders) if topic is not None]
 
 
 def partitions(store: ObjectStore, topic: TopicName) -> list[TopicName]:

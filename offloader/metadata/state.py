@@ -76,7 +76,8 @@ class TopicState:
     `releasing`: who asked to delete the subscription once everything up to its end is offloaded. `lost_after`: the
     subscription had gone, what follows this position up to the first ledger left is lost. `let_go`: a release may have
     deleted the subscription, nobody has to accept what is lost since. `ahead`: its history behind the open segment.
-    `handed_over`: brokers are to read all of it, whatever its policy says, and its release waits for that."""
+    `handed_over`: brokers are to read all of it, whatever its policy says, and its release waits for that.
+    `passed_to`: the shard that has it next. From then on only the claim is missing; nothing is begun in it here."""
 
     topic: TopicName
     failure: Failure | None = None
@@ -87,6 +88,7 @@ class TopicState:
     let_go: bool = False
     ahead: tuple[AssignedAhead, ...] = ()
     handed_over: bool = False
+    passed_to: str = ""
     unknown_fields: bytes = b""
 
     @property

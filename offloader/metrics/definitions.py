@@ -176,4 +176,11 @@ CURSOR_COPY_AGE = gauge(
 )
 FACTS_FAILURES = counter("offloader_topic_facts_failures", "Looks at topics' schemas that failed; repeated.")
 
+SHARDS_STOOD_IN = gauge("offloader_shards_stood_in", "Other shards that this process runs, because theirs do not.")
+SHARDS_SILENT = gauge("offloader_shards_silent", "Shards of which no process shows a sign of life.")
+SHARD_STRANGERS = gauge("offloader_shard_strangers", "Topics that this shard has and that are dealt to another one.")
+SHARD_WAITING = gauge("offloader_shard_waiting", "Topics that are dealt to this shard and that another one has.")
+SHARD_PASSED_ON = counter("offloader_shard_passed_on", "Topics that were passed on to another shard.")
+SHARD_TAKEOVERS = counter("offloader_shard_takeovers", "How often this process began to run another shard.")
+
 ALL = tuple(value for value in list(globals().values()) if isinstance(value, Definition))

@@ -33,6 +33,7 @@ GAUGES = (
     *(d.DELETION_PENDING, d.DELETION_IN_FLIGHT, d.DELETION_DAMAGED, d.DELETION_REFUSALS),
     *(d.VISITS_DUE, d.VISITS_NOT_FREED, d.VISITS_PASSED_OVER, d.CURSOR_REMOVALS_PENDING, d.CURSOR_REMOVALS_IN_FLIGHT),
     *(d.BRIDGE_LAG, d.BRIDGE_LAG_BYTES, d.BRIDGE_TOPICS, d.CURSOR_COPY_AGE),
+    *(d.SHARDS_STOOD_IN, d.SHARDS_SILENT, d.SHARD_STRANGERS, d.SHARD_WAITING),
 )
 
 
@@ -292,6 +293,26 @@ class Metrics:
         self._set_all(d.BRIDGE_LAG, ledgers)
         self._set_all(d.BRIDGE_LAG_BYTES, size)
         self._set_all(d.BRIDGE_TOPICS, states)
+
+    # Shards
+
+    def shards(self, stood_in: int, silent: int) -> None:
+        """How many others this process runs, and how many nobody seems to run."""
+        self._gauges[d.SHARDS_STOOD_IN].set(stood_in)
+        self._gauges[d.SHARDS_SILENT].set(silent)
+
+    def shard_topics(self, strangers: int, waiting: int) -> None:
+        """Topics that are not where they are dealt to: with this shard, and with others."""
+        self._gauges[d.SHARD_STRANGERS].set(strangers)
+        self._gauges[d.SHARD_WAITING].set(waiting)
+
+    def passed_on(self) -> None:
+        """A topic was passed on to another shard."""
+        self._count(d.SHARD_PASSED_ON)
+
+    def shard_taken_over(self) -> None:
+        """This process has begun to run another shard."""
+        self._count(d.SHARD_TAKEOVERS)
 
     def _set_all(self, definition: d.Definition, values: Mapping[str, int]) -> None:
         """What is not named any more has no series any more."""

@@ -146,6 +146,7 @@ class RollReason(StrEnum):
     DISABLED = "disabled"
     RELEASED = "released"
     CAUGHT_UP = "caught-up"
+    PASSED_ON = "passed-on"  # to another shard
     DATA_LOST = "data-lost"
     OFFLOADED = "offloaded"  # it is a ledger that brokers had offloaded, or ends before one
 

@@ -174,6 +174,7 @@ class Application:
             new_uuid=_new_uuid,
             jitter=random.random,
             stock=self._stock(stack),
+            deal=derived.deal(config),
         )
         rates = RateLimits()
         registry = TopicRegistry(

@@ -11,7 +11,9 @@ from offloader.bookkeeper.settings import BookieSettings
 from offloader.config import Config
 from offloader.config.connections import Storage
 from offloader.config.levels import ENTRY_OVERHEAD, TopicPolicy
+from offloader.errors import ConfigError
 from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.metadata.deal import Deal, DealBy, family_of, shard_name
 from offloader.model import MIB, Lane
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.driver.work import THREADS, WorkKind
@@ -40,6 +42,38 @@ def pulsar(config: Config) -> PulsarSettings:
         operation_timeout=section.operation_timeout_ms / 1000,
         keep_alive=section.keep_alive_ms / 1000,
     )
+
+
+def deal(config: Config) -> Deal:
+    """How the application's topics are dealt out, as its shard sees it that the configuration is of."""
+    shards = config.shards
+    family = family_of(config.application)
+    return Deal(family) if shards is None else Deal(family, shards.index or 0, shards.count, DealBy(shards.by))
+
+
+def of_shard(config: Config, index: int) -> Config:
+    """The configuration of another shard of the application; `index` may lie beyond their number."""
+    if config.shards is None:
+        return config
+    shards = config.shards.model_copy(update={"index": index})
+    name = shard_name(family_of(config.application), index)
+    return config.model_copy(update={"application": name, "shards": shards})
+
+
+def chosen_shard(config: Config, index: int | None) -> Config:
+    """The configuration of the shard that a process is to be; `index`: where that is said beside the file. Raises
+    ConfigError."""
+    shards = config.shards
+    if shards is None:
+        if index is not None:
+            raise ConfigError("shards: the configuration has no such section, so there is no shard to choose")
+        return config
+    index = shards.index if index is None else index
+    if index is None and shards.count > 1:
+        raise ConfigError(f"shards.index: say which of the {shards.count} shards this is, for example with --shard 0")
+    if index is not None and index >= shards.count:
+        raise ConfigError(f"shards.index: there is no shard {index} of {shards.count}, they are counted from 0")
+    return of_shard(config, index or 0)
 
 
 def bookkeeper(config: Config) -> BookKeeperSettings | None:

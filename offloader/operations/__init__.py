@@ -1,1 +1,1 @@
-"""What operators do with an archive: verify, rebuild, restore, export, and the doctor."""
+"""What operators do with an archive: verify, rebuild, restore, export, the doctor, and costs."""

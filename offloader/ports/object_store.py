@@ -1,7 +1,7 @@
 """The one small interface to object stores, and its contract.
 
 Every store passes the same tests, `StoreContract` of `tests/storage/contract.py`, at least with a real server; what it
-does when answers are lost has tests of its own (`contract_s3_faults.py`, `integration/storage/contract_fsspec.py`).
+does when answers are lost has tests of its own (`contract_faults.py`, `integration/storage/contract_fsspec.py`).
 CONTRIBUTING.md has the steps to add one. Where nothing proves that creating is atomic, a store takes no writes:
 UnprovenStoreError when it is opened, in a folder at its first write. Stores are built once per process, are safe to use
 from several threads, and are never pickled: pass a `StoreSettings` and open it again.

@@ -1,7 +1,7 @@
-"""Any other store through fsspec, if its file system has an atomic create: Google Cloud Storage, Azure Blob Storage.
+"""Any other store through fsspec, if its file system has an atomic create: Azure Blob Storage.
 
-Parts are objects of their own under `.uploads/<id>/`. The commit composes them where the file system offers that
-(gcsfs: `merge`), else it writes the object in one call from memory, which takes as much memory as the object is long.
+Parts are objects of their own under `.uploads/<id>/`. The commit writes the object in one call from memory, which takes
+as much memory as the object is long.
 Metadata is not kept: there is no common way to write it. A range is read between two looks at the object, because there
 is no common way to name the version that is wanted.
 """
@@ -23,21 +23,18 @@ from offloader.json_text import parse_json
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
 from offloader.storage.fsspec_errors import translated
-from offloader.storage.fsspec_open import AZURE, GOOGLE, must_create, open_file_system
+from offloader.storage.fsspec_open import AZURE, must_create, open_file_system
 
-# Where pipe_file(mode="create") has exactly one winner: gcsfs asks for generation 0 (`ifGenerationMatch=0`), adlfs
-# sends `If-None-Match: *`, and the server decides. Seen with emulators (fake-gcs-server, Azurite; integration/storage),
-# never with Google's or Microsoft's own service, whose documentation promises it. (fsspec's memory file system looks
-# first and writes then: only under a lock of ours.)
-PROVEN = frozenset({"memory"}) | GOOGLE | AZURE
-COMPOSE_LIMIT = 32  # Google Cloud Storage composes no more sources in one request
+# Where pipe_file(mode="create") has exactly one winner: adlfs sends `If-None-Match: *`, and the server decides. Seen
+# with an emulator (Azurite; integration/storage), never with Microsoft's own service, whose documentation promises it.
+# (fsspec's memory file system looks first and writes then: only under a lock of ours.)
+PROVEN = frozenset({"memory"}) | AZURE
 READ_ATTEMPTS = 20
 CALLS_OF_ONE = 2  # a write, and a look what became of it
-CLIENTS_RETRY_S = 100.0  # the clients' own tries, which we cannot change: gcsfs's took 34 s, adlfs's 88 s
+CLIENTS_RETRY_S = 100.0  # the clients' own tries, which we cannot change: adlfs's took 88 s
 _UPLOADS = rules.HELPER_FOLDERS[0]
-_BOUNDARY = b"--==0=="  # gcsfs separates an object's metadata and bytes by it, whatever the bytes are
 _CHANGED_BY_READING = ("last_accessed_on",)  # Azure's
-_MODIFIED = ("updated", "last_modified", "created")  # Google's, Azure's, fsspec's memory's
+_MODIFIED = ("last_modified", "created")  # Azure's, fsspec's memory's
 _MEMORY_LOCK = threading.Lock()
 
 
@@ -56,7 +53,7 @@ class FsspecStore:
         if not read_only:
             must_create(url, setting)
         self.url = url
-        self.retry_deadline = CLIENTS_RETRY_S if protocol in GOOGLE | AZURE else 0.0
+        self.retry_deadline = CLIENTS_RETRY_S if protocol in AZURE else 0.0
         self.longest_call = CALLS_OF_ONE * self.retry_deadline
         self._protocol = protocol
         self._fs, path = open_file_system(url, options or {}, setting)
@@ -221,9 +218,7 @@ class FsspecStore:
         return self._base + rules.check_key(key)
 
     def _write(self, path: str, data: bytes, mode: str = "overwrite") -> None:
-        # What is not shorter than a chunk is sent without boundaries: else the object would silently end at one.
-        chunks = {"chunksize": len(data)} if self._protocol in GOOGLE and _BOUNDARY in data else {}
-        self._fs.pipe_file(path, data, mode=mode, **chunks)
+        self._fs.pipe_file(path, data, mode=mode)
 
     def _range(self, key: str, offset: int, end: int) -> bytes:
         """Bytes of an object that may be replaced meanwhile, by one that is shorter or by none."""
@@ -260,20 +255,7 @@ class FsspecStore:
 
     def _assemble(self, upload: str, target: str, parts: Sequence[UploadedPart]) -> None:
         sources = [self._part_path(upload, part) for part in parts]
-        if hasattr(self._fs, "merge"):
-            self._compose(self._folder(upload), target, sources)
-        else:
-            self._write(target, b"".join(self._fs.cat_file(path) for path in sources))
-
-    def _compose(self, folder: str, target: str, sources: Sequence[str]) -> None:
-        level = 0
-        while len(sources) > COMPOSE_LIMIT:
-            groups = [sources[i : i + COMPOSE_LIMIT] for i in range(0, len(sources), COMPOSE_LIMIT)]
-            sources = [f"{folder}level{level}-{i:05}" for i in range(len(groups))]
-            for path, group in zip(sources, groups, strict=True):
-                self._fs.merge(path, group)
-            level += 1
-        self._fs.merge(target, sources)
+        self._write(target, b"".join(self._fs.cat_file(path) for path in sources))
 
     def _is_made_of(self, key: str, parts: Sequence[UploadedPart]) -> bool:
         found = self.stat(key)

@@ -16,8 +16,7 @@ from offloader.errors import (
 )
 
 LONGEST_MESSAGE = 400
-_NO_CREDENTIALS = ("ClientAuthenticationError", "DefaultCredentialsError")  # azure-core's and google-auth's
-_GCSFS_TEXTS = {"Forbidden: ": 403, "Bad Request: ": 400}  # an OSError and a ValueError; nothing else tells the status
+_NO_CREDENTIALS = ("ClientAuthenticationError",)  # azure-core's
 _REFUSALS: dict[int, tuple[type[OffloadError], str]] = {
     400: (FatalError, "the store refuses the request; check storage.options"),
     401: (AccessDeniedError, "the store refuses our credentials"),
@@ -47,14 +46,9 @@ def translated(what: str, *, write: bool = False) -> Iterator[None]:
 def _status(e: Exception) -> int:
     """The HTTP status, 0 where there is none."""
     if isinstance(e, FileNotFoundError):
-        # gcsfs ends a long upload that failed; where it finds none to end, that hides what became of the upload
-        hidden = e.__context__
-        return 404 if not isinstance(hidden, Exception) or _status(hidden) == 404 else 0
+        return 404
     if isinstance(e, PermissionError) or type(e).__name__ in _NO_CREDENTIALS:
         return 403
-    for beginning, status in _GCSFS_TEXTS.items():
-        if str(e).startswith(beginning):
-            return status
     code = str(getattr(e, "status_code", None) or getattr(e, "code", None) or 0)
     return int(code) if code.isdecimal() else 0
 

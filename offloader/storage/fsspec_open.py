@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -12,10 +11,7 @@ import fsspec
 from offloader.errors import ConfigError
 from offloader.storage.fsspec_errors import translated
 
-GOOGLE = frozenset({"gs", "gcs"})
 AZURE = frozenset({"abfs", "abfss", "az"})
-# Of one request, as long as a part: without it gcsfs waits for ever for a server that is silent.
-REQUEST_TIMEOUT_S = 120
 ADLFS_CREATES_SINCE = (2024, 12)  # the first adlfs that knows mode="create"
 _NUMBERS = (
     "block_size",
@@ -23,7 +19,6 @@ _NUMBERS = (
     "connection_timeout",
     "max_concurrency",
     "read_timeout",
-    "requests_timeout",
     "timeout",
 )
 _WORDS = {"true": True, "false": False}
@@ -31,13 +26,7 @@ _WORDS = {"true": True, "false": False}
 
 def open_file_system(url: str, options: Mapping[str, Any], setting: str) -> tuple[Any, str]:
     """The file system and the path in it. Raises ConfigError; `setting` is how whoever gave the URL calls it."""
-    protocol = url.partition("://")[0]
     chosen = {name: _typed(name, value) for name, value in options.items()}
-    if protocol in GOOGLE:
-        # Else it asks by gRPC what kind of bucket this is, where it gets no answer before each call (half a minute and
-        # more), and appends to objects of zonal buckets, which nothing proves atomic. Read when gcsfs is imported.
-        os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-        chosen.setdefault("requests_timeout", REQUEST_TIMEOUT_S)
     with translated(f"opening {url}"):
         try:
             fs, path = fsspec.url_to_fs(url, use_listings_cache=False, **chosen)

@@ -36,6 +36,12 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
         from offloader.storage.s3_client import open_s3  # boto3 takes 0.2 s to import
 
         return open_s3(settings)
+    if scheme in ("gs", "gcs"):
+        try:
+            from offloader.storage.gcs_client import open_gcs
+        except ImportError as e:
+            raise ConfigError(f"{settings.setting}: {scheme}:// needs {e.name}; install the extra gcs") from e
+        return open_gcs(settings)
     from offloader.storage.fsspec import FsspecStore
 
     return FsspecStore(f"{scheme}://{address}", dict(settings.options), read_only=read_only, setting=settings.setting)

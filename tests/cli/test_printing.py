@@ -132,6 +132,7 @@ CALLS: dict[str, list[list[str]]] = {
     "catalog rebuild": [[str(TOPIC)], [str(TOPIC), "--dry-run"]],
     "config check": [[]],
     "config explain": [[str(TOPIC)], [str(TOPIC), "--offline"]],
+    "cost": [[], ["--no-pulsar"], [str(TOPIC), "--no-pulsar"], [f"public/{EVIL}"], [EVIL]],
     "doctor": [[]],
     "explain": [[str(TOPIC)], [str(TOPIC), "--offline"], ["15"], [EVIL], ["b9:1", "--bookie-http", "http://b9:8000"]],
     "gateway run": [[EVIL]],

@@ -17,6 +17,7 @@ from offloader.config import Config
 from offloader.config.bridging import Bridge
 from offloader.errors import ConfigError, RetryableError
 from offloader.metadata.catalog import Catalogs
+from offloader.metadata.deal import ALONE, Deal
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice, Source, TopicName
@@ -29,6 +30,7 @@ from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
+from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.work import Work, WorkKind
@@ -139,6 +141,7 @@ class Simulation:
     requests: Any = field(default_factory=NoRequests)
     cluster_of: Simulation | None = None
     urgent: bool = False
+    deal: Deal = ALONE
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -192,6 +195,7 @@ class Simulation:
             new_uuid=self.uuid,
             jitter=self.rng.random,
             stock=self.stock,
+            deal=self.deal,
         )
         rates = RateLimits()
         self.registry = TopicRegistry(self.context, rates, 1_000, [])
@@ -201,7 +205,21 @@ class Simulation:
         )
         self.retaining = Retaining(self.context, self.grace_ms, RETENTION_MS)
         self.bridging = Bridging(self.context, self.bridge_settings(), self.bridge_parts(), urgent=self.urgent)
-        self.driver = Driver(self.context, self.registry, plans, self.requests, self.retaining, self.bridging, 1)
+        passing_on = PassingOn(self.context, self.registry, self.agrees)
+        self.driver = Driver(
+            self.context,
+            self.registry,
+            plans,
+            self.requests,
+            self.retaining,
+            self.bridging,
+            1,
+            passing_on=passing_on,
+        )
+
+    def agrees(self, name: str) -> bool:
+        """Whether another shard is there."""
+        return True
 
     def bridge_settings(self) -> Bridge:
         return self.config.bridge

@@ -8,7 +8,8 @@ import pytest
 
 from offloader.errors import OutcomeUnknownError
 from offloader.ports.object_store import ObjectStore, UploadedPart
-from tests.storage.contract_s3_faults import FOR_EVER, S3FaultContract, part
+from tests.storage.contract_faults import FOR_EVER
+from tests.storage.contract_s3_faults import S3FaultContract, part
 from tests.storage.proxy import Proxy, Rule
 from tests.storage.subject import noise, upload_parts
 

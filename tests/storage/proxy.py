@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import sys
 import threading
@@ -13,6 +14,20 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
+
+Say = Callable[[int, str], tuple[dict[str, str], bytes]]
+
+
+def xml_error(status: int, code: str) -> tuple[dict[str, str], bytes]:
+    """Headers and body of S3's errors."""
+    body = f"<Error><Code>{code}</Code><Message>in the store's place</Message></Error>".encode()
+    return {"Content-Type": "application/xml"}, body
+
+
+def json_error(status: int, code: str) -> tuple[dict[str, str], bytes]:
+    """Headers and body of Google's errors."""
+    said = {"code": status, "message": "in the store's place", "errors": [{"reason": code}]}
+    return {"Content-Type": "application/json"}, json.dumps({"error": said}).encode()
 
 
 @dataclass
@@ -37,9 +52,11 @@ class Rule:
 
 
 class Proxy:
-    """Forwards to `host:port` of a server on this machine. A context manager; its end closes all connections."""
+    """Forwards to `host:port` of a server on this machine; `say` makes the refusals of its service. A context manager;
+    its end closes all connections."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, say: Say = xml_error) -> None:
+        self.say = say
         self.requests: list[tuple[str, str]] = []
         self._upstream = (host, port)
         self._rules: list[Rule] = []
@@ -135,9 +152,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         rule = self.server.proxy.next_rule(self.command, self.path, self.headers)
         if rule is not None and rule.status is not None:
-            error = f"<Error><Code>{rule.code}</Code><Message>in the store's place</Message></Error>".encode()
+            said, error = self.server.proxy.say(rule.status, rule.code)
             error = b"" if rule.empty else error
-            self._answer(rule.status, [("Content-Type", "application/xml"), ("Content-Length", str(len(error)))], error)
+            self._answer(rule.status, [*said.items(), ("Content-Length", str(len(error)))], error)
             return
         if rule is not None and rule.unsent:
             self._hang_up()

@@ -12,9 +12,9 @@ from offloader.errors import UnprovenStoreError
 from offloader.metadata.layout import topic_folder
 from offloader.metadata.listing import topics
 from offloader.model import TopicName
-from offloader.storage.fsspec import COMPOSE_LIMIT, FsspecStore
+from offloader.storage.fsspec import FsspecStore
 from tests.storage.contract import StoreContract
-from tests.storage.subject import Subject, check_many_parts
+from tests.storage.subject import Subject
 
 
 class TestFsspec(StoreContract):
@@ -38,22 +38,6 @@ def test_no_file_system_copies_a_part_by_itself() -> None:
 def test_a_file_system_without_a_proven_create_is_refused(url: str) -> None:
     with pytest.raises(UnprovenStoreError, match="s3://"):
         FsspecStore(url)
-
-
-class Composing(fsspec.get_filesystem_class("memory")):
-    """Composes on the server's side, as Google Cloud Storage does, with its limit."""
-
-    cachable = False
-
-    def merge(self, path: str, paths: list[str]) -> None:
-        assert 1 <= len(paths) <= COMPOSE_LIMIT
-        self.pipe_file(path, b"".join(self.cat_file(source) for source in paths))
-
-
-def test_many_parts_are_composed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fsspec, "url_to_fs", lambda url, **_: (Composing(), url.removeprefix("memory:/")))
-    store = FsspecStore(f"memory://{uuid.uuid4().hex}/root")
-    check_many_parts(store, COMPOSE_LIMIT * 3 + 1)
 
 
 class Counting(fsspec.get_filesystem_class("memory")):

@@ -1,8 +1,7 @@
-"""What file systems of clouds do that the one in memory does not. Each was seen with gcsfs or adlfs and a server."""
+"""What file systems of clouds do that the one in memory does not. Each was seen with adlfs and a server."""
 
 from __future__ import annotations
 
-import os
 import sys
 import uuid
 from collections.abc import Callable
@@ -24,8 +23,6 @@ from offloader.errors import (
 )
 from offloader.storage import fsspec_open
 from offloader.storage.fsspec import FsspecStore
-from offloader.storage.fsspec_open import REQUEST_TIMEOUT_S
-from tests.storage.subject import upload_parts
 
 Open = Callable[..., FsspecStore]
 
@@ -45,10 +42,9 @@ class Cloud(fsspec.get_filesystem_class("memory")):
         if self.error is not None and what == self.failing:
             raise self.error
 
-    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **chunks: int) -> None:
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         self._may_fail("write")
-        within = value if chunks else value.partition(b"\n--==0==--")[0]
-        super().pipe_file(path, within, mode)
+        super().pipe_file(path, value, mode)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         self._may_fail("read")
@@ -83,7 +79,7 @@ def opened(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Open:
 
 
 def test_an_object_that_is_replaced_while_it_is_read_is_read_again(cloud: Cloud, opened: Open) -> None:
-    store = opened("gs")
+    store = opened("abfs")
     for before, after in [(b"short", b"much longer"), (b"much longer", b"short"), (b"same size", b"size same")]:
         store.put("k", before)
         cloud.before_reading.append(lambda data=after: store.put("k", data))
@@ -91,7 +87,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_read_again(cloud: Cloud,
 
 
 def test_an_object_that_is_always_replaced_is_unavailable(cloud: Cloud, opened: Open) -> None:
-    store = opened("gs")
+    store = opened("abfs")
     store.put("k", b"x")
     cloud.before_reading.extend([lambda: store.put("k", uuid.uuid4().bytes)] * 100)
     with pytest.raises(StoreUnavailableError, match="replaced"):
@@ -99,7 +95,7 @@ def test_an_object_that_is_always_replaced_is_unavailable(cloud: Cloud, opened: 
 
 
 def test_a_body_that_is_cut_short_is_read_again(cloud: Cloud, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, cuts = opened("gs"), [3, 0, 9]
+    store, cuts = opened("abfs"), [3, 0, 9]
     store.put("k", b"all of it")
     monkeypatch.setattr(cloud, "cat_file", lambda *_, **__: b"all of it"[: cuts.pop(0)])
     assert store.read("k")[0] == b"all of it"
@@ -108,22 +104,12 @@ def test_a_body_that_is_cut_short_is_read_again(cloud: Cloud, opened: Open, monk
         store.read("k")
 
 
-def test_an_object_that_holds_the_boundary_of_gcsfs_is_whole(opened: Open) -> None:
-    store, data = opened("gs"), b"before\n--==0==--\nafter"
-    store.put("k", data)
-    assert store.read("k")[0] == data
-    upload = store.begin("parts")
-    store.commit(upload, upload_parts(store, upload, [data, data]))
-    assert store.read("parts")[0] == data + data
-
-
 @pytest.mark.parametrize("key", ["a?", "a?b", "a?versionid=1"])
 def test_a_key_that_adlfs_would_change_is_refused(opened: Open, key: str) -> None:
     store = opened("abfs")
     for call in (store.stat, store.read, store.begin, lambda k: store.put(k, b"x"), lambda k: store.delete([k])):
         with pytest.raises(FatalError, match="adlfs"):
             call(key)
-    assert opened("gs").put(key, b"x") is not None
 
 
 def test_nothing_is_listed_below_an_object(opened: Open) -> None:
@@ -143,25 +129,15 @@ class AzureError(Exception):
     status_code = 403
 
 
-def hiding(hidden: Exception) -> FileNotFoundError:
-    error = FileNotFoundError("says no")
-    error.__context__ = hidden
-    return error
-
-
 @pytest.mark.parametrize(
     ("error", "expected", "text"),
     [
-        (OSError("Forbidden: b/bucket/o\nstorage.objects.create is missing"), AccessDeniedError, "objects.create"),
         (PermissionError("no"), AccessDeniedError, "credentials"),
         (ByStatusError(401), AccessDeniedError, "credentials"),
         (AzureError("no"), AccessDeniedError, "credentials"),
         (FileNotFoundError("b/bucket/o"), BucketNotFoundError, "storage.root"),
-        (hiding(ByStatusError(404)), BucketNotFoundError, "storage.root"),
-        (hiding(FileExistsError("k")), OutcomeUnknownError, "says no"),
         (ByStatusError("404"), BucketNotFoundError, "storage.root"),
         (ByStatusError(400), FatalError, "storage.options"),
-        (ValueError("Bad Request: b/bucket/o\ninvalid"), FatalError, "storage.options"),
         (ByStatusError(503), OutcomeUnknownError, "says no"),
         (TimeoutError(), OutcomeUnknownError, "TimeoutError"),
     ],
@@ -169,7 +145,7 @@ def hiding(hidden: Exception) -> FileNotFoundError:
 def test_what_a_file_system_raises_becomes_one_line(
     cloud: Cloud, opened: Open, error: Exception, expected: type[OffloadError], text: str
 ) -> None:
-    store = opened("gs")
+    store = opened("abfs")
     cloud.error, cloud.failing = error, "write"
     for call in (lambda: store.put("k", b"x", if_absent=True), lambda: store.begin("k")):
         with pytest.raises(expected, match=text) as caught:
@@ -183,7 +159,7 @@ def test_what_a_file_system_raises_becomes_one_line(
 
 
 def test_a_write_that_cannot_be_looked_at_may_have_happened(cloud: Cloud, opened: Open) -> None:
-    store = opened("gs")
+    store = opened("abfs")
     cloud.error, cloud.failing = ByStatusError(503), "look"
     with pytest.raises(OutcomeUnknownError):
         store.put("k", b"token", if_absent=True)
@@ -205,20 +181,13 @@ def test_options_are_given_as_what_they_mean(cloud: Cloud, monkeypatch: pytest.M
         given.update(options)
         return cloud, "/root"
 
+    monkeypatch.setattr(fsspec_open, "version", lambda _: "2026.8.0")
     monkeypatch.setattr(fsspec, "url_to_fs", opening)
-    FsspecStore("gs://b/p", {"requester_pays": "True", "project": "123", "block_size": "7"})
-    asked = {name: given[name] for name in ("requester_pays", "project", "block_size", "requests_timeout")}
-    assert asked == {"requester_pays": True, "project": "123", "block_size": 7, "requests_timeout": REQUEST_TIMEOUT_S}
-    FsspecStore("gs://b/p", {"requests_timeout": "5"})
-    assert given["requests_timeout"] == 5
-    with pytest.raises(ConfigError, match=r"storage\.options\.requests_timeout"):
-        FsspecStore("gs://b/p", {"requests_timeout": "soon"})
-
-
-def test_gcsfs_is_used_as_it_was_tested(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", raising=False)
-    opened("gs")
-    assert os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] == "false"
+    FsspecStore("abfs://b/p", {"anon": "True", "account_name": "123", "blocksize": "7"})
+    asked = {name: given[name] for name in ("anon", "account_name", "blocksize")}
+    assert asked == {"anon": True, "account_name": "123", "blocksize": 7}
+    with pytest.raises(ConfigError, match=r"storage\.options\.timeout"):
+        FsspecStore("abfs://b/p", {"timeout": "soon"})
 
 
 def test_what_goes_wrong_while_opening_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +196,7 @@ def test_what_goes_wrong_while_opening_is_one_line(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(fsspec, "url_to_fs", refusing)
     with pytest.raises(StoreUnavailableError, match="no name server"):
-        FsspecStore("gs://b/p")
+        FsspecStore("abfs://b/p")
 
 
 def test_an_adlfs_that_cannot_create_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from offloader.errors import ConfigError, UnprovenStoreError
 from offloader.storage import fsspec_open
+from offloader.storage.gcs import GcsStore
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
 from offloader.storage.open import open_store
@@ -24,12 +25,15 @@ def test_each_url_has_its_store(tmp_path: Path, stores: Stores) -> None:
         "memory://m": MemoryStore,
         "s3://bucket/a/b": S3Store,
         "S3://bucket": S3Store,
+        "gs://bucket/a/b": GcsStore,
+        "GCS://bucket": GcsStore,
     }
     for url, kind in kinds.items():
-        assert isinstance(stores.open(StoreSettings(url, region="eu-west-1")), kind)
+        endpoint = "http://localhost:4443" if kind is GcsStore else None  # else it looks for Google's credentials
+        assert isinstance(stores.open(StoreSettings(url, endpoint, region="eu-west-1")), kind)
 
 
-@pytest.mark.parametrize("root", ["abfs://c/p", "ABFS://c/p", "Gs://c/P"])
+@pytest.mark.parametrize("root", ["abfs://c/p", "ABFS://c/P"])
 def test_a_scheme_may_be_in_capitals_whichever_store_it_names(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     memory = fsspec.filesystem("memory")
@@ -77,6 +81,9 @@ def test_the_options_of_s3_are_taken(stores: Stores) -> None:
         ("memory://a", {"nonsense": "1"}, "options.nonsense: memory:// takes no options"),
         ("s3://", {}, "bucket"),
         ("s3:///prefix", {}, "bucket"),
+        ("gs://", {}, "bucket"),
+        ("gs://b", {"unknown": "1"}, "unknown"),
+        ("gs://b", {"read_timeout": "soon"}, "read_timeout"),
         ("s3://b", {"unknown": "1"}, "unknown"),
         ("s3://b", {"retry_deadline": "soon"}, "retry_deadline"),
         ("s3://b", {"read_timeout": "-1"}, "read_timeout"),

@@ -7,6 +7,7 @@ import sys
 import click
 
 from offloader.archive.archive import Archive
+from offloader.archive.bounds import Bound, selected
 from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.reading.reader import ReadOptions
@@ -14,7 +15,7 @@ from offloader.cli.cat import messages_of, show
 from offloader.cli.command import CommandSession, command
 from offloader.cli.formats import FORMATS
 from offloader.cli.orphans import orphans
-from offloader.cli.reading import Bound, message_options, opened, range_options, selected
+from offloader.cli.reading import message_options, opened, range_options
 from offloader.errors import FatalError
 from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.metadata.rescue_log import Rescues

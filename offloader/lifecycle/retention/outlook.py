@@ -15,7 +15,7 @@ from offloader.lifecycle.retention.plan import DueRange, NextDue, PulsarSide, du
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.lifecycle.retention.waiting import with_waiting
-from offloader.metadata.beside import last_owner
+from offloader.metadata.beside import decides, last_owner
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import DeletedRange
 from offloader.metadata.history import History
@@ -72,7 +72,7 @@ def _outlook(
 ) -> RetentionOutlook:
     nothing = RetentionPlan(head.topic, (), head.removed.pending)
     owner = last_owner(store, head)
-    if owner not in ("", application):
+    if owner and not decides(head, owner, application):
         did = "claimed" if head.claim is not None and head.claim.application else "released"
         note = f"{did} by {owner}: it goes by that one's policies"
         return RetentionOutlook(nothing, now + grace_ms, note=note, others=True)

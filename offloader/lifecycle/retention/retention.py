@@ -17,7 +17,7 @@ from offloader.lifecycle.retention.plan import DAY_MS, DueRange, all_of, due, wh
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.second_look import SecondLook
 from offloader.lifecycle.retention.waiting import with_waiting
-from offloader.metadata.beside import last_owner
+from offloader.metadata.beside import decides, last_owner
 from offloader.metadata.deletions import BrokersCopy, Deleting, DeletionReason, day
 from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead
@@ -190,7 +190,7 @@ class ArchiveRetention:
     def _is_others(self, head: CatalogHead) -> str:
         """Who decides of the topic, where that is not we. Each head is asked: a claim may come before any of them."""
         owner = last_owner(self.deletion.store, head)
-        return "" if owner == self.deletion.by else owner
+        return "" if decides(head, owner, self.deletion.by) else owner
 
     def _ours(self, topic: TopicName) -> CatalogHead:
         head = self.deletion.catalogs.head(topic)

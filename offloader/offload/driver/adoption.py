@@ -6,8 +6,15 @@ import logging
 from dataclasses import replace
 
 from offloader.config.levels import TopicPolicy
-from offloader.errors import ClaimedByOtherError, DamagedRecordError, FatalError, TopicNotFoundError
+from offloader.errors import (
+    ClaimedByOtherError,
+    DamagedRecordError,
+    FatalError,
+    HeldByShardError,
+    TopicNotFoundError,
+)
 from offloader.metadata.bridge_log import BridgeLog
+from offloader.metadata.deal import is_shard_of
 from offloader.metadata.state import CatalogHead, Claim
 from offloader.model import LedgerList, Loss, Position, Taking, TopicName
 from offloader.offload.core import evidence, segments
@@ -47,10 +54,12 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy, taking: Taking
     TopicNotFoundError, FatalError (stock offload beside us) and whatever the store and Pulsar raise."""
     catalog = context.catalogs.head(name)
     if catalog.claim is not None and catalog.claim.application not in ("", context.application):
+        _mind_other_shard(context, name, catalog.claim.application)
         raise ClaimedByOtherError(
             f"{name} is claimed by application {catalog.claim.application!r}; stop that one and run "
             f"`offloader takeover {catalog.claim.application}`, or disable the topic here"
         )
+    _mind_deal(context, name, catalog)
     _mind_lost_end(context, catalog)
     if catalog.claim is not None and catalog.claim.application:
         context.catalogs.mark(name)
@@ -75,6 +84,26 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy, taking: Taking
         return _in_question(context, name, rules_of(policy), catalog)
     catalog = there_again(context.catalogs, catalog, context.clock_ms())
     return _topic(context, name, rules_of(policy), catalog, info, end)
+
+
+def _mind_other_shard(context: Context, name: TopicName, owner: str) -> None:
+    """Raises HeldByShardError where a shard of this application has the topic."""
+    if not is_shard_of(owner, context.application):
+        return
+    if not context.deal.is_dealt(name):
+        context.catalogs.unmark(name)  # it was passed on by a process that did not live to say so
+    raise HeldByShardError(
+        f"{name} is with shard {owner} of this application, which passes it on once it runs with the same section "
+        "`shards`; a former shard is run by the others as long as the section is there, with count: 1 at the least"
+    )
+
+
+def _mind_deal(context: Context, name: TopicName, catalog: CatalogHead) -> None:
+    """Raises HeldByShardError for a topic that is another shard's to claim."""
+    unclaimed = catalog.claim is None or not catalog.claim.application
+    if unclaimed and not context.deal.is_dealt(name) and name not in context.journal.topics:
+        context.catalogs.unmark(name)
+        raise HeldByShardError(f"{name} is dealt to shard {context.deal.owner_of(name)}")
 
 
 def _mind_lost_end(context: Context, catalog: CatalogHead) -> None:

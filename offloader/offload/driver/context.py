@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from offloader.config.policies import Policies
 from offloader.errors import OffloadError
 from offloader.metadata.catalog import Catalogs
+from offloader.metadata.deal import ALONE, Deal
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicState
 from offloader.metrics import Metrics
@@ -47,7 +48,7 @@ class Drafts(threading.local):
 @dataclass(frozen=True)
 class Context:
     """All that one application reaches. Whatever may have to be waited for is posted as `work`, but for the journal.
-    `stock`: the bucket of Pulsar's own offloader, where it is known."""
+    `stock`: the bucket of Pulsar's own offloader, where it is known. `deal`: which topics are this shard's."""
 
     application: str
     cluster: str
@@ -65,6 +66,7 @@ class Context:
     new_uuid: Callable[[], str]
     jitter: Callable[[], float]
     stock: ObjectStore | None = None
+    deal: Deal = ALONE
     drafts: Drafts = field(default_factory=Drafts)
 
     def state(self, topic: TopicName) -> TopicState:

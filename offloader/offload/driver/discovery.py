@@ -39,9 +39,14 @@ class Discovery:
 
 
 def discover(
-    admin: Admin, policies: Policies, known: Iterable[TopicName], configured: Iterable[str], interval_ms: int
+    admin: Admin,
+    policies: Policies,
+    known: Iterable[TopicName],
+    configured: Iterable[str],
+    interval_ms: int,
+    is_dealt: Callable[[TopicName], bool] = lambda _: True,
 ) -> Discovery:
-    """Every topic of each namespace that may be enabled, with its policy, and every `known` topic's."""
+    """Every topic of each namespace that may be enabled that `is_dealt` to us, with its policy; every `known` one's."""
     found: dict[TopicName, TopicPolicy] = {}
     unread: dict[str, OffloadError] = {}
     dangers: dict[str, tuple[Check, ...]] = {}
@@ -50,7 +55,8 @@ def discover(
     names = set(_namespaces(admin, configured)) | {t.namespace for t in known}
     for namespace in sorted(names):
         try:
-            here, topics = _in_namespace(admin, policies, namespace, [t for t in known if t.namespace == namespace])
+            there = [t for t in known if t.namespace == namespace]
+            here, topics = _in_namespace(admin, policies, namespace, there, is_dealt)
             dangers[namespace] = _dangers(admin, namespace, here, interval_ms)
             found.update(here)
             listed.update(topics)
@@ -78,14 +84,20 @@ def _namespaces(admin: Admin, configured: Iterable[str]) -> list[str]:
 
 
 def _in_namespace(
-    admin: Admin, policies: Policies, namespace: str, known: list[TopicName]
+    admin: Admin,
+    policies: Policies,
+    namespace: str,
+    known: list[TopicName],
+    is_dealt: Callable[[TopicName], bool],
 ) -> tuple[dict[TopicName, TopicPolicy], list[TopicName]]:
-    """Policies of all topics that concern us, and the topics that Pulsar lists."""
+    """Policies of all topics that concern us, and those of them that Pulsar lists."""
     try:
         switch = namespace_switch(admin.namespace_properties(namespace))
     except NamespaceNotFoundError:
         return {topic: policies.of(topic) for topic in known}, []
-    topics = admin.topics(namespace) if policies.enables_any(namespace, switch) else []
+    listed = admin.topics(namespace) if policies.enables_any(namespace, switch) else []
+    ours = frozenset(known)
+    topics = [topic for topic in listed if topic in ours or is_dealt(topic)]
     return {topic: policies.of(topic, switch) for topic in sorted({*topics, *known})}, topics
 
 
@@ -192,10 +204,16 @@ class DiscoveredTopics:
         that was disabled while nothing ran must still be released. An enabled one that is not listed is absent, which
         proves nothing, and is looked for only where it has an unfinished round of bridging."""
         context = self._context
-        listed = context.catalogs.claimed() if self._unclear is None else []
+        shared = context.deal.count > 1  # then topics are passed on to us, or were, of which only the claims tell
+        listed = context.catalogs.claimed() if shared or self._unclear is None else []
         remembered = {*listed, *(self._unclear or ())} - known
         found = discover(
-            context.admin, context.policies, sorted({*known, *remembered}), self._configured, self._interval_ms
+            context.admin,
+            context.policies,
+            sorted({*known, *remembered}),
+            self._configured,
+            self._interval_ms,
+            context.deal.is_dealt,
         )
         absent = {n for n in remembered if n in found.policies and found.policies[n].enabled and n not in found.listed}
         absent -= self._being_bridged(sorted(n for n in absent if found.policies[n].broker_readable))

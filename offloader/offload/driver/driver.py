@@ -21,6 +21,7 @@ from offloader.offload.driver.committing import Compacting
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.copy_turns import TopicCopying
 from offloader.offload.driver.lane_plans import LaneBatch, LanePlans
+from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.retaining import Retaining
@@ -34,7 +35,7 @@ BUSY_WAIT = 0.25  # seconds between rounds while something is under way
 
 class Driver:
     """`registry` has the topics, `plans` what is read of them. `poll_ms`: how often the journal is checked. `copying`:
-    what is copied of topics besides their entries."""
+    what is copied of topics besides their entries. `passing_on`: topics of other shards; None: there are none."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Driver:
         bridging: Bridging,
         poll_ms: int,
         copying: Sequence[TopicCopying] = (),
+        passing_on: PassingOn | None = None,
     ) -> None:
         self.context = context
         self.registry = registry
@@ -55,6 +57,7 @@ class Driver:
         self._retaining = retaining
         self.bridging = bridging
         self._copying = copying
+        self._passing_on = passing_on
         self._poll_ms = poll_ms
         self._inbox: queue.Queue[LaneBatch | None] = queue.Queue()  # None: there is something to look at
         self._batches_in: deque[LaneBatch] = deque()
@@ -137,6 +140,8 @@ class Driver:
         self._requests.serve(self.registry, now)
         self.registry.release_retired(self.bridging.is_out_of_the_way)
         acknowledging.acknowledge_all(self.context, topics.values())
+        if self._passing_on is not None:
+            self._passing_on.look(now)
         self._abandoned.abort(now)
         self._compacting.look(topics.values())
         self._retaining.look(topics.values())

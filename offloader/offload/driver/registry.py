@@ -10,6 +10,7 @@ from functools import partial
 from offloader.config.levels import TopicPolicy
 from offloader.errors import (
     ClaimedByOtherError,
+    HeldByShardError,
     OffloadError,
     OutcomeUnknownError,
     RetryableError,
@@ -31,6 +32,7 @@ from offloader.offload.driver.work import Attempt, WorkKind
 log = logging.getLogger(__name__)
 
 ADOPT_AGAIN_MS = 2_000
+ELSEWHERE_MS = 600_000  # nobody need ask: the list of claims tells of what is passed on
 REFUSED_FOR_GOOD_MS = 120_000  # longer than a broker holds a subscription for a process that is gone
 
 
@@ -59,6 +61,7 @@ class TopicRegistry:
         self._held: set[TopicName] = set()  # have a pin of ours, or had
         self._released: set[TopicName] = set()
         self._taking: dict[TopicName, Taking] = {}  # wanted for topics that are not adopted yet
+        self._elsewhere: dict[TopicName, int] = {}  # with another shard: until when nobody asks again
         self._barred: set[TopicName] = set()  # released by a request: until they are disabled, or the next start
 
     @property
@@ -92,9 +95,12 @@ class TopicRegistry:
                 self._context.work.post(_kind(retry), name, call, then)
 
     def _wanted(self, name: TopicName, policy: TopicPolicy) -> bool:
-        if name in self._barred:
+        state = self._context.journal.topics.get(name)
+        if name in self._barred or (state is not None and state.passed_to):
             return False
-        return policy.enabled or name in self._context.journal.topics or name in self.found.claimed
+        if name in self._elsewhere and self._context.clock_ms() < self._elsewhere[name]:
+            return False
+        return policy.enabled or state is not None or name in self.found.claimed
 
     def _endangered(self, name: TopicName) -> bool:
         """Whether a policy of its namespace keeps a topic from being adopted. One that has a pin is safer with us."""
@@ -111,6 +117,9 @@ class TopicRegistry:
             return
         (found, claims), policies = findings, self.found.policies
         self._held |= claims.listed
+        self._elsewhere = {  # what was passed on to us is in the list of claims before it is ours
+            name: until for name, until in self._elsewhere.items() if name in policies and name not in claims.listed
+        }
         self.refused = {n: why for n, why in self.refused.items() if n in policies}
         self._retrying = {n: since for n, since in self._retrying.items() if n in policies}
         self._adoptions = {n: retry for n, retry in self._adoptions.items() if n in policies}
@@ -153,6 +162,12 @@ class TopicRegistry:
 
     def _not_adopted(self, name: TopicName, attempt: Attempt, error: OffloadError) -> None:
         now = self._context.clock_ms()
+        if isinstance(error, HeldByShardError):
+            self._elsewhere[name] = now + ELSEWHERE_MS
+            self._adoptions.pop(name, None)
+            self.refused.pop(name, None)
+            self.found.claimed -= {name}
+            return
         if isinstance(error, TopicNotFoundError | ClaimedByOtherError):
             self.found.claimed -= {name}  # nothing is left that could be released
         elif self._context.pins.holds(name):
@@ -191,6 +206,21 @@ class TopicRegistry:
     def refused_for_good(self, name: TopicName) -> str:
         """Why a topic is not adopted, where waiting alone changes nothing; else empty."""
         return "" if name in self._retrying or name in self._adopting else self.refused.get(name, "")
+
+    @property
+    def waiting(self) -> int:
+        """How many topics that are to be ours are with another shard."""
+        return sum(map(self._context.deal.is_dealt, list(self._elsewhere)))
+
+    def let_go(self, name: TopicName) -> None:
+        """The topic is to be another shard's, and the journal says so: nothing more is decided about it."""
+        self.topics.pop(name, None)
+        self._held.discard(name)
+        self.found.claimed -= {name}
+
+    def is_awaited(self, name: TopicName) -> bool:
+        """Whether somebody has asked to take a topic's ledgers over that brokers have offloaded."""
+        return name in self._taking
 
     def was_released(self, name: TopicName) -> bool:
         """Whether this run gave the topic's subscription up."""

@@ -58,6 +58,10 @@ class RequestHandler:
         """Whether a request is being worked on."""
         return bool(self._taken or self._answers)
 
+    def is_asked(self, topic: TopicName) -> bool:
+        """Whether somebody waits for an answer about a topic."""
+        return bool(self._asked.get(topic))
+
     def serve(self, registry: TopicRegistry, now: int) -> None:
         """Take in what is new, answer what is satisfied. A silent store delays requests, nothing else."""
         if now >= self._look_at:

@@ -137,8 +137,12 @@ class Retaining:
         self._noted = frozenset(self._retention.deletion.marked())
         self._at_rest = None if self._noted else served
         policed = self._catalogs.topics() if self._by_policy else ()
-        says = (topic for topic in policed if self._said_of(topic).says_anything)
-        return sorted({*self._noted, *says, *self._of_brokers})
+        says = (topic for topic in policed if self._concerns(topic) and self._said_of(topic).says_anything)
+        return sorted(topic for topic in {*self._noted, *says, *self._of_brokers} if self._concerns(topic))
+
+    def _concerns(self, topic: TopicName) -> bool:
+        """Whether no other shard does it."""
+        return topic in self._there or self._context.deal.is_dealt(topic)
 
     def policy_of(self, topic: TopicName) -> RetentionPolicy:
         """What the file says of a topic's archive."""

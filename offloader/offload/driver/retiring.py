@@ -77,6 +77,25 @@ def take_back(context: Context, topic: Topic, *, handed_over: bool = False) -> N
         topic.retirement = None
 
 
+def goes_elsewhere(context: Context, topic: Topic) -> None:
+    """Another shard is to go on where the topic ends now."""
+    if topic.retirement is None:
+        _retire(context, topic, RollReason.PASSED_ON)
+
+
+def stays(topic: Topic) -> None:
+    """No other shard is to have the topic now."""
+    if topic.retirement is not None and topic.retirement.reason is RollReason.PASSED_ON:
+        topic.retirement = None
+
+
+def has_ended(context: Context, topic: Topic) -> bool:
+    """Whether all of a topic that retires is offloaded, and nothing is under way that changes what is known of it."""
+    _fix_end(topic)
+    at_rest = topic.readable and not context.busy(topic) and acknowledged(topic)
+    return at_rest and is_accounted(topic, topic.retire_at)
+
+
 def end_asked_for(topic: Topic, asked_at: int) -> Position | None:
     """Where a topic ended that somebody has asked about; None: not known yet. One that retires goes no further."""
     if topic.retirement is not None:

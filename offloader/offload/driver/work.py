@@ -41,6 +41,7 @@ class WorkKind(StrEnum):
     CATALOG = "catalog"  # losses and ends of ledgers are recorded, a catalog in trouble is loaded again
     ACKNOWLEDGE = "acknowledge"
     RELEASE = "release"  # subscriptions and claims are given up
+    CLAIM = "claim"  # is written for another shard
     REQUEST = "request"  # of the command line
     ABORT = "abort"  # uploads that were given up
     COMPACT = "compact"  # manifests are written
@@ -67,6 +68,7 @@ THREADS: Mapping[WorkKind, int] = {
     WorkKind.CATALOG: 8,
     WorkKind.ACKNOWLEDGE: 8,
     WorkKind.RELEASE: 4,
+    WorkKind.CLAIM: 8,
     WorkKind.REQUEST: 2,
     WorkKind.ABORT: 2,
     WorkKind.COMPACT: 2,

@@ -21,8 +21,8 @@ from offloader.lifecycle.deletion.records import (
     LedgerType,
     PendingDeleteLedgerInfo,
 )
-from offloader.lifecycle.deletion.system_topic.avro import read_avro
 from offloader.lifecycle.ledgers.kinds import managed_ledgers_named
+from offloader.metadata.avro import read_avro
 from offloader.metadata.value_codec import damage_of
 
 LONGEST_NAME = 8_192

@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from offloader.errors import AbsentError, AuthorizationFailedError, NamespaceNotFoundError, ProtocolError
-from offloader.lifecycle.deletion.system_topic.avro import LARGEST_SCHEMA
 from offloader.lifecycle.deletion.system_topic.channel import SystemTopicName
 from offloader.lifecycle.deletion.system_topic.letters import WORKER
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
 from offloader.lifecycle.deletion.system_topic.messages import WrittenSchema
+from offloader.metadata.avro import LARGEST_SCHEMA
 from offloader.model import TopicName
 from offloader.printable import printable
 from offloader.pulsar.rest import RestClient

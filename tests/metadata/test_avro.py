@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import DamagedRecordError
-from offloader.lifecycle.deletion.system_topic.avro import DEEPEST, LARGEST_SCHEMA, MOST_VALUES, read_avro
+from offloader.metadata.avro import DEEPEST, LARGEST_SCHEMA, MOST_VALUES, read_avro
 from tests.bookkeeper.damage import damaged
-
-from .avro_writer import long, write
+from tests.lifecycle.system_topic.avro_writer import long, write
 
 i64 = st.integers(-(2**63), 2**63 - 1)
 text = st.text(st.characters(codec="utf-8"), max_size=5)

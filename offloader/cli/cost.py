@@ -1,0 +1,170 @@
+"""`offloader cost`: what the archive takes, what that costs, and what other policies would save."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import click
+from rich.console import Console
+
+from offloader.cli.command import ERROR, OK, CommandSession, command
+from offloader.cli.cost_shown import fields, lines
+from offloader.cli.migration_scope import Scope, parse_scope
+from offloader.cli.output import say
+from offloader.cli.parsing import parsed
+from offloader.cli.progress_bar import step_progress
+from offloader.cli.reading import not_archived
+from offloader.cli.topics import journals_of
+from offloader.errors import FatalError, RetryableError
+from offloader.metadata import listing
+from offloader.metadata.journals import Journals
+from offloader.metadata.layout import encoded, topic_folder
+from offloader.model import TopicName
+from offloader.offload.driver.retaining import RETENTION_FIELDS
+from offloader.offload.settings import retention
+from offloader.operations.cost.bookies import Copies, still_held
+from offloader.operations.cost.gather import evenly, listed, looks
+from offloader.operations.cost.looked import StillHeld, TopicLook
+from offloader.operations.cost.plan import Cuts
+from offloader.operations.cost.prices import PriceList
+from offloader.operations.cost.report import CostReport, report
+from offloader.operations.cost.requests import Idling
+from offloader.operations.cost.stored import Listed
+
+LOOK_INTO = 1_000
+
+
+@click.command("cost")
+@click.argument("scope", metavar="[TOPIC|NAMESPACE]", required=False, callback=parsed(parse_scope))
+@click.option(
+    "--look-into",
+    "most",
+    type=click.IntRange(min=0),
+    default=LOOK_INTO,
+    show_default=True,
+    metavar="N",
+    help="Topics whose catalogs are read, for ages, requests and the plan; spread over all.",
+)
+@click.option("--no-pulsar", is_flag=True, help="Do not ask Pulsar for copies, nor what BookKeeper holds.")
+@command()
+def cost_command(session: CommandSession, scope: Scope | None, *, most: int, no_pulsar: bool) -> int:
+    """What is stored, by what it is and how old it is; the requests of a month; and what that costs.
+
+    Of everything, of a namespace, or of a topic with its partitions. Bytes are counted by a listing. Catalogs are read
+    of --look-into topics at most: requests are then those of all, by the share of the segments, as are the plan's
+    savings. Prices are those of the section `cost` of the configuration; without them there are bytes and requests
+    alone. The same bytes on bookies: with the write quorum that Pulsar says, else cost.bookieCopies copies. Exit code
+    1 where the catalog of a topic cannot be read: the others count.
+
+    \b
+    JSON: {topics, lookedInto, segmentShare, classes, namespaces, bytes, uploadingBytes, deletingBytes, unnamedBytes,
+    ages, requestsAMonth, readOnce, bookies, plan, prices, monthly}. classes is [{class, objects, bytes, monthly}],
+    namespaces [{namespace, topics, objects, bytes, monthly}], ages [{age, bytes}], requestsAMonth [{kind, writes,
+    reads, lists, cost}], readOnce {reads, bytes, cost}, bookies {copies, bytes, monthly, heldBytes, archivedBytes}
+    (the last two null without Pulsar), plan [{setting, factor, values, writes, reads, lists, saves, but}], prices
+    {currency, asOf}, monthly the sum. A cost is null where its price is not configured.
+    """
+    topics = _topics(session, scope)
+    chosen = evenly(topics, most)
+    with step_progress("topics listed", max(len(topics), 1), Console(stderr=True)) as advance:
+        found = listed(session.store, _prefixes(scope, topics), chosen, advance)
+    looked, failed = _looked(session, chosen)
+    made = report(
+        found,
+        looked,
+        _cuts(session, looked),
+        None if scope is not None else _idling(session, topics),
+        _uploading(journals_of(session), scope),
+        *_of_bookies(session, found, looked, no_pulsar=no_pulsar),
+    )
+    _show(session, made)
+    for line in failed:
+        say(f"error: {line}", err=True)
+    return ERROR if failed else OK
+
+
+def _topics(session: CommandSession, scope: Scope | None) -> list[TopicName]:
+    if scope is None:
+        return sorted(listing.topics(session.store))
+    if scope.topic is not None:
+        itself = any(True for _ in session.store.folders(topic_folder(scope.topic)))
+        found = [*([scope.topic] if itself else ()), *listing.partitions(session.store, scope.topic)]
+        if not found:
+            raise not_archived(scope.topic)
+        return found
+    found = listing.topics_of(session.store, scope.namespace)
+    if not found:
+        raise FatalError(f"nothing of namespace {scope.namespace} is archived")
+    return found
+
+
+def _prefixes(scope: Scope | None, topics: Iterable[TopicName]) -> list[str]:
+    if scope is None:
+        return [""]
+    if scope.topic is None:
+        return ["".join(f"{encoded(piece)}/" for piece in scope.namespace.split("/"))]
+    return [topic_folder(topic) for topic in topics]
+
+
+def _looked(session: CommandSession, chosen: Sequence[TopicName]) -> tuple[list[TopicLook], list[str]]:
+    failed: list[str] = []
+    now = session.dependencies.clock_ms()
+    found = []
+    with step_progress("topics looked into", max(len(chosen), 1), Console(stderr=True)) as advance:
+        for look in looks(session.catalogs, chosen, now, failed.append):
+            found.append(look)
+            advance(1)
+    return found, failed
+
+
+def _cuts(session: CommandSession, looked: Iterable[TopicLook]) -> dict[TopicName, Cuts]:
+    policies = ((look.topic, session.config.policies.of(look.topic)) for look in looked)
+    return {topic: Cuts(p.part_size, p.max_segment_size, p.max_rollover_ms) for topic, p in policies}
+
+
+def _idling(session: CommandSession, topics: Iterable[TopicName]) -> Idling:
+    config = session.config
+    policies = config.policies
+    says = policies.any_says(*RETENTION_FIELDS)
+    return Idling(
+        config.spark.trigger_ms,
+        config.lifecycle.deletion_interval_ms,
+        deletes=config.lifecycle.topic_two_phase_deletion_enabled,
+        retained=sum(retention(policies.of(topic)).says_anything for topic in topics) if says else 0,
+    )
+
+
+def _uploading(journals: Journals, scope: Scope | None) -> int:
+    return sum(
+        segment.size
+        for states in journals.states.values()
+        for topic, state in states.items()
+        if _is_in(scope, topic)
+        for segment in state.unfinished
+    )
+
+
+def _is_in(scope: Scope | None, topic: TopicName) -> bool:
+    if scope is None or scope.topic is None:
+        return scope is None or topic.namespace == scope.namespace
+    return scope.topic in (topic, TopicName.parse(topic.partitioned_name))
+
+
+def _of_bookies(
+    session: CommandSession, found: Listed, looked: Sequence[TopicLook], *, no_pulsar: bool
+) -> tuple[dict[str, int], list[StillHeld] | None]:
+    """Copies by namespace; what is still held, None where Pulsar is not asked."""
+    said = session.config.cost.bookie_copies
+    if no_pulsar:
+        return dict.fromkeys(found.namespaces, said), None
+    asked = Copies(session.admin)
+    try:
+        copies = {namespace: asked.of(namespace) or said for namespace in found.namespaces}
+        return copies, still_held(session.admin, [look.head for look in looked])
+    except RetryableError as error:
+        raise RetryableError(f"{error}; --no-pulsar leaves Pulsar out") from error
+
+
+def _show(session: CommandSession, made: CostReport) -> None:
+    prices = PriceList(session.config.cost)
+    session.output.lines(list(lines(made, prices)), fields(made, prices))

@@ -1,0 +1,114 @@
+"""The requests that the application makes of the store: for each segment, and while nothing happens. Pure.
+
+These numbers are those of the code, step by step; `tests/operations/cost/test_requests.py` counts a simulated
+application's and compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offloader.metadata.manifest import FAN
+
+HOUR_MS = 3_600_000
+HOURS_A_MONTH = 730
+
+
+class AskedFor(StrEnum):
+    """What a request is for."""
+
+    PARTS = "parts"
+    INDEXES = "indexes"
+    RECORDS = "records"
+    CATALOGS = "catalogs"
+    MANIFESTS = "manifests"
+    JOURNAL = "journal"
+    IDLE = "looking for work"
+    RETENTION = "retention"
+    DELETION = "deletion"
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """How many there are, in the classes that stores have prices for. Deletions cost nothing."""
+
+    writes: float = 0
+    reads: float = 0
+    lists: float = 0
+
+    def __add__(self, other: Requests) -> Requests:
+        return Requests(self.writes + other.writes, self.reads + other.reads, self.lists + other.lists)
+
+    def times(self, factor: float) -> Requests:
+        """So many times as many."""
+        return Requests(self.writes * factor, self.reads * factor, self.lists * factor)
+
+
+ByKind = Mapping[AskedFor, Requests]
+
+# Per record of a catalog, once for each `FAN` of them: all are read again, with the manifests before, then written as
+# one object with their manifest; the hint is renewed.
+MANIFEST = Requests(writes=3 / FAN, reads=(FAN + 4) / FAN)
+
+
+def of_segment(parts: int) -> ByKind:
+    """What a segment of so many parts takes, from its assignment to its commit.
+
+    The journal's is the most: a record for each slice, of which a part may have one of its own, and one record serves
+    all topics that change at the same time."""
+    record = {
+        AskedFor.RECORDS: Requests(writes=1),
+        AskedFor.CATALOGS: Requests(writes=1, lists=1),
+        AskedFor.MANIFESTS: MANIFEST,
+    }
+    if not parts:  # it accounts for gaps only
+        return record | {AskedFor.JOURNAL: Requests(writes=4)}
+    return record | {
+        AskedFor.PARTS: Requests(writes=parts + 2, reads=1),  # begun and completed, and looked at then
+        AskedFor.INDEXES: Requests(writes=1, reads=parts),  # each part ends with its part of the index
+        AskedFor.JOURNAL: Requests(writes=parts + 4),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Idling:
+    """How an application looks for work. `retained`: topics of which a policy says that something goes."""
+
+    trigger_ms: int
+    deletion_interval_ms: int
+    deletes: bool = False
+    retained: int = 0
+
+
+def of_idle_hour(idling: Idling) -> ByKind:
+    """What an application takes in an hour in which nothing happens, whatever the number of its topics: whether another
+    process has its journal, and whether requests have come. Retention lists all topics and loads the head of each that
+    it is for."""
+    looks = HOUR_MS / idling.trigger_ms
+    found = {AskedFor.IDLE: Requests(reads=looks, lists=looks + 1)}
+    rounds = HOUR_MS / idling.deletion_interval_ms
+    if idling.retained:
+        found[AskedFor.RETENTION] = Requests(reads=3 * idling.retained, lists=2 * idling.retained + 4).times(rounds)
+    if idling.deletes:
+        found[AskedFor.DELETION] = Requests(reads=1, lists=3).times(rounds)
+    return found
+
+
+def added(some: Iterable[ByKind]) -> dict[AskedFor, Requests]:
+    """All of them together, in the order of the kinds."""
+    total: dict[AskedFor, Requests] = {}
+    for each in some:
+        for kind, requests in each.items():
+            total[kind] = total.get(kind, Requests()) + requests
+    return {kind: total[kind] for kind in AskedFor if kind in total}
+
+
+def times(some: ByKind, factor: float) -> dict[AskedFor, Requests]:
+    """Each of them so many times."""
+    return {kind: requests.times(factor) for kind, requests in some.items()}
+
+
+def total(some: ByKind) -> Requests:
+    """Whatever they are for."""
+    return sum(some.values(), Requests())

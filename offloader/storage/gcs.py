@@ -1,0 +1,162 @@
+"""Google Cloud Storage: `gs://bucket/prefix`.
+
+An object's etag is its generation, a number that Google gives each content once. Conditions are of generations, too:
+0 is that of what is not there. Each object is sent with its CRC32C, which Google compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+
+from crc32c import crc32c as checksum
+
+from offloader.errors import AccessDeniedError, FatalError, ObjectNotFoundError
+from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
+from offloader.storage import rules
+from offloader.storage.calls import REQUESTS_OF_A_CALL, Calls, looked_back
+from offloader.storage.gcs_answers import stat_of
+from offloader.storage.gcs_calls import GOOGLE
+from offloader.storage.gcs_requests import GcsBucket, Page
+from offloader.storage.gcs_uploads import FOLDER, GcsUploads
+
+INDEX_TYPE = "application/octet-stream"  # as Pulsar's own offloader has it
+_BEHIND_FOLDER = FOLDER[:-1] + chr(ord("/") + 1)
+
+
+class GcsStore:
+    """`ObjectStore` in Google Cloud Storage. `bucket` waits at most `attempt_timeout` seconds for an answer, and is
+    closed with the store."""
+
+    def __init__(
+        self,
+        bucket: GcsBucket,
+        name: str,
+        prefix: str = "",
+        *,
+        retry_deadline: float = 60.0,
+        attempt_timeout: float = 35.0,
+    ) -> None:
+        self.url = f"gs://{name}/{prefix}".rstrip("/")
+        self.retry_deadline = retry_deadline
+        self.longest_call = REQUESTS_OF_A_CALL * (retry_deadline + attempt_timeout)
+        self._bucket = bucket
+        self._base = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._calls = Calls(self.url, retry_deadline, GOOGLE)
+        self._uploads = GcsUploads(bucket, self._calls, self._base)
+
+    def put(
+        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> Stat | None:
+        sending = partial(
+            self._bucket.write,
+            self._name(key),
+            data,
+            meta=rules.lower(meta),
+            kind=INDEX_TYPE,
+            crc=rules.crc_text(checksum(data)),
+            if_absent=if_absent,
+        )
+
+        def send() -> Stat | None:
+            written = sending()
+            return None if written is None else stat_of(written)
+
+        written = self._calls.write(f"writing {key}", send)
+        return written or looked_back(f"writing {key}", partial(rules.stat_if_equal, self, key, data))
+
+    def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:  # noqa: ARG002
+        return self._uploads.begin(rules.check_key(key), rules.lower(meta))
+
+    def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
+        return self._uploads.put_part(upload, number, data, crc32c)
+
+    def copy_part(self, *_: object, **__: object) -> None:
+        """Google copies whole objects, and no range of one."""
+
+    def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
+        """Creates the key: where another object is, the upload counts as gone, and nothing is replaced."""
+        return stat_of(self._uploads.commit(upload, parts))
+
+    def abort(self, upload: str) -> None:
+        self._uploads.abort(upload)
+
+    def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
+        """Also those of which only parts are left."""
+        return self._uploads.open_uploads(prefix)
+
+    def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
+        if length == 0:
+            return b"", rules.existing(self, key)
+        found = self._calls.read(f"reading {key}", partial(self._bucket.read, self._name(key), offset, length))
+        if found is None:
+            raise ObjectNotFoundError(f"{self.url}: there is no object {key}")
+        data, stat = found
+        return data, stat or rules.existing(self, key)
+
+    def stat(self, key: str) -> Stat | None:
+        def look() -> Stat | None:
+            found = self._bucket.look(self._name(key))
+            return None if found is None else stat_of(found)
+
+        return self._calls.read(f"looking at {key}", look)
+
+    def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
+        """Open uploads are passed over, however many parts they have: the listing begins again behind them."""
+        for key, size in self._listed(prefix, start_after):
+            if key.startswith(FOLDER):
+                yield from self._listed(prefix, _BEHIND_FOLDER)
+                return
+            if key > start_after:
+                yield key, size
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        for page in self._pages(prefix, delimiter="/"):
+            for folder in page.folders:
+                key = folder.removeprefix(self._base)
+                if key != FOLDER:
+                    yield key
+
+    def delete(self, keys: Iterable[str]) -> None:
+        names = [self._name(key) for key in keys]
+        self._uploads.delete(f"deleting {len(names)} objects", names)
+
+    def delete_if(self, key: str, etag: str) -> bool:
+        """An answer that was lost looks like another one's deletion, which is the same: it is gone."""
+        found = self.stat(key)
+        if found is None or found.etag != etag:
+            return found is None
+        if self._calls.write(f"deleting {key}", partial(self._bucket.delete, self._name(key), int(etag))):
+            return True
+        return looked_back(f"deleting {key}", partial(self.stat, key)) is None
+
+    def keeps_versions(self) -> bool | None:
+        """By versioning or soft delete. None where the role may not ask."""
+        try:
+            told = self._calls.read("asking for versioning", self._bucket.told)
+        except (AccessDeniedError, FatalError):
+            return None
+        return bool(told.versioning_enabled or told.soft_delete_policy.retention_duration_seconds)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._bucket.close()
+
+    def _listed(self, prefix: str, start: str) -> Iterator[tuple[str, int]]:
+        for page in self._pages(prefix, start):
+            for blob in page.blobs:
+                yield blob.name.removeprefix(self._base), blob.size
+
+    def _pages(self, prefix: str, start: str = "", delimiter: str | None = None) -> Iterator[Page]:
+        token: str | None = None
+        first = self._base + start if start else ""
+        while True:
+            ask = partial(self._bucket.page, self._base + prefix, start=first, token=token, delimiter=delimiter)
+            page = self._calls.read(f"listing {prefix}", ask)
+            yield page
+            token = page.token
+            if token is None:
+                return
+
+    def _name(self, key: str) -> str:
+        return self._base + rules.check_key(key)

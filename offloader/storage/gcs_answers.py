@@ -1,0 +1,40 @@
+"""What Google's answers say, in this product's values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from google.cloud.storage import Blob
+
+from offloader.ports.object_store import Stat
+from offloader.storage.rules import crc_text, lower
+
+_META = "x-goog-meta-"
+
+
+def stat_of(blob: Blob) -> Stat:
+    """Of an object that an answer has told of. The etag is the generation: Google's own changes with metadata, too."""
+    modified = blob.updated
+    # In seconds, as headers have it, so that a read and a look say the same.
+    at = int(modified.timestamp()) * 1000 if modified is not None else 0
+    return Stat(_told(blob.size, "size"), str(_told(blob.generation, "generation")), lower(blob.metadata), at)
+
+
+def stat_in(headers: Mapping[str, str]) -> Stat:
+    """Of the whole object, from the headers of an answer with its bytes or some of them."""
+    meta = {name.lower().removeprefix(_META): text for name, text in headers.items() if name.lower().startswith(_META)}
+    modified = headers.get("last-modified")
+    at = int(parsedate_to_datetime(modified).timestamp()) * 1000 if modified else 0
+    return Stat(int(headers["x-goog-stored-content-length"]), str(int(headers["x-goog-generation"])), meta, at)
+
+
+def is_made(blob: Blob, size: int, crc: int) -> bool:
+    """Whether the object has this size and this CRC32C, which Google knows of every object."""
+    return _told(blob.size, "size") == size and blob.crc32c == crc_text(crc)
+
+
+def _told(value: int | None, what: str) -> int:
+    if value is None:
+        raise ValueError(f"it has no {what}")
+    return int(value)

@@ -1,0 +1,153 @@
+"""Single requests to one bucket of Google Cloud Storage, by the public classes of its library.
+
+Its own retries are off everywhere (`calls.py`). Bytes are read by its session, because `Blob` downloads them without
+what the headers say of the object: each read would cost two requests more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.api_core.exceptions import GoogleAPICallError, from_http_response
+from google.cloud.storage import Blob, Bucket
+
+from offloader.ports.object_store import Stat
+from offloader.storage.gcs_answers import stat_in
+from offloader.storage.gcs_calls import is_absent, status_of
+
+PAGE = 1000
+ABSENT = 0  # the generation of what is not there
+_FIELDS = "items(name,size,generation,updated,timeCreated,crc32c,metadata),prefixes,nextPageToken"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer of a listing. `token`: where the next one begins, None after the last."""
+
+    blobs: Sequence[Blob]
+    folders: Sequence[str]
+    token: str | None
+
+
+class GcsBucket:
+    """Makes one request a call. Raises what Google's libraries raise; see `gcs_calls.py`."""
+
+    def __init__(self, bucket: Bucket, session: Any, timeout: tuple[float, float]) -> None:
+        self._bucket = bucket
+        self._session = session
+        self._client = bucket.client
+        self._options: dict[str, Any] = {"timeout": timeout, "retry": None}
+        self._timeout = timeout
+
+    def look(self, name: str) -> Blob | None:
+        """What the store says of an object; None: there is none."""
+        blob = self._bucket.blob(name)
+        try:
+            blob.reload(**self._options)
+        except GoogleAPICallError as e:
+            if is_absent(e):
+                return None
+            raise
+        return blob
+
+    def write(
+        self, name: str, data: bytes, *, meta: Mapping[str, str], kind: str, crc: str, if_absent: bool = False
+    ) -> Blob | None:
+        """Send an object, which the store compares with its CRC32C. None: it was to be created, and one is there."""
+        blob = self._bucket.blob(name)
+        blob.metadata = dict(meta)
+        try:
+            blob.upload_from_string(
+                data,
+                content_type=kind,
+                checksum="crc32c",
+                crc32c_checksum_value=crc,
+                if_generation_match=ABSENT if if_absent else None,
+                **self._options,
+            )
+        except GoogleAPICallError as e:
+            if status_of(e) == 412:
+                return None
+            raise
+        return blob
+
+    def read(self, name: str, offset: int, length: int | None) -> tuple[bytes, Stat | None] | None:
+        """Bytes and what their headers say; without a Stat: the range begins at the end or past it. None: there is no
+        such object."""
+        found = self._get(name, offset, length)
+        if found is not None or self.look(name) is None:
+            return found
+        return self._get(name, offset, length)  # it was written since
+
+    def page(self, prefix: str, *, start: str = "", token: str | None = None, delimiter: str | None = None) -> Page:
+        """One page of the objects below a prefix, from `start` on."""
+        found = self._client.list_blobs(
+            self._bucket,
+            prefix=prefix or None,
+            start_offset=start or None,
+            page_token=token,
+            delimiter=delimiter,
+            page_size=PAGE,
+            fields=_FIELDS,
+            **self._options,
+        )
+        page = next(found.pages)
+        return Page(list(page), sorted(page.prefixes), found.next_page_token)
+
+    def delete(self, name: str, generation: int | None = None) -> bool:
+        """Delete an object, which may be missing. False: it has another generation than this."""
+        try:
+            self._bucket.blob(name).delete(if_generation_match=generation, **self._options)
+        except GoogleAPICallError as e:
+            if status_of(e) != 412 and not is_absent(e):
+                raise
+            return status_of(e) != 412
+        return True
+
+    def compose(
+        self, name: str, sources: Iterable[str], *, meta: Mapping[str, str], kind: str, if_absent: bool
+    ) -> Blob | None:
+        """Join objects to another one. None: it was to be created, and one is there."""
+        blob = self._bucket.blob(name)
+        blob.metadata = dict(meta)
+        blob.content_type = kind
+        try:
+            blob.compose(
+                [self._bucket.blob(source) for source in sources],
+                if_generation_match=ABSENT if if_absent else None,
+                **self._options,
+            )
+        except GoogleAPICallError as e:
+            if status_of(e) == 412:
+                return None
+            raise
+        return blob
+
+    def told(self) -> Bucket:
+        """The bucket with all that it says of itself."""
+        self._bucket.reload(**self._options)
+        return self._bucket
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _get(self, name: str, offset: int, length: int | None) -> tuple[bytes, Stat | None] | None:
+        headers = {"Accept-Encoding": "identity"}
+        if offset or length is not None:
+            headers["Range"] = f"bytes={offset}-{'' if length is None else offset + length - 1}"
+        place = self._bucket.blob(name)
+        asked = {"alt": "media"}
+        if self._bucket.user_project is not None:
+            asked["userProject"] = self._bucket.user_project
+        url = f"{self._client.api_endpoint}/download/storage/v1{place.path}"
+        with self._session.get(url, params=asked, headers=headers, timeout=self._timeout, stream=True) as answer:
+            if answer.status_code == 404:
+                return None
+            if answer.status_code == 416:
+                return b"", None
+            if answer.status_code not in (200, 206):
+                raise from_http_response(answer)
+            return answer.raw.read(), stat_in(answer.headers)

@@ -1,0 +1,205 @@
+"""Topics go to the shards that they are dealt to: no entry twice, none missing, and at every moment one shard knows
+what is begun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from offloader.errors import HeldByShardError, OvertakenError
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.deal import Deal
+from offloader.model import RollReason, TopicName
+from offloader.offload.driver.adoption import adopt
+from offloader.offload.driver.work import WorkKind
+from offloader.testing.invariants import check_invariants
+from offloader.testing.truth import truth_of_cluster
+from tests.in_turn import InTurn
+from tests.offload.simulation import Simulation
+
+TOPICS = [TopicName.parse(f"public/default/t{number}") for number in range(12)]
+TWO = Deal("sim", 0, 2)
+MOVING = [topic for topic in TOPICS if TWO.index_of(topic) == 1]
+
+
+@dataclass
+class Shard(Simulation):
+    others: bool = True  # whether the others are there, and deal as this one does
+    deal: Deal = field(default_factory=lambda: TWO)
+
+    def agrees(self, name: str) -> bool:
+        return self.others
+
+    def owners(self) -> dict[TopicName, str]:
+        heads = Catalogs(self.store, "").heads(TOPICS).found
+        return {topic: head.claim.application for topic, head in heads.items() if head.claim is not None}
+
+
+def alone(seed: int = 1) -> Shard:
+    """An application that has all topics, with something in each."""
+    first = Shard(seed, roll="5s", deal=Deal("sim"))
+    for topic in TOPICS:
+        first.cluster.create(topic)
+    first.rounds(2)
+    for topic in TOPICS:
+        first.produce(topic, 7)
+    first.settle()
+    for topic in TOPICS:
+        first.produce(topic, 3)
+    first.rounds(1)
+    return first
+
+
+def sharded(first: Shard) -> Shard:
+    """The same, started anew as the first of two shards."""
+    first.deal = TWO
+    first.kill()
+    return first
+
+
+def second(first: Shard) -> Shard:
+    return Shard(
+        first.seed, roll="5s", application="sim~1", cluster_of=first, store=first.store, deal=Deal("sim", 1, 2)
+    )
+
+
+def together(*shards: Shard, rounds: int = 60) -> None:
+    for _ in range(rounds):
+        for shard in shards:
+            shard.rounds(1, step_ms=2_000)
+
+
+def check(*shards: Shard) -> None:
+    for shard in shards:
+        shard.settle()
+    truths = {topic: truth_of_cluster(shards[0].cluster, topic) for topic in TOPICS}
+    assert shards[0].store is not None
+    check_invariants(shards[0].store, truths, at_rest=True)
+    assert all(not Catalogs(shards[0].store, "").load(topic).losses for topic in TOPICS)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_topics_go_where_they_are_dealt_to_and_nothing_is_missing(seed: int) -> None:
+    first = sharded(alone(seed))
+    other = second(first)
+    for _ in range(20):
+        for topic in TOPICS:
+            first.produce(topic, 1)
+        together(first, other, rounds=3)
+    together(first, other)
+    assert first.owners() == {topic: TWO.owner_of(topic) for topic in TOPICS}
+    assert set(other.registry.topics) == set(MOVING)
+    assert set(first.registry.topics) == set(TOPICS) - set(MOVING)
+    assert not any(state.passed_to for state in first.journal.topics.values())
+    assert set(first.context.catalogs.claimed()) == set(first.registry.topics)
+    assert set(other.context.catalogs.claimed()) == set(MOVING)
+    check(first, other)
+    reasons = {s.roll_reason for topic in MOVING for s in Catalogs(first.store, "").load(topic).segments}
+    assert RollReason.PASSED_ON in reasons
+
+
+def test_a_shard_that_is_not_there_gets_nothing_and_its_topics_go_on() -> None:
+    first = sharded(alone())
+    first.others = False
+    together(first, rounds=20)
+    for topic in TOPICS:
+        first.produce(topic, 5)
+    check(first)
+    assert set(first.owners().values()) == {"sim"}
+
+
+def test_what_was_to_go_stays_where_the_other_shard_goes_away_first() -> None:
+    first = sharded(alone())
+    first.rounds(2)
+    assert {name for name, topic in first.registry.topics.items() if topic.retirement is not None} == set(MOVING)
+    first.others = False
+    together(first, rounds=3)
+    assert all(topic.retirement is None for topic in first.registry.topics.values())
+    check(first)
+
+
+def test_a_topic_that_another_shard_has_is_waited_for_and_nothing_is_asked_meanwhile() -> None:
+    first = sharded(alone())
+    first.others = False
+    other = second(first)
+    together(first, other, rounds=3)
+    assert other.registry.waiting == len(MOVING)
+    assert not other.registry.refused
+    assert other.registry.settled
+    with pytest.raises(HeldByShardError):
+        adopt(other.context, MOVING[0], other.config.policies.of(MOVING[0]))
+
+
+class Never(InTurn):
+    """Nothing is ever done."""
+
+    def submit(self, call: object, /, *args: object, **named: object) -> object:  # type: ignore[override]
+        return NotDone()
+
+
+class NotDone:
+    def add_done_callback(self, _: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_a_shard_that_ends_between_its_record_and_the_claim_has_begun_nothing_and_the_next_process_goes_on(
+    claimed: bool,
+) -> None:
+    first = sharded(alone())
+    first.context.work._executors = {**first.context.work._executors, WorkKind.CLAIM: Never()}  # type: ignore[dict-item]
+    other = second(first)
+    together(first, other, rounds=20)
+    leaving = {state.topic for state in first.journal.topics.values() if state.passed_to}
+    assert leaving == set(MOVING)
+    assert not leaving & set(first.registry.topics)
+    for topic in MOVING:
+        first.produce(topic, 5)
+        if claimed:
+            catalogs = Catalogs(first.store, "sim")
+            catalogs.pass_on(catalogs.head(topic), "sim~1", 1)
+    first.kill()
+    together(first, other)
+    assert set(other.registry.topics) == set(MOVING)
+    check(first, other)
+
+
+def test_a_process_that_was_paused_in_the_middle_of_it_passes_on_what_its_successor_would() -> None:
+    first = sharded(alone())
+    first.context.work._executors = {**first.context.work._executors, WorkKind.CLAIM: Never()}  # type: ignore[dict-item]
+    together(first, rounds=20)
+    zombie, zombies_passing = first.context, first.driver._passing_on
+    heads = {topic: zombie.catalogs.head(topic) for topic in MOVING}
+    first.pins.close()  # its brokers have noticed
+    first.start()
+    other = second(first)
+    assert zombies_passing is not None
+    with pytest.raises(OvertakenError):
+        zombies_passing._claim(MOVING[0], "sim~1")
+    for head in heads.values():
+        zombie.catalogs.pass_on(head, "sim~1", 2)  # it had asked before it was paused
+    together(first, other)
+    assert first.owners() == {topic: TWO.owner_of(topic) for topic in TOPICS}
+    check(first, other)
+
+
+def test_topics_come_back_where_there_is_one_shard_again() -> None:
+    first = sharded(alone())
+    other = second(first)
+    together(first, other)
+    first.deal = Deal("sim")
+    first.kill()
+    other.deal = Deal("sim", 1, 1)  # nothing is dealt to it: whoever runs it has it end
+    other.kill()
+    for topic in TOPICS:
+        first.produce(topic, 5)
+    for shard in (first, other):
+        for _ in range(3):
+            shard.rounds(20, step_ms=2_000)
+    first.clock.now += 600_000
+    together(first, other)
+    assert set(first.owners().values()) == {"sim"}
+    assert not other.registry.topics
+    assert not other.journal.topics
+    check(first)
