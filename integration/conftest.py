@@ -50,7 +50,7 @@ LONGEST = (
     "test_spark_archive.py",
 )
 # Marks of tests of servers that are built or fetched, by `programs.py`.
-SERVERS = ("versitygw", "fake_gcs")
+SERVERS = ("versitygw", "fake_gcs", "helm")
 _HERE = Path(__file__).parent
 
 _NAMES = itertools.count()
