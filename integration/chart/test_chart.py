@@ -201,7 +201,7 @@ def test_the_values_of_the_manual_are_some_that_the_chart_and_the_product_take(t
     found = objects(template(tmp_path / "my-values.yaml"))
     (configuration,) = of_kind(found, "ConfigMap")
     config = Config.parse(configuration["data"]["offloader.yaml"])
-    assert config.pulsar.auth_params == "file:///etc/offloader/token"
+    assert config.pulsar.auth_params.get_secret_value() == "file:///etc/offloader/token"
     assert container(pods(found)[0])["image"] == "registry.example/offloader:0.1.0"
 
 
