@@ -55,11 +55,12 @@ format: setup ## Formats the code
 bench: setup ## Benchmarks, as ratios within one run
 	$(BIN)/python -m benchmarks
 
-docs: setup ## Writes the generated pages again (docs/configuration.md, docs/metrics.md, docs/cli.md) and the dashboard
+docs: setup ## Writes the generated pages again (docs/configuration.md, docs/metrics.md, docs/cli.md), the dashboard and the page's alarms
 	$(BIN)/python -m dev.docs.configuration docs/configuration.md
 	$(BIN)/python -m dev.docs.metrics docs/metrics.md
 	$(BIN)/python -m dev.docs.commands docs/cli.md
 	$(BIN)/python -m dev.docs.dashboard conf/grafana/offloader.json
+	$(BIN)/python -m dev.docs.alarms offloader/offload/live/alarms.json
 
 image: setup ## Builds the container image with docker, podman or buildah
 	$(BIN)/python -m dev.image.build

@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 
 from dev.embedded.settings import BATCH_INDEX_ACKS, ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
+from integration import azurite as azure
 from integration import fake_gcs as google
 from integration import versitygw as server
+from integration.azurite import AzuriteServer
 from integration.fake_gcs import GoogleServer
+from integration.hdfs import cluster
+from integration.hdfs.cluster import Hdfs
 from integration.patient import PatientPulsar
 from integration.programs import SKIP, SKIP_BROWSER
 from integration.sharing import make_shared_classes
@@ -50,7 +54,7 @@ LONGEST = (
     "test_spark_archive.py",
 )
 # Marks of tests of servers that are built or fetched, by `programs.py`.
-SERVERS = ("versitygw", "fake_gcs", "helm")
+SERVERS = ("versitygw", "fake_gcs", "azurite", "hdfs", "helm")
 _HERE = Path(__file__).parent
 
 _NAMES = itertools.count()
@@ -109,4 +113,18 @@ def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]:
     """An emulator of Google Cloud Storage with a bucket. Shared: use a root of your own."""
     with started(tmp_path_factory.mktemp("fake-gcs"), google.running) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """HDFS with one datanode. Shared: use a root of your own."""
+    with started(tmp_path_factory.mktemp("hdfs"), cluster.running) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzuriteServer]:
+    """An emulator of Azure Blob Storage with a container. Shared: use a root of your own."""
+    with started(tmp_path_factory.mktemp("azurite"), azure.running) as running:
         yield running

@@ -1,10 +1,11 @@
-"""Programs of others that tests run: built once with Go into the user's cache."""
+"""Programs of others that tests run: built once with Go, or fetched with npm, into the user's cache."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,14 @@ def built(name: str, module: str, version: str) -> Path:
     if not program.exists():
         _build(folder, program, name, module)
     return program
+
+
+def fetched(name: str, version: str) -> Path:
+    """The folder of an npm package and of those that it needs, fetched if it is not in the user's cache yet."""
+    folder = program_folder() / f"{name}-{version}"
+    if not folder.exists():
+        _fetch(folder, name, version)
+    return folder / "node_modules" / name
 
 
 def program_folder() -> Path:
@@ -49,3 +58,23 @@ def _build(folder: Path, program: Path, name: str, module: str) -> None:
         (scratch / name).replace(program)
     finally:
         shutil.rmtree(scratch)
+
+
+def _fetch(folder: Path, name: str, version: str) -> None:
+    missing = [program for program in ("node", "npm") if shutil.which(program) is None]
+    if missing:
+        pytest.fail(f"{name} needs {missing[0]}: install Node.js and npm, or set {SKIP}=1 to do without", pytrace=False)
+    # Beside its place and moved, as what is built. What packages want to run at their installation does not run.
+    scratch = folder.with_name(f"fetching-{name}-{os.getpid()}")
+    scratch.mkdir(parents=True)
+    try:
+        command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(scratch)]
+        done = subprocess.run(
+            [*command, f"{name}@{version}"], capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            pytest.fail(f"{name} could not be fetched: {done.stderr[-2000:]}", pytrace=False)
+        with suppress(OSError):  # another session was first
+            scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -24,7 +24,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 ALARMS = "docs/running.md#"
 
 # Libraries that log each of their calls at INFO.
-TALKATIVE = ("py4j", "pyspark", "botocore", "boto3", "s3transfer", "urllib3", "httpx", "httpcore", "fsspec")
+TALKATIVE = ("py4j", "pyspark", "botocore", "boto3", "s3transfer", "urllib3", "httpx", "httpcore", "fsspec", "azure")
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 

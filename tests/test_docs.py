@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from dev.docs import alarms as alarm_texts
 from dev.docs.lines import WIDTH
 from offloader.cli.command import GroupWithDefault
 from offloader.cli.main import main
@@ -243,6 +244,11 @@ def test_every_warning_and_error_names_its_alarm_which_has_its_line():
     ]
     assert not unsaid, f"these lines are not in their alarm's row of docs/running.md: {unsaid}"
     assert lines.keys() == {alarm for *_, alarm in found} - {""}
+
+
+def test_the_page_of_the_application_says_of_alarms_what_the_manual_says():
+    held = REPOSITORY / "offloader" / "offload" / "live" / "alarms.json"
+    assert held.read_text(encoding="utf-8") == alarm_texts.render(), "run `make docs`"
 
 
 def test_every_alarm_says_what_to_do():

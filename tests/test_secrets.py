@@ -13,6 +13,7 @@ from offloader.bookkeeper.settings import BookieSettings, PlainAuthentication
 from offloader.config import Config
 from offloader.errors import BrokerUnavailableError, ConfigError
 from offloader.offload import settings
+from offloader.pages.access import PageAccess
 from offloader.pulsar.auth import authentication
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
@@ -23,6 +24,7 @@ FILE = f"""
 application: a
 pulsar: {{serviceUrl: "pulsar://b:6650", adminUrl: "http://b:8080", authPlugin: token, authParams: "token:{SECRET}"}}
 storage: {{root: "gs://bucket/x", options: {{token: "{SECRET}"}}}}
+metrics: {{pageToken: "{SECRET}-that-nobody-guesses"}}
 spark: {{conf: {{spark.ssl.keyPassword: "{SECRET}"}}}}
 namespaces: {{public/default: {{enabled: true}}}}
 """
@@ -33,6 +35,7 @@ def _settings() -> Iterator[object]:
     pulsar, store = settings.pulsar(config), settings.store(config)
     assert SECRET in pulsar.auth_params
     assert SECRET in dict(store.options).values()
+    yield from (config.metrics, PageAccess(f"{SECRET}-that-nobody-guesses"))
     yield from (config, config.pulsar, config.storage, config.spark, pulsar, store, store.beside("gs://other", "x"))
     yield authentication(pulsar)
     yield RestClient(pulsar)

@@ -23,8 +23,9 @@ The application listens on `metrics.host`:`metrics.port` (127.0.0.1:9464 by defa
 | `/healthz` | 200 while the main loop turns, or waits for the store within its retry deadline, and batches end; 503 when it has not for `metrics.livenessTimeout`, or a batch has not ended \
 `metrics.batchTimeout` after the time that its slices may take: restart the process |
 | `/readyz` | 200 when the store and Pulsar answered when they were last asked; 503 and the reason otherwise: do not restart |
+| `/` | a [page](pages.md#the-page-of-the-application) for people: who needs you, how far each topic is, the last hour |
 
-There is no access control: the address is loopback unless the configuration says otherwise.
+There is no access control but for the page: the address is loopback unless the configuration says otherwise.
 
 All series are those of the main process. What workers read and upload is counted when their receipts are taken, so
 each part counts once however often a task was tried. Names that stock Pulsar has for the same thing are kept

@@ -17,6 +17,7 @@ PULSAR = "pulsar-4.0.7.lock"
 PULSAR_4_2 = "pulsar-4.2.4.lock"
 CLIENT_2_11 = "client-2.11.4.lock"
 OFFLOADER = "offloader-4.0.8.lock"
+HADOOP = "hadoop-3.4.2.lock"
 
 _LINE = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)(?::([\w.-]+))? ([0-9]+) ([0-9a-f]{64})")
 

@@ -9,7 +9,9 @@ only (-DexcludeGroupIds=org.rocksdb,io.grpc,com.google.api.grpc,org.jetbrains.ko
 com.squareup.okio). So is that of 4.2.4, also without io.kubernetes and other systems' native libraries. For the stock
 offloader, list.txt is the one line `org.apache.pulsar:tiered-storage-jcloud:jar:4.0.8:compile`, and
 `mvn dependency:get` fetches the jar. So it is with the command lines of 4.0.8: three such lines, since their other jars
-are those of the broker. That of the client 2.11.4 is the list of `pulsar-client:2.11.4` and `gson:2.8.9`.
+are those of the broker. That of the client 2.11.4 is the list of `pulsar-client:2.11.4` and `gson:2.8.9`, that of
+Hadoop the list of `hadoop-client-minicluster:3.4.2` and `jaxb-api:2.3.1`, without which its REST interface does not
+start.
 """
 
 from __future__ import annotations

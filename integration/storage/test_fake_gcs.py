@@ -6,6 +6,7 @@ import pytest
 
 from integration.fake_gcs import GoogleServer
 from tests.storage.contract import StoreContract
+from tests.storage.contract_gcs_faults import GcsFaultContract
 from tests.storage.servers import Stores
 from tests.storage.subject import Subject, check_many_parts
 
@@ -20,3 +21,9 @@ class TestFakeGcs(StoreContract):
 
     def test_more_parts_than_one_request_composes(self, store):
         check_many_parts(store, 100)
+
+
+class TestFakeGcsWithFaults(GcsFaultContract):
+    @pytest.fixture
+    def server(self, fake_gcs: GoogleServer) -> GoogleServer:
+        return fake_gcs

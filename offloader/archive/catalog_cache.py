@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from offloader.archive.records import LazyTopicRecords, TopicRecords
+from offloader.archive.records import LazyTopicRecords
 from offloader.metadata.bridge_reader import BridgeReader
 from offloader.metadata.bridged import BridgedLedgers
 from offloader.metadata.catalog import Catalogs
@@ -46,7 +46,7 @@ class CatalogCache:
         """Whether a topic has a catalog; one request."""
         return self._catalogs.has(topic)
 
-    def records(self, topic: TopicName) -> TopicRecords:
+    def records(self, topic: TopicName) -> LazyTopicRecords:
         """A topic's records as they are now. Reads only new ones, or all after a rebuild. Raises DamagedRecordError,
         IntegrityError, and what the store raises."""
         known = self._heads.get(topic)

@@ -95,15 +95,15 @@ class LazyTopicRecords(TopicRecords):
     """Of a topic without such ledgers: each call reads only what it needs. Raises DamagedRecordError, as the store."""
 
     def __init__(self, history: History) -> None:
-        self._recorded = history
+        self.recorded = history
 
     @property
     def head(self) -> CatalogHead:
-        return self._recorded.head
+        return self.recorded.head
 
     @cached_property
     def _history(self) -> History:
-        return told_as_deleted(self._recorded)
+        return told_as_deleted(self.recorded)
 
     @cached_property
     def whole(self) -> TopicSnapshot:

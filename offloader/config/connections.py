@@ -12,21 +12,22 @@ from offloader.bookkeeper.uri import parse_uri
 from offloader.config.levels import ChosenSource
 from offloader.config.section import Section
 from offloader.config.units import Wait
-from offloader.config.urls import store_url
+from offloader.config.urls import AZURE_SCHEMES, store_url
 from offloader.errors import ConfigError
 from offloader.model import Source
 from offloader.pulsar.auth import UNFIT, is_token
 
 _LABEL = r"[A-Za-z0-9_-]{1,63}"  # the name service refuses empty and longer ones
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?"
-_WITH_ENDPOINT = ("s3", "gs", "gcs")
+_ACCOUNT = r"(?:/[a-z0-9]{3,24})?"  # behind the host, where one has several
+_WITH_ENDPOINT = ("s3", "gs", "gcs", *AZURE_SCHEMES)
 _AUTH_PARAMS = ("token:", "file:")
 _TOKEN_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"  # noqa: S105 (a class's name)
 
 
-def _url(scheme: str, example: str) -> AfterValidator:
-    """Refuses what is no such URL of one or more hosts; takes a slash at its end off."""
-    pattern = re.compile(rf"{scheme}://{_HOST}(?:,{_HOST})*/?")
+def _url(scheme: str, example: str, path: str = "") -> AfterValidator:
+    """Refuses what is no such URL of one or more hosts; takes a slash at its end off. `path`: what may follow."""
+    pattern = re.compile(rf"{scheme}://{_HOST}(?:,{_HOST})*{path}/?")
 
     def check(value: str | None) -> str | None:
         if value is not None and pattern.fullmatch(value) is None:
@@ -154,12 +155,15 @@ class Storage(Section):
     """Where segments, catalog and journal are kept."""
 
     root: str = Field(
-        description="`s3://bucket/prefix`, `gs://bucket/prefix`, `file:///folder`, or the URL of an fsspec file system."
+        description="`s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, "
+        "`webhdfs://namenode:9870/folder`, `file:///folder`, or the URL of an fsspec file system. For Azure also "
+        "`abfss://container@account.dfs.core.windows.net/prefix`."
     )
-    endpoint: Annotated[str | None, _url("https?", "http://host:9000 or https://host")] = Field(
+    endpoint: Annotated[str | None, _url("https?", "http://host:9000 or https://host", _ACCOUNT)] = Field(
         None,
-        description="The service's URL where it is not AWS or Google, `http://host:9000`. S3 and Google only; Google's "
-        "credentials are not sent to `http://`.",
+        description="The service's URL where it is not AWS or Google, `http://host:9000`; the URL of Azure's account "
+        "where its name does not tell it, `https://host/account`. S3, Google and Azure only; Google's credentials, and "
+        "our own identity in Azure, are not sent to `http://`.",
     )
     region: str | None = Field(None, description="The S3 region; by default what the AWS configuration says. S3 only.")
     options: dict[str, Any] = Field(
@@ -169,7 +173,8 @@ class Storage(Section):
         "`retry_deadline`, `connect_timeout`, `read_timeout` (seconds), `max_connections`, `addressing_style` "
         "(`auto`, `path`, `virtual`), `payload_signing` (`auto`: over `http://`; `always`; `never`: saves SHA-256 of "
         "all that is sent, where nobody can change it on its way). For Google: the first four of these, and "
-        "`user_project` (who pays). Not for `file://`.",
+        "`user_project` (who pays). For Azure: the first four of these, `account_name`, and one of `account_key`, "
+        "`sas_token` and `connection_string` (else what the environment has, else our own identity). Not for `file://`.",
     )
 
     @property
@@ -185,7 +190,9 @@ class Storage(Section):
     @model_validator(mode="after")
     def _only_what_the_store_reads(self) -> Self:
         if self.endpoint and self.scheme not in _WITH_ENDPOINT:
-            raise ValueError(f"endpoint is for s3:// and gs:// only; root is {self.root}")
+            raise ValueError(f"endpoint is for s3://, gs:// and az:// only; root is {self.root}")
+        if self.endpoint and urlsplit(self.endpoint).path and self.scheme not in AZURE_SCHEMES:
+            raise ValueError("endpoint: this service's URL has no path; write http://host:9000 or https://host")
         if self.region and self.scheme != "s3":
             raise ValueError(f"region is for s3:// only; root is {self.root}")
         if self.scheme == "file" and self.options:

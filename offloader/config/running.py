@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from offloader.config.section import Section
 from offloader.config.units import SIZE, Size, Time, Wait, at_least
@@ -72,7 +72,15 @@ class MetricsSettings(Section):
 
     port: int | None = Field(9464, ge=0, le=65535, description="TCP port; 0 or nothing: no endpoint.")
     host: str = Field(
-        "127.0.0.1", min_length=1, description="Address to listen on. The endpoint has no access control."
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on. Whoever reaches it may read `/metrics` and the probes.",
+    )
+    page_token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="Who has it may look at the page `/` from anywhere: in a form, or as `Authorization: Bearer`. "
+        "Without it only this machine may, as `localhost` or `127.0.0.1`.",
     )
     max_topic_labels: int = Field(
         100,

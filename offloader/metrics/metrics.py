@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Literal, Self
 
@@ -16,9 +17,12 @@ from prometheus_client.registry import Collector
 import offloader.metrics.definitions as d
 from offloader.config.running import MetricsSettings
 from offloader.metrics.health import Health
+from offloader.metrics.recent import Recent
 from offloader.metrics.server import MetricsServer
+from offloader.metrics.together import Together
 from offloader.metrics.topics import TopicLag, TopicsCollector
 from offloader.model import FailureKind, GapKind, Lane, RollReason, TopicName
+from offloader.pages.site import Site
 
 DropReason = Literal["unknown-run", "unknown-topic", "stale"]
 Outcome = Literal["ok", "error", "unknown"]
@@ -43,10 +47,13 @@ class Metrics:
     def __init__(self, settings: MetricsSettings | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         settings = settings or MetricsSettings()
         self.registry = CollectorRegistry()
+        self.together = Together(self.registry)
+        self._settings = settings
         self.health = Health(settings.liveness_timeout_ms / 1000, settings.batch_timeout_ms / 1000, clock)
         self.server: MetricsServer | None = None
         self._topics = TopicsCollector(settings.max_topic_labels)
         self._rate = RateCollector(clock)
+        self.recent = Recent(clock)
         self.registry.register(self._topics)
         self.registry.register(self._rate)
         self._counters = {x: self._counter(x) for x in d.ALL if x.kind == "counter"}
@@ -59,18 +66,35 @@ class Metrics:
         self._work: dict[str, tuple[int, int, float]] = {}
 
     @classmethod
-    def start(cls, settings: MetricsSettings) -> Self:
-        """With the HTTP endpoint, unless the settings turn it off. Raises ConfigError where it cannot listen."""
+    def start(cls, settings: MetricsSettings, site: Callable[[Self], Site] | None = None) -> Self:
+        """With the HTTP endpoint, unless the settings turn it off. `site`: pages beside it. Raises ConfigError where it
+        cannot listen."""
         metrics = cls(settings)
         if settings.port:
-            metrics.server = MetricsServer(metrics.registry, metrics.health, settings.host, settings.port)
+            pages = None if site is None else site(metrics)
+            metrics.server = MetricsServer(metrics.together, metrics.health, settings.host, settings.port, site=pages)
         return metrics
+
+    def told(self, gauge: d.Definition) -> dict[tuple[str, ...], float]:
+        """The values of a gauge, by its labels. From any thread."""
+        (family,) = self._gauges[gauge].collect()
+        return {tuple(sample.labels[label] for label in gauge.labels): sample.value for sample in family.samples}
 
     def close(self) -> None:
         """Close the HTTP endpoint."""
         if self.server is not None:
             self.server.close()
             self.server = None
+
+    @contextmanager
+    def of_shard(self, index: int) -> Iterator[Metrics]:
+        """Of another shard that the same process runs: exposed beside ours as long as this lasts."""
+        other = Metrics(self._settings)
+        self.together.add(str(index), other.registry)
+        try:
+            yield other
+        finally:
+            self.together.remove(str(index))
 
     # What workers did
 
@@ -80,6 +104,7 @@ class Metrics:
         self._count(d.OFFLOADED_BYTES, topic.namespace, by=size)
         self._count(d.OFFLOADED_ENTRIES, topic.namespace, by=entries)
         self._rate.add(topic.namespace, size)
+        self.recent.uploaded(size, entries)
 
     def entries_read(self, topic: TopicName, size: int) -> None:
         """A slice read so many entry bytes."""
@@ -115,6 +140,8 @@ class Metrics:
         self._count(d.SEGMENTS, topic.namespace if topic else "", reason)
         if size is not None:
             self._histograms[d.SEGMENT_SIZE].observe(size)
+        if topic is not None:
+            self.recent.committed(topic, reason, size or 0)
 
     def seal(self, seconds: float) -> None:
         """A seal took so long, successful or not."""

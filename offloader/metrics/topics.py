@@ -30,22 +30,26 @@ class TopicsCollector(Collector):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._lags: dict[str, TopicLag] = {}
+        self._lags: Iterable[TopicLag] = ()
 
     def set(self, lags: Iterable[TopicLag]) -> None:
-        """Replace the snapshot."""
-        order = sorted(lags, key=lambda lag: (-lag.lag_bytes, -lag.lag_ms, lag.topic))
-        shown = {str(lag.topic): lag for lag in order[: self._most]}
-        rest = order[self._most :]
-        self._lags = {**shown, OTHER: _merged(rest)} if rest else shown
+        """Replace the snapshot. It is gone through when somebody asks, in their thread, and each time anew."""
+        self._lags = lags
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The four gauges of each topic."""
-        lags = self._lags
+        lags = _chosen(self._lags, self._most)
         yield _family(definitions.LAG_BYTES, {t: lag.lag_bytes for t, lag in lags.items()})
         yield _family(definitions.LAG_SECONDS, {t: lag.lag_ms / 1000 for t, lag in lags.items()})
         yield _family(definitions.PINNED_BYTES, {t: lag.pinned_bytes for t, lag in lags.items()})
         yield _family(definitions.PINNED_SECONDS, {t: lag.pinned_ms / 1000 for t, lag in lags.items()})
+
+
+def _chosen(lags: Iterable[TopicLag], most: int) -> dict[str, TopicLag]:
+    order = sorted(lags, key=lambda lag: (-lag.lag_bytes, -lag.lag_ms, lag.topic))
+    shown = {str(lag.topic): lag for lag in order[:most]}
+    rest = order[most:]
+    return {**shown, OTHER: _merged(rest)} if rest else shown
 
 
 def _merged(lags: list[TopicLag]) -> TopicLag:

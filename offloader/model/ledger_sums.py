@@ -39,6 +39,15 @@ class LedgerSums:
         inside = at < len(self._ledgers) and self._ledgers[at] == position.ledger
         return self._bytes[at] + (position.entry * self._each[at] if inside else 0)
 
+    def entries(self, start: Position | None, last: Position | None) -> int:
+        """How many there are in `start`..`last`, also of those that came since the sizes were told."""
+        if start is None or last is None or last < start:
+            return 0
+        if start.ledger == last.ledger:
+            return last.next_entry.entry - start.entry
+        at = bisect_left(self._ledgers, last.ledger)
+        return max(self._entries[at] + last.next_entry.entry - self.number(start), 1)
+
     def number(self, position: Position) -> int:
         """How many entries are before this one."""
         at = bisect_left(self._ledgers, position.ledger)

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from offloader.offload.driver.topic_status import TopicStatus
+from offloader.offload.live.status import TopicStatus
 from offloader.printable import printable
 
 if TYPE_CHECKING:

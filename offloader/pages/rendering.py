@@ -99,14 +99,16 @@ def time_text(ms: int | None) -> Markup | str:
 
 
 def duration_text(ms: float) -> str:
-    """The two largest units: 2 d 5 h."""
+    """The two largest units: 2 d 5 h; 10 min."""
     seconds = int(ms // 1000)
     words: list[str] = []
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         number, seconds = divmod(seconds, length)
-        if number or words:
+        if words:
+            return " ".join((*words, f"{number} {unit}")) if number else words[0]
+        if number:
             words.append(f"{number} {unit}")
-    return " ".join(words[:2]) or "0 s"
+    return words[0] if words else "0 s"
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {

@@ -1,7 +1,7 @@
 """The one small interface to object stores, and its contract.
 
 Every store passes the same tests, `StoreContract` of `tests/storage/contract.py`, at least with a real server; what it
-does when answers are lost has tests of its own (`contract_faults.py`, `integration/storage/contract_fsspec.py`).
+does when answers are lost has tests of its own (`contract_faults.py`).
 CONTRIBUTING.md has the steps to add one. Where nothing proves that creating is atomic, a store takes no writes:
 UnprovenStoreError when it is opened, in a folder at its first write. Stores are built once per process, are safe to use
 from several threads, and are never pickled: pass a `StoreSettings` and open it again.
@@ -171,8 +171,8 @@ class ObjectStore(Protocol):
     def delete_if(self, key: str, etag: str) -> bool:
         """Delete an object while it has this etag; a missing one is no error. False: another one is there, and stays.
 
-        S3 and memory decide at the moment of the deletion (MinIO, which ignores the condition, before it); other stores
-        look first: who may write the key meanwhile must not matter there.
+        S3, Google and memory decide at the moment of the deletion (MinIO, which ignores the condition, before it);
+        other stores look first: who may write the key meanwhile must not matter there.
         """
         ...
 

@@ -41,7 +41,8 @@ class ClientErrors:
     `service`: whose answers they are, with an article's s (`S3's`). `raised`: what the client raises for refusals, and
     for answers that did not come; `foreign`: what it raises over an answer that is none of the service's.
     `is_passing`: the same request may succeed later. `may_have_happened`: it may have been applied. `typed`: our error
-    for one of `raised`; its first argument is what was tried.
+    for one of `raised`; its first argument is what was tried. `line`: what an exception says, in one line that may be
+    shown.
     """
 
     service: str
@@ -50,6 +51,7 @@ class ClientErrors:
     is_passing: Callable[[BaseException], bool]
     may_have_happened: Callable[[BaseException], bool]
     typed: Callable[[str, BaseException], OffloadError]
+    line: Callable[[BaseException], str] = str
 
 
 class Calls:
@@ -91,13 +93,12 @@ class Calls:
         except self._errors.raised as e:
             error = self._errors.typed(f"{self.url}: {what}", e)
             if write and lost and not isinstance(error, _FINAL):
-                raise OutcomeUnknownError(f"{self.url}: {what}: may have happened, the answer was lost: {e}") from e
+                line = self._errors.line(e)
+                raise OutcomeUnknownError(f"{self.url}: {what}: may have happened, the answer was lost: {line}") from e
             raise error from e
         except self._errors.foreign as e:
-            text = (
-                f"{self.url}: {what}: the answer is none of {self._errors.service} ({type(e).__name__}: {e}); "
-                "check storage.endpoint"
-            )
+            line = f"{type(e).__name__}: {self._errors.line(e)}"
+            text = f"{self.url}: {what}: the answer is none of {self._errors.service} ({line}); check storage.endpoint"
             raise (OutcomeUnknownError if write else FatalError)(text) from e
 
 

@@ -1,4 +1,4 @@
-"""Any other store through fsspec, if its file system has an atomic create: Azure Blob Storage.
+"""Any other store through fsspec, if its file system has an atomic create; without that, for reading alone.
 
 Parts are objects of their own under `.uploads/<id>/`. The commit writes the object in one call from memory, which takes
 as much memory as the object is long.
@@ -18,23 +18,19 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from offloader.errors import FatalError, PartRejectedError, StoreUnavailableError, UnprovenStoreError, UploadGoneError
+from offloader.errors import PartRejectedError, StoreUnavailableError, UnprovenStoreError, UploadGoneError
 from offloader.json_text import parse_json
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
 from offloader.storage.fsspec_errors import translated
-from offloader.storage.fsspec_open import AZURE, must_create, open_file_system
+from offloader.storage.fsspec_open import open_file_system
 
-# Where pipe_file(mode="create") has exactly one winner: adlfs sends `If-None-Match: *`, and the server decides. Seen
-# with an emulator (Azurite; integration/storage), never with Microsoft's own service, whose documentation promises it.
-# (fsspec's memory file system looks first and writes then: only under a lock of ours.)
-PROVEN = frozenset({"memory"}) | AZURE
+# Where pipe_file(mode="create") has exactly one winner. (fsspec's memory file system looks first and writes then: only
+# under a lock of ours.)
+PROVEN = frozenset({"memory"})
 READ_ATTEMPTS = 20
-CALLS_OF_ONE = 2  # a write, and a look what became of it
-CLIENTS_RETRY_S = 100.0  # the clients' own tries, which we cannot change: adlfs's took 88 s
 _UPLOADS = rules.HELPER_FOLDERS[0]
-_CHANGED_BY_READING = ("last_accessed_on",)  # Azure's
-_MODIFIED = ("last_modified", "created")  # Azure's, fsspec's memory's
+_MODIFIED = ("last_modified", "created")  # the latter is fsspec's memory's
 _MEMORY_LOCK = threading.Lock()
 
 
@@ -48,14 +44,11 @@ class FsspecStore:
         protocol = url.partition("://")[0]
         if protocol not in PROVEN and not read_only:
             raise UnprovenStoreError(
-                f"{url}: nothing proves that {protocol}:// creates objects atomically; use s3://, gs://, abfs:// or file://"
+                f"{url}: nothing proves that {protocol}:// creates objects atomically; use s3://, gs://, "
+                "az://, webhdfs:// or file://"
             )
-        if not read_only:
-            must_create(url, setting)
         self.url = url
-        self.retry_deadline = CLIENTS_RETRY_S if protocol in AZURE else 0.0
-        self.longest_call = CALLS_OF_ONE * self.retry_deadline
-        self._protocol = protocol
+        self.retry_deadline = self.longest_call = 0.0  # what file systems try by themselves we do not know
         self._fs, path = open_file_system(url, options or {}, setting)
         self._base = path.rstrip("/") + "/"
         self._creating: AbstractContextManager[Any] = _MEMORY_LOCK if protocol == "memory" else nullcontext()
@@ -157,8 +150,7 @@ class FsspecStore:
                 return None
         if info["type"] != "file":
             return None
-        told = {name: value for name, value in info.items() if name not in _CHANGED_BY_READING}
-        described = json.dumps(told, sort_keys=True, default=str).encode()
+        described = json.dumps(info, sort_keys=True, default=str).encode()
         return Stat(info["size"], hashlib.sha256(described).hexdigest()[:32], modified_at=_modified_at(info))
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
@@ -213,8 +205,6 @@ class FsspecStore:
         """Nothing to give back: fsspec keeps file systems for the life of the process."""
 
     def _path(self, key: str) -> str:
-        if self._protocol in AZURE and "?" in rules.check_key(key):
-            raise FatalError(f"{key!r} cannot be an object's key: adlfs takes what follows ? for a query")
         return self._base + rules.check_key(key)
 
     def _write(self, path: str, data: bytes, mode: str = "overwrite") -> None:
@@ -239,8 +229,6 @@ class FsspecStore:
     def _find(self, folder: str) -> dict[str, int]:
         # Without the end's slash, and filtered: some file systems list only so, and a folder may have a file's name.
         found = self._fs.find(folder.rstrip("/"), detail=True)
-        if not isinstance(found, dict):  # adlfs: a list of the folder itself, if it is an object
-            return {}
         return {path: info["size"] for path, info in found.items() if path.startswith(folder)}
 
     def _must_be_open(self, upload: str) -> None:

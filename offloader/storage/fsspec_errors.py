@@ -16,7 +16,6 @@ from offloader.errors import (
 )
 
 LONGEST_MESSAGE = 400
-_NO_CREDENTIALS = ("ClientAuthenticationError",)  # azure-core's
 _REFUSALS: dict[int, tuple[type[OffloadError], str]] = {
     400: (FatalError, "the store refuses the request; check storage.options"),
     401: (AccessDeniedError, "the store refuses our credentials"),
@@ -47,12 +46,11 @@ def _status(e: Exception) -> int:
     """The HTTP status, 0 where there is none."""
     if isinstance(e, FileNotFoundError):
         return 404
-    if isinstance(e, PermissionError) or type(e).__name__ in _NO_CREDENTIALS:
+    if isinstance(e, PermissionError):
         return 403
     code = str(getattr(e, "status_code", None) or getattr(e, "code", None) or 0)
     return int(code) if code.isdecimal() else 0
 
 
 def _line(e: Exception) -> str:
-    text = str(e).partition("\nContent: ")[0]  # Azure's repeats as XML what was said before
-    return " ".join(f"{type(e).__name__}: {text}".split())[:LONGEST_MESSAGE]
+    return " ".join(f"{type(e).__name__}: {e}".split())[:LONGEST_MESSAGE]

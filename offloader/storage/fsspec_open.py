@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import fsspec
@@ -11,8 +10,6 @@ import fsspec
 from offloader.errors import ConfigError
 from offloader.storage.fsspec_errors import translated
 
-AZURE = frozenset({"abfs", "abfss", "az"})
-ADLFS_CREATES_SINCE = (2024, 12)  # the first adlfs that knows mode="create"
 _NUMBERS = (
     "block_size",
     "blocksize",
@@ -33,18 +30,6 @@ def open_file_system(url: str, options: Mapping[str, Any], setting: str) -> tupl
         except (ImportError, ValueError, TypeError) as e:
             raise ConfigError(f"{setting}: {url}: {' '.join(str(e).split())}") from e
     return fs, path
-
-
-def must_create(url: str, setting: str) -> None:
-    """Raises ConfigError where the installed version of the client cannot create what must not be there yet."""
-    if url.partition("://")[0] not in AZURE:
-        return
-    try:
-        found = version("adlfs")
-    except PackageNotFoundError:  # opening says what to install
-        return
-    if tuple(int(piece) for piece in found.split(".")[:2]) < ADLFS_CREATES_SINCE:
-        raise ConfigError(f"{setting}: {url}: adlfs {found} does not create atomically; install 2024.12 or later")
 
 
 def _typed(name: str, value: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import google.auth
 import requests
 from google.auth.credentials import AnonymousCredentials
@@ -20,6 +22,8 @@ ENDPOINT = "https://storage.googleapis.com"
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 # Enough for the threads of a worker; a connection is opened only when it is needed.
 MAX_CONNECTIONS = 64
+# Else a thread of the library asks what the bucket is, for traces that nobody has switched on.
+_NO_TRACES = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 OPTIONS = ("retry_deadline", "connect_timeout", "read_timeout", "max_connections", "user_project")
 
 
@@ -30,6 +34,7 @@ def open_gcs(settings: StoreSettings) -> GcsStore:
     if not name:
         raise ConfigError(f"{settings.setting}: {settings.root!r} names no bucket; write gs://bucket/prefix")
     options = known_options(settings, OPTIONS)
+    os.environ.setdefault(_NO_TRACES, "true")
     timeout = number(options, "connect_timeout", 5.0), number(options, "read_timeout", 30.0)
     deadline = number(options, "retry_deadline", 60.0)
     session = _session(settings.endpoint, int(number(options, "max_connections", MAX_CONNECTIONS)))

@@ -109,7 +109,7 @@ class GcsBucket:
     def compose(
         self, name: str, sources: Iterable[str], *, meta: Mapping[str, str], kind: str, if_absent: bool
     ) -> Blob | None:
-        """Join objects to another one. None: it was to be created, and one is there."""
+        """Join objects to another one. None: a source is not there or, where it was to be created, one is."""
         blob = self._bucket.blob(name)
         blob.metadata = dict(meta)
         blob.content_type = kind
@@ -120,7 +120,7 @@ class GcsBucket:
                 **self._options,
             )
         except GoogleAPICallError as e:
-            if status_of(e) == 412:
+            if status_of(e) == 412 or is_absent(e):
                 return None
             raise
         return blob

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from urllib.parse import unquote, urlsplit
 
-from offloader.errors import ConfigError
+from offloader.errors import ConfigError, UnprovenStoreError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.settings import StoreSettings
 
+AZURE_SCHEMES = ("az", "abfs", "abfss")
 _MEMORIES: dict[str, MemoryBacking] = {}
 _MEMORIES_LOCK = threading.Lock()
 
@@ -36,12 +37,27 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
         from offloader.storage.s3_client import open_s3  # boto3 takes 0.2 s to import
 
         return open_s3(settings)
+    if scheme in ("webhdfs", "swebhdfs"):
+        from offloader.storage.webhdfs_open import open_webhdfs
+
+        return open_webhdfs(settings)
     if scheme in ("gs", "gcs"):
         try:
             from offloader.storage.gcs_client import open_gcs
         except ImportError as e:
             raise ConfigError(f"{settings.setting}: {scheme}:// needs {e.name}; install the extra gcs") from e
         return open_gcs(settings)
+    if scheme in AZURE_SCHEMES:
+        try:
+            from offloader.storage.azure_client import open_azure
+        except ImportError as e:
+            raise ConfigError(f"{settings.setting}: {scheme}:// needs {e.name}; install the extra azure") from e
+        return open_azure(settings)
+    if scheme == "hdfs":
+        raise UnprovenStoreError(
+            f"{settings.setting}: {settings.root}: hdfs:// is not spoken here; name the namenode's HTTP address: "
+            "webhdfs://namenode:9870/folder"
+        )
     from offloader.storage.fsspec import FsspecStore
 
     return FsspecStore(f"{scheme}://{address}", dict(settings.options), read_only=read_only, setting=settings.setting)

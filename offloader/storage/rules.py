@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from crc32c import crc32c
@@ -46,6 +47,11 @@ def lower(meta: Mapping[str, str] | None) -> dict[str, str]:
 def crc_text(crc: int) -> str:
     """A CRC32C as stores write it: base64 of four bytes, most significant first."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode()
+
+
+def md5_text(data: bytes) -> str:
+    """An MD5 as HTTP writes it."""
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
 
 
 def part_etag(size: int, crc: int) -> str:

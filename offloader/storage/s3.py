@@ -28,7 +28,7 @@ from offloader.storage.forwarding import innermost
 from offloader.storage.s3_answers import etag_of, stat_of, told
 from offloader.storage.s3_calls import DAMAGED_ON_THE_WAY, S3, code_of, status_of
 from offloader.storage.s3_checks import is_made_of, named_part
-from offloader.storage.s3_copies import S3Copies, handle_for_copies, md5_text, split_upload
+from offloader.storage.s3_copies import S3Copies, handle_for_copies, split_upload
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class S3Store:
         """S3 keeps the last one of several under the same number."""
         key, upload_id, checked = split_upload(upload)
         request = {**self.place_of(key), "UploadId": upload_id, "PartNumber": number, "Body": data}
-        request |= {"ChecksumCRC32C": rules.crc_text(crc32c)} if checked else {"ContentMD5": md5_text(data)}
+        request |= {"ChecksumCRC32C": rules.crc_text(crc32c)} if checked else {"ContentMD5": rules.md5_text(data)}
         if not checked:  # the MD5 would be that of damaged bytes
             rules.check_crc(number, data, crc32c)
 

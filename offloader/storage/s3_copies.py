@@ -8,8 +8,6 @@ check and a bucket with object lock asks for.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,11 +32,6 @@ def split_upload(upload: str) -> tuple[str, str, bool]:
     """(key, S3's upload id, whether it takes checksums) of a handle."""
     key, upload_id = rules.split_handle(upload)
     return key, upload_id.removeprefix(_PLAIN), not upload_id.startswith(_PLAIN)
-
-
-def md5_text(data: bytes) -> str:
-    """An MD5 as HTTP writes it."""
-    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
 
 
 class S3Copies:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from offloader.errors import ConfigError
 
 _WITHOUT_OPTIONS = ("file", "memory")
-_OTHER_NAMES = {"gcs": "gs", "abfss": "abfs", "az": "abfs"}  # of the same service
+_OTHER_NAMES = {"gcs": "gs", "abfss": "abfs", "az": "abfs", "swebhdfs": "webhdfs"}  # of the same service
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,7 @@ CALLS: dict[str, list[list[str]]] = {
     "topics trim-unloaded plan": [[], [f"public/{EVIL}"], [EVIL]],
     "topics trim-unloaded run": [[], ["--yes"], [EVIL]],
     "verify": [[], ["--quick"], [str(TOPIC)]],
+    "ui": [["--listen", EVIL], ["--listen", "0.0.0.0:0"], ["--token-file", EVIL]],
 }
 
 

@@ -189,7 +189,10 @@ def test_service_urls(wrong, words):
         ("root: 'file:///'", "storage.root: file:// needs an absolute folder"),
         ("root: 'file://folder/x'", "storage.root: file:// needs an absolute folder"),
         ("root: 's3://key:secret@bucket'", "storage.root: write only scheme, bucket and prefix"),
-        ("root: 'file:///x', endpoint: 'http://h:1'", "storage: endpoint is for s3:// and gs:// only"),
+        ("root: 'file:///x', endpoint: 'http://h:1'", "storage: endpoint is for s3://, gs:// and az:// only"),
+        ("root: 'az://abc/x', region: r", "storage: region is for s3:// only"),
+        ("root: 's3://b', endpoint: 'http://h:1/account'", "storage: endpoint: this service's URL has no path"),
+        ("root: 'az://key:secret@abc/x'", "storage.root: write only scheme, bucket and prefix"),
         ("root: 'gs://b/x', endpoint: 'http://h:1', region: r", "storage: region is for s3:// only"),
         ("root: 'file:///x', options: {a: 1}", "storage: options are not for file://"),
         ("root: 's3://b', endpoint: h", "storage.endpoint: not such a URL"),
@@ -199,6 +202,16 @@ def test_storage_is_checked(storage, words):
     (line,) = refused("", BASE.replace('root: "s3://archive/pulsar"', storage))
     assert line.startswith(words)
     assert "secret" not in line
+
+
+def test_storage_in_azure_has_an_account_by_its_url_or_by_an_endpoint():
+    for storage in (
+        "root: 'abfss://abc@account.dfs.core.windows.net/x'",
+        "root: 'az://abc/x', endpoint: 'http://127.0.0.1:10000/account'",
+    ):
+        found = Config.parse(BASE.replace('root: "s3://archive/pulsar"', storage), {}).storage
+        assert found.root in storage
+        assert found.endpoint is None or found.endpoint in storage
 
 
 def test_authentication_must_be_complete():

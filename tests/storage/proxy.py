@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
@@ -28,6 +28,11 @@ def json_error(status: int, code: str) -> tuple[dict[str, str], bytes]:
     """Headers and body of Google's errors."""
     said = {"code": status, "message": "in the store's place", "errors": [{"reason": code}]}
     return {"Content-Type": "application/json"}, json.dumps({"error": said}).encode()
+
+
+def json_as_told(status: int, code: str) -> tuple[dict[str, str], bytes]:
+    """A body that the test has written: `code` is JSON."""
+    return {"Content-Type": "application/json"}, code.encode()
 
 
 @dataclass
@@ -53,12 +58,16 @@ class Rule:
 
 class Proxy:
     """Forwards to `host:port` of a server on this machine; `say` makes the refusals of its service. A context manager;
-    its end closes all connections."""
+    its end closes all connections.
 
-    def __init__(self, host: str, port: int, say: Say = xml_error) -> None:
+    `elsewhere`: addresses, `host:port`, that the server sends clients to, and where they go instead.
+    """
+
+    def __init__(self, host: str, port: int, say: Say = xml_error, elsewhere: Mapping[str, str] | None = None) -> None:
         self.say = say
         self.requests: list[tuple[str, str]] = []
         self._upstream = (host, port)
+        self._elsewhere = elsewhere or {}
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self._server = _Server(self)
@@ -107,9 +116,18 @@ class Proxy:
                     connection.putheader(name, value)
             connection.endheaders(body)
             answer = connection.getresponse()
-            return answer.status, answer.getheaders(), answer.read()
+            return (
+                answer.status,
+                [(name, self._sent_on(name, value)) for name, value in answer.getheaders()],
+                answer.read(),
+            )
         finally:
             connection.close()
+
+    def _sent_on(self, name: str, value: str) -> str:
+        for here, there in self._elsewhere.items() if name.lower() == "location" else ():
+            value = value.replace(f"//{here}/", f"//{there}/")
+        return value
 
 
 class _Server(ThreadingHTTPServer):
@@ -145,6 +163,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer is sent at once: in two pieces it would wait for an acknowledgement
     server: _Server
 
     def handle_any(self) -> None:
@@ -169,6 +188,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._hang_up()
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815 (the base class looks for these names)
+
+    def handle_expect_100(self) -> bool:
+        """The client waits for this before it sends a body."""
+        expected = super().handle_expect_100()
+        self.wfile.flush()
+        return expected
 
     def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         self.send_response_only(status)

@@ -1,11 +1,9 @@
-"""What file systems of clouds do that the one in memory does not. Each was seen with adlfs and a server."""
+"""What file systems of servers do that the one in memory does not."""
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import fsspec
@@ -21,7 +19,6 @@ from offloader.errors import (
     StoreUnavailableError,
     UploadGoneError,
 )
-from offloader.storage import fsspec_open
 from offloader.storage.fsspec import FsspecStore
 
 Open = Callable[..., FsspecStore]
@@ -54,11 +51,11 @@ class Cloud(fsspec.get_filesystem_class("memory")):
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         self._may_fail("look")
-        return {**super().info(path), "last_accessed_on": uuid.uuid4().hex}
+        return dict(super().info(path))
 
     def find(self, path: str, *_: Any, **options: Any) -> Any:
         self._may_fail("list")
-        return [path] if self.isfile(path) else super().find(path, **options)
+        return super().find(path, **options)
 
 
 @pytest.fixture
@@ -71,7 +68,6 @@ def opened(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Opens a store whose file system is `cloud`."""
 
     def open_it(protocol: str, **options: str) -> FsspecStore:
-        monkeypatch.setattr(fsspec_open, "version", lambda _: "2026.8.0")
         monkeypatch.setattr(fsspec, "url_to_fs", lambda url, **_: (cloud, f"/{uuid.uuid4().hex}/root"))
         return FsspecStore(f"{protocol}://bucket/root", options)
 
@@ -79,7 +75,7 @@ def opened(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Open:
 
 
 def test_an_object_that_is_replaced_while_it_is_read_is_read_again(cloud: Cloud, opened: Open) -> None:
-    store = opened("abfs")
+    store = opened("memory")
     for before, after in [(b"short", b"much longer"), (b"much longer", b"short"), (b"same size", b"size same")]:
         store.put("k", before)
         cloud.before_reading.append(lambda data=after: store.put("k", data))
@@ -87,7 +83,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_read_again(cloud: Cloud,
 
 
 def test_an_object_that_is_always_replaced_is_unavailable(cloud: Cloud, opened: Open) -> None:
-    store = opened("abfs")
+    store = opened("memory")
     store.put("k", b"x")
     cloud.before_reading.extend([lambda: store.put("k", uuid.uuid4().bytes)] * 100)
     with pytest.raises(StoreUnavailableError, match="replaced"):
@@ -95,7 +91,7 @@ def test_an_object_that_is_always_replaced_is_unavailable(cloud: Cloud, opened: 
 
 
 def test_a_body_that_is_cut_short_is_read_again(cloud: Cloud, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, cuts = opened("abfs"), [3, 0, 9]
+    store, cuts = opened("memory"), [3, 0, 9]
     store.put("k", b"all of it")
     monkeypatch.setattr(cloud, "cat_file", lambda *_, **__: b"all of it"[: cuts.pop(0)])
     assert store.read("k")[0] == b"all of it"
@@ -104,16 +100,8 @@ def test_a_body_that_is_cut_short_is_read_again(cloud: Cloud, opened: Open, monk
         store.read("k")
 
 
-@pytest.mark.parametrize("key", ["a?", "a?b", "a?versionid=1"])
-def test_a_key_that_adlfs_would_change_is_refused(opened: Open, key: str) -> None:
-    store = opened("abfs")
-    for call in (store.stat, store.read, store.begin, lambda k: store.put(k, b"x"), lambda k: store.delete([k])):
-        with pytest.raises(FatalError, match="adlfs"):
-            call(key)
-
-
 def test_nothing_is_listed_below_an_object(opened: Open) -> None:
-    store = opened("abfs")
+    store = opened("memory")
     store.put("a", b"x")
     assert list(store.list("a/")) == []
     assert list(store.list("a")) == [("a", 1)]
@@ -121,12 +109,8 @@ def test_nothing_is_listed_below_an_object(opened: Open) -> None:
 
 class ByStatusError(Exception):
     def __init__(self, status: int | str) -> None:
-        super().__init__("the server\nsays no\nContent: <xml/>")
+        super().__init__("the server\nsays no")
         self.code = status
-
-
-class AzureError(Exception):
-    status_code = 403
 
 
 @pytest.mark.parametrize(
@@ -134,7 +118,6 @@ class AzureError(Exception):
     [
         (PermissionError("no"), AccessDeniedError, "credentials"),
         (ByStatusError(401), AccessDeniedError, "credentials"),
-        (AzureError("no"), AccessDeniedError, "credentials"),
         (FileNotFoundError("b/bucket/o"), BucketNotFoundError, "storage.root"),
         (ByStatusError("404"), BucketNotFoundError, "storage.root"),
         (ByStatusError(400), FatalError, "storage.options"),
@@ -145,21 +128,20 @@ class AzureError(Exception):
 def test_what_a_file_system_raises_becomes_one_line(
     cloud: Cloud, opened: Open, error: Exception, expected: type[OffloadError], text: str
 ) -> None:
-    store = opened("abfs")
+    store = opened("memory")
     cloud.error, cloud.failing = error, "write"
     for call in (lambda: store.put("k", b"x", if_absent=True), lambda: store.begin("k")):
         with pytest.raises(expected, match=text) as caught:
             call()
         assert type(caught.value) is expected
         assert "\n" not in str(caught.value)
-        assert "xml" not in str(caught.value)
     cloud.failing = "list"
     with pytest.raises(StoreUnavailableError if expected is OutcomeUnknownError else expected, match=text):
         list(store.list())
 
 
 def test_a_write_that_cannot_be_looked_at_may_have_happened(cloud: Cloud, opened: Open) -> None:
-    store = opened("abfs")
+    store = opened("memory")
     cloud.error, cloud.failing = ByStatusError(503), "look"
     with pytest.raises(OutcomeUnknownError):
         store.put("k", b"token", if_absent=True)
@@ -181,13 +163,12 @@ def test_options_are_given_as_what_they_mean(cloud: Cloud, monkeypatch: pytest.M
         given.update(options)
         return cloud, "/root"
 
-    monkeypatch.setattr(fsspec_open, "version", lambda _: "2026.8.0")
     monkeypatch.setattr(fsspec, "url_to_fs", opening)
-    FsspecStore("abfs://b/p", {"anon": "True", "account_name": "123", "blocksize": "7"})
+    FsspecStore("memory://b/p", {"anon": "True", "account_name": "123", "blocksize": "7"})
     asked = {name: given[name] for name in ("anon", "account_name", "blocksize")}
     assert asked == {"anon": True, "account_name": "123", "blocksize": 7}
     with pytest.raises(ConfigError, match=r"storage\.options\.timeout"):
-        FsspecStore("abfs://b/p", {"timeout": "soon"})
+        FsspecStore("memory://b/p", {"timeout": "soon"})
 
 
 def test_what_goes_wrong_while_opening_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,20 +177,4 @@ def test_what_goes_wrong_while_opening_is_one_line(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(fsspec, "url_to_fs", refusing)
     with pytest.raises(StoreUnavailableError, match="no name server"):
-        FsspecStore("abfs://b/p")
-
-
-def test_an_adlfs_that_cannot_create_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fsspec_open, "version", lambda _: "2024.7.0")
-    with pytest.raises(ConfigError, match=r"2024\.12"):
-        FsspecStore("abfs://c/p", {"account_name": "a"})
-
-
-def test_an_adlfs_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: Any, **__: Any) -> str:
-        raise PackageNotFoundError("adlfs")
-
-    monkeypatch.setattr(fsspec_open, "version", missing)
-    monkeypatch.setitem(sys.modules, "adlfs", None)
-    with pytest.raises(ConfigError, match="adlfs"):
-        FsspecStore("abfs://c/p", {"account_name": "a"})
+        FsspecStore("memory://b/p")

@@ -32,7 +32,9 @@ ALL = READS | WRITES
 
 
 @contextmanager
-def answering(status: int, page: bytes = b"", **headers: str) -> Iterator[tuple[ObjectStore, list[str]]]:
+def answering(
+    status: int, page: bytes = b"", *, root: str = "s3://b/p", **headers: str
+) -> Iterator[tuple[ObjectStore, list[str]]]:
     """A store whose endpoint gives this answer to everything, and the paths that it was asked for."""
     asked: list[str] = []
 
@@ -55,7 +57,7 @@ def answering(status: int, page: bytes = b"", **headers: str) -> Iterator[tuple[
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         endpoint = f"http://127.0.0.1:{server.server_port}"
-        store = open_store(StoreSettings("s3://b/p", endpoint, "us-east-1", "x", "y", (("retry_deadline", "0.1"),)))
+        store = open_store(StoreSettings(root, endpoint, "us-east-1", "x", "y", (("retry_deadline", "0.1"),)))
         try:
             yield store, asked
         finally:

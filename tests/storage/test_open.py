@@ -9,7 +9,6 @@ import fsspec
 import pytest
 
 from offloader.errors import ConfigError, UnprovenStoreError
-from offloader.storage import fsspec_open
 from offloader.storage.gcs import GcsStore
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
@@ -33,14 +32,13 @@ def test_each_url_has_its_store(tmp_path: Path, stores: Stores) -> None:
         assert isinstance(stores.open(StoreSettings(url, endpoint, region="eu-west-1")), kind)
 
 
-@pytest.mark.parametrize("root", ["abfs://c/p", "ABFS://c/P"])
+@pytest.mark.parametrize("root", ["sftp://c/p", "SFTP://c/P"])
 def test_a_scheme_may_be_in_capitals_whichever_store_it_names(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     memory = fsspec.filesystem("memory")
-    monkeypatch.setattr(fsspec_open, "version", lambda _: "2026.8.0")
     monkeypatch.setattr(fsspec, "url_to_fs", lambda url, **_: (memory, opened.append(url) or "/root"))
     scheme, address = root.split("://")
-    assert open_store(StoreSettings(root)).url == f"{scheme.lower()}://{address}"
+    assert open_store(StoreSettings(root), read_only=True).url == f"{scheme.lower()}://{address}"
     assert opened == [f"{scheme.lower()}://{address}"]
 
 
@@ -84,6 +82,16 @@ def test_the_options_of_s3_are_taken(stores: Stores) -> None:
         ("gs://", {}, "bucket"),
         ("gs://b", {"unknown": "1"}, "unknown"),
         ("gs://b", {"read_timeout": "soon"}, "read_timeout"),
+        ("webhdfs://", {}, "webhdfs://namenode:9870/folder"),
+        ("webhdfs://host", {}, "webhdfs://namenode:9870/folder"),
+        ("webhdfs://host/", {}, "must name a folder"),
+        ("webhdfs://host/a,b", {}, "comma"),
+        ("webhdfs://host/a?b", {}, "must name a folder"),
+        ("webhdfs://host:port/a", {}, "port"),
+        ("webhdfs://me@host/a", {}, "webhdfs://namenode:9870/folder"),
+        ("swebhdfs://host/a", {"standby": "me@other"}, "swebhdfs://namenode:9871/folder"),
+        ("webhdfs://host/a", {"kerberos": "true"}, "options.kerberos: not an option of webhdfs://"),
+        ("webhdfs://host/a", {"read_timeout": "soon"}, "read_timeout"),
         ("s3://b", {"unknown": "1"}, "unknown"),
         ("s3://b", {"retry_deadline": "soon"}, "retry_deadline"),
         ("s3://b", {"read_timeout": "-1"}, "read_timeout"),
@@ -116,7 +124,12 @@ def test_a_store_beside_another_is_reached_alike_but_options_are_of_one_scheme()
         "--ledgers",
     )
     assert s3.beside("file:///c", "--ledgers").options == ()
-    for one, other in (("gs://a", "gcs://b"), ("abfs://a", "abfss://b"), ("az://a", "abfs://b")):  # one service
+    for one, other in (
+        ("gs://a", "gcs://b"),
+        ("abfs://a", "abfss://b"),
+        ("az://a", "abfs://b"),
+        ("webhdfs://a/b", "swebhdfs://a/c"),
+    ):  # one service
         assert StoreSettings(one, options=s3.options).beside(other, "--ledgers").options == s3.options
     assert local.beside("s3://c", "--ledgers").options == s3.options  # whoever gave them cannot have meant file://
 
@@ -125,6 +138,12 @@ def test_half_a_pair_of_keys_and_a_bad_endpoint_are_refused() -> None:
     for settings in (StoreSettings("s3://b", region="r", access_key="a"), StoreSettings("s3://b", "not a url", "r")):
         with pytest.raises(ConfigError):
             open_store(settings)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_hdfs_by_its_own_protocol_is_refused_with_the_way_that_there_is(read_only: bool) -> None:
+    with pytest.raises(UnprovenStoreError, match="webhdfs://namenode:9870/folder"):
+        open_store(StoreSettings("hdfs://namenode:8020/folder"), read_only=read_only)
 
 
 def test_a_store_without_a_proven_create_is_refused() -> None:

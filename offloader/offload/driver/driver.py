@@ -27,6 +27,7 @@ from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.topic_status import TopicStatuses
 from offloader.offload.driver.uploads import AbandonedUploads
+from offloader.offload.live.view import LaneStatus, LiveView
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Driver:
         self.registry = registry
         self.plans = plans
         self.statuses = TopicStatuses(context)
+        self.view: LiveView | None = None  # the last one, for any thread
         self._requests = requests
         self._retaining = retaining
         self.bridging = bridging
@@ -68,6 +70,7 @@ class Driver:
         self._checked_at = 0
         self._batches: Counter[Lane] = Counter()
         self._failed_rounds = 0  # in a row
+        self.turns = 0  # rounds that did not fail
 
     # The application's side
 
@@ -116,6 +119,7 @@ class Driver:
         finally:
             self.context.metrics.round((self.context.clock_ms() - began) / 1000)
         self._failed_rounds = 0
+        self.turns += 1
         self.context.metrics.health.checked("store")
         return self._pause()
 
@@ -148,9 +152,17 @@ class Driver:
         self.bridging.look(topics.values())
         for one in self._copying:
             one.look(topics.values())
-        self.statuses.tell(topics.values(), now)
+        if self.statuses.tell(topics.values(), now):
+            self.view = self._seen(now)
         self.plans.take_done()
         self.plans.plan()
+
+    def _seen(self, now: int) -> LiveView:
+        """What others may look at: frozen, and made of what there is already."""
+        out = self.plans.under_way()
+        lanes = tuple(LaneStatus(lane, *out.get(lane, (0, 0)), self.statuses.lanes[lane]) for lane in Lane)
+        refused = tuple(self.registry.refused.items())
+        return LiveView(now, self.statuses.latest, refused, lanes, self.registry.settled)
 
     def _check_not_overtaken(self, now: int) -> None:
         if now - self._checked_at >= self._poll_ms or not self.plans.outstanding(Lane.FAST):

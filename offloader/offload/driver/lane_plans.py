@@ -94,6 +94,10 @@ class LanePlans:
         """Whether a plan of the lane is out whose receipts are not in yet."""
         return lane in self._outstanding
 
+    def under_way(self) -> dict[Lane, tuple[int, int]]:
+        """The lanes whose plans are out: since when, and with how many slices."""
+        return {lane: (out.since, len(out.plan.slices)) for lane, out in self._outstanding.items()}
+
     def drain(self, timeout: float) -> None:
         """Publish no more plans; wait up to `timeout` seconds for the fast lane's. From any thread."""
         self._draining.set()

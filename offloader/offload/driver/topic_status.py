@@ -1,100 +1,165 @@
-"""How the running application stands, for people and for metrics: one frozen line a topic."""
+"""How the running application stands, for people and for metrics: one frozen line a topic.
+
+The driver's thread makes a topic's line anew only where something is known of it that was not: with 100,000 topics
+most lines are those of the last look."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
 from offloader.metrics import TopicLag
-from offloader.model import TopicName
+from offloader.model import Failure, FailureKind, Lane, OpenSegment, SegmentStatus, TopicName
 from offloader.offload.core import segments
+from offloader.offload.driver.bridge_told import bridge_word
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.topic import Topic
+from offloader.offload.live.status import Filling, TopicStatus, Trouble
 
 STATE_EVERY_MS = 1_000
+SHARE = 20  # a look takes a twentieth of the thread's time at most
+_OF_KINDS = {FailureKind.DATA_LOST: "data-lost", FailureKind.UPLOAD_GONE: "abandoned"}
 
 
 @dataclass(frozen=True, slots=True)
-class TopicStatus:
-    """`entries` and `size`: of all Offloaded segments and of the others' uploaded parts. `lag_bytes`: what Pulsar
-    has beyond them; `pinned_bytes`: what it keeps because of us."""
+class _Told:
+    """A line, and all that it was made of."""
 
-    topic: TopicName
-    state: str
-    segments: int
-    entries: int
-    size: int
-    lag_bytes: int
-    lag_ms: int
-    pinned_bytes: int
-    alarm: str
+    basis: tuple[object, ...]
+    status: TopicStatus
 
 
 class TopicStatuses:
-    """How all topics stood a moment ago."""
+    """How all topics stood a moment ago, in `latest`: any thread may read it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._at = 0
+        self._due = 0
+        self._told: dict[TopicName, _Told] = {}
         self.latest: tuple[TopicStatus, ...] = ()
+        self.lanes: Counter[Lane] = Counter()
 
-    def tell(self, topics: Collection[Topic], now: int) -> None:
-        """Look again where it is time, and tell the metrics."""
-        if now - self._at < STATE_EVERY_MS:
-            return
-        self._at = now
+    def tell(self, topics: Collection[Topic], now: int) -> bool:
+        """Look again, and tell the metrics; False: it is not time."""
+        if now < self._due:
+            return False
         metrics = self._context.metrics
         unseen = bool(topics) and all(topic.poll.error for topic in topics)
         metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
-        self.latest = tuple(self._status(topic, now) for topic in topics)
-        # What is pinned is as old as the open segment.
-        metrics.topics(TopicLag(s.topic, s.lag_bytes, s.lag_ms, s.pinned_bytes, s.lag_ms) for s in self.latest)
+        self.latest = tuple(self._look(topics))
+        metrics.topics(Lags(self.latest, now))
         metrics.topic_states(Counter(s.state for s in self.latest))
         for kind, backlog in self._context.work.backlog().items():
             metrics.work(kind, backlog.queued, backlog.running, backlog.oldest_ms / 1000)
-        metrics.topic_lanes(Counter(topic.learnt.speed.lane for topic in topics))
+        self.lanes = Counter(s.lane for s in self.latest)
+        metrics.topic_lanes(self.lanes)
+        took = self._context.clock_ms() - now
+        self._due = now + max(STATE_EVERY_MS, SHARE * took)
+        return True
 
-    def _status(self, topic: Topic, now: int) -> TopicStatus:
-        """Where things that are known of a topic do not go together, it cannot be said how far it is."""
-        state, sums = self._context.state(topic.name), topic.catalog.kept
-        try:
-            with only_foreseen:
-                return _status_of(topic, state, now)
-        except OffloadError as error:
-            word = _word(topic, state)
-            return TopicStatus(topic.name, word, sums.segments, sums.entries, sums.size, 0, 0, 0, str(error))
+    def _look(self, topics: Collection[Topic]) -> Iterator[TopicStatus]:
+        states, before, told = self._context.journal.topics, self._told, dict[TopicName, _Told]()
+        for topic in topics:
+            state = states.get(topic.name)
+            basis = _basis(topic, state)
+            known = before.get(topic.name)
+            if known is None or known.basis != basis:
+                known = _Told(basis, _status(topic, state or TopicState(topic.name)))
+            told[topic.name] = known
+            yield known.status
+        self._told = told
 
 
-def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
+def _basis(topic: Topic, state: TopicState | None) -> tuple[object, ...]:
+    """All that a line is made of. What was not replaced is the same object, so that comparing it costs nothing."""
+    observed = topic.observed
+    return (
+        state, topic.committed, observed.info, observed.end, topic.tail, topic.rules, topic.source, topic.planned,
+        topic.pin, topic.bridge, topic.poll.error, topic.learnt.speed.lane, topic.retirement, topic.inquiry,
+    )  # fmt: skip
+
+
+class Lags:
+    """What metrics tell of each topic, once somebody asks."""
+
+    def __init__(self, statuses: Sequence[TopicStatus], now: int) -> None:
+        self._statuses = statuses
+        self._now = now
+
+    def __iter__(self) -> Iterator[TopicLag]:
+        for s in self._statuses:
+            age = s.lag_ms(self._now)  # what is pinned is as old as the open segment
+            yield TopicLag(s.topic, s.lag_bytes, age, s.pinned_bytes, age)
+
+
+def _status(topic: Topic, state: TopicState) -> TopicStatus:
+    """Where things that are known of a topic do not go together, it cannot be said how far it is."""
+    try:
+        with only_foreseen:
+            return _status_of(topic, state)
+    except OffloadError as error:
+        sums, trouble = topic.catalog.kept, Trouble(str(error), "unforeseen")
+        return TopicStatus(topic.name, _word(topic, state), sums.segments, sums.entries, sums.size, trouble=trouble)
+
+
+def _status_of(topic: Topic, state: TopicState) -> TopicStatus:
     segment = state.open
-    sums = topic.catalog.kept
-    start = segments.next_position(segment, topic.info.ledgers) if segment else topic.begin()
+    kept, sums = topic.catalog.kept, topic.info.sums
+    begin, last = topic.begin(), topic.last
+    start = segments.next_position(segment, topic.info.ledgers) if segment else begin
     parts = [part for each in state.unfinished for part in each.parts]
+    ahead = [each.segment for each in state.ahead]
     return TopicStatus(
         topic=topic.name,
         state=_word(topic, state),
-        segments=sums.segments,
-        entries=sums.entries + sum(p.entries for p in parts),
-        size=sums.size + sum(p.size for p in parts),
-        lag_bytes=_lag(topic, state, topic.info.sums.object_bytes(start, topic.last)),
-        lag_ms=now - segment.assigned_at if segment else 0,
-        pinned_bytes=topic.info.sums.object_bytes(topic.begin(), topic.last),
-        alarm=topic.pin.alarm
-        or topic.committed.catalog_error
-        or topic.poll.error
-        or topic.pin.error
-        or next((f.reason for f in (state.failure, *(a.failure for a in state.ahead)) if f is not None), ""),
+        segments=kept.segments,
+        entries=kept.entries + sum(p.entries for p in parts),
+        size=kept.size + sum(p.size for p in parts),
+        # What is behind the open segment's uploaded part, without what is uploaded of those ahead.
+        lag_entries=sums.entries(start, last) - sum(sums.entries(s.start, s.covered) for s in ahead),
+        lag_bytes=sums.object_bytes(start, last) - sum(sums.object_bytes(s.start, s.covered) for s in ahead),
+        pinned_bytes=sums.object_bytes(begin, last),
+        filling=_filling(topic, segment),
+        ahead=len(ahead),
+        lane=topic.learnt.speed.lane,
+        planned_at=topic.planned.at if topic.planned.travels else 0,
+        bridge=bridge_word(topic) if topic.bridge_view.wanted else "",
+        trouble=next(_troubles(topic, state), None),
     )
 
 
-def _lag(topic: Topic, state: TopicState, behind: int) -> int:
-    """What is behind the open segment's uploaded part, without what is uploaded of those ahead."""
-    sums = topic.info.sums
-    return behind - sum(sums.object_bytes(a.segment.start, a.segment.covered) for a in state.ahead)
+def _filling(topic: Topic, segment: OpenSegment | None) -> Filling | None:
+    if segment is None:
+        return None
+    return Filling(segment.size, topic.rules.max_size, segment.assigned_at, topic.rules.roll_ms)
+
+
+def _troubles(topic: Topic, state: TopicState) -> Iterator[Trouble]:
+    """The worst first."""
+    if topic.pin.alarm:
+        yield Trouble(topic.pin.alarm, "pin-moved")
+    if topic.pin.past_bridge:
+        yield Trouble(topic.pin.past_bridge, "pin-past-bridge")
+    if topic.committed.catalog_error:
+        yield Trouble(topic.committed.catalog_error, "catalog-reloaded", retry_at=topic.committed.reload_at)
+    if topic.poll.error:
+        yield Trouble(topic.poll.error, "topic-silent", retry_at=topic.poll.retry.again_at)
+    if topic.pin.error:
+        yield Trouble(topic.pin.error, "not-acknowledged", retry_at=topic.pin.retry.again_at)
+    for failure in _failures(state):
+        sealing = state.open is not None and state.open.status is SegmentStatus.SEALING
+        alarm = _OF_KINDS.get(failure.kind) or ("seal-failed" if sealing else "slice-failed")
+        yield Trouble(failure.reason, alarm, failure.kind, failure.attempts, failure.retry_at)
+    if topic.bridge.error:
+        yield Trouble(topic.bridge.error, "bridge-waits", attempts=topic.bridge.in_vain, retry_at=topic.bridge.retry_at)
+
+
+def _failures(state: TopicState) -> Iterable[Failure]:
+    return (failure for failure in (state.failure, *(a.failure for a in state.ahead)) if failure is not None)
 
 
 def _word(topic: Topic, state: TopicState) -> str:

@@ -1,0 +1,1 @@
+"""How the running application stands, for people: the page that `offloader run` serves beside its metrics."""

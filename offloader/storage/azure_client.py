@@ -1,0 +1,155 @@
+"""From settings: an `AzureStore` with its client."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from azure.storage.blob import BlobServiceClient
+
+from offloader.errors import ConfigError, FatalError
+from offloader.storage.azure import AzureStore
+from offloader.storage.azure_names import check_name
+from offloader.storage.azure_transport import WHOLE, OneAttempt
+from offloader.storage.options import known_options, number
+from offloader.storage.settings import StoreSettings
+
+MAX_CONNECTIONS = 64  # enough for the threads of a worker; one is opened only when it is needed
+PUBLIC_CLOUD = "core.windows.net"
+LARGEST_PUT = 1 << 31  # in one request: what is put is small, what is large goes in parts
+_CREDENTIALS = ("connection_string", "account_key", "sas_token")
+OPTIONS = ("account_name", *_CREDENTIALS, "retry_deadline", "connect_timeout", "read_timeout", "max_connections")
+# As the programs of Azure name them in the environment; the first that is set counts.
+_ENVIRONMENT = {
+    "connection_string": ("AZURE_STORAGE_CONNECTION_STRING",),
+    "account_name": ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"),
+    "account_key": ("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"),
+    "sas_token": ("AZURE_STORAGE_SAS_TOKEN",),
+}
+_CONTAINER = re.compile(r"[a-z0-9](?:-?[a-z0-9]){2,62}|\$root|\$web")
+_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
+_HOST = re.compile(r"([a-z0-9]{3,24})\.(?:dfs|blob)\.(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class AzurePlace:
+    """What the URL says. `account` and `cloud` are "" where it does not name them."""
+
+    container: str
+    prefix: str
+    account: str = ""
+    cloud: str = PUBLIC_CLOUD
+
+
+@dataclass(frozen=True, slots=True)
+class AzureAccess:
+    """Who we are to an account. Nothing but its name: the process' own identity decides."""
+
+    account: str = ""
+    connection_string: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+    signature: str = field(default="", repr=False)
+
+
+def open_azure(settings: StoreSettings, environment: Mapping[str, str] = os.environ) -> AzureStore:
+    """A store with a client of its own. Raises ConfigError; nothing is asked of the service yet."""
+    place = place_of(settings)
+    options = known_options(settings, OPTIONS)
+    access = access_of(options, environment)
+    connect, read = number(options, "connect_timeout", 5.0), number(options, "read_timeout", 30.0)
+    connections = int(number(options, "max_connections", MAX_CONNECTIONS))
+    client: dict[str, Any] = {
+        "transport": OneAttempt(connect_timeout=connect, read_timeout=read, max_connections=connections),
+        "retry_total": 0,  # see calls.py
+        "permit_redirects": False,
+        "max_single_put_size": LARGEST_PUT,
+        "max_single_get_size": WHOLE,
+        "max_chunk_get_size": WHOLE,
+    }
+    try:
+        service = _service(place, access, settings.endpoint, client)
+    except (ValueError, TypeError) as e:
+        raise ConfigError(f"storage: {' '.join(str(e).split())}") from None
+    if place.account and service.account_name != place.account:
+        raise ConfigError(
+            f"{settings.setting}: the URL names account {place.account}, the credentials are for {service.account_name}"
+        )
+    url = f"{settings.scheme}://{settings.root.partition('://')[2]}".rstrip("/")
+    deadline = number(options, "retry_deadline", 60.0)
+    return AzureStore(
+        url, service, place.container, place.prefix, retry_deadline=deadline, attempt_timeout=connect + read
+    )
+
+
+def place_of(settings: StoreSettings) -> AzurePlace:
+    """What a URL names: `az://container/prefix` or `abfss://container@account.dfs.core.windows.net/prefix`. Raises
+    ConfigError."""
+    where, _, prefix = settings.root.partition("://")[2].partition("/")
+    container, at, host = where.partition("@")
+    found = _HOST.fullmatch(host)
+    if not _CONTAINER.fullmatch(container) or (at and found is None):
+        raise ConfigError(
+            f"{settings.setting}: {settings.root!r} names no container; write az://container/prefix or "
+            f"abfss://container@account.dfs.{PUBLIC_CLOUD}/prefix (a container has 3 to 63 of a-z, 0-9 and -)"
+        )
+    try:
+        if prefix.strip("/"):
+            check_name("", prefix.strip("/"))
+    except FatalError as e:
+        raise ConfigError(f"{settings.setting}: {e}") from None
+    return AzurePlace(container, prefix, found[1], found[2]) if found else AzurePlace(container, prefix)
+
+
+def access_of(options: Mapping[str, str], environment: Mapping[str, str]) -> AzureAccess:
+    """Credentials of the options; where there are none, of the environment. Raises ConfigError."""
+    given = [name for name in _CREDENTIALS if options.get(name)]
+    if len(given) > 1:
+        raise ConfigError(f"options.{given[1]}: there is {given[0]}, too; give one of them")
+    outside = {name: _first(environment, names) for name, names in _ENVIRONMENT.items()}
+    if not given:  # of several that the environment has, the first one
+        given = [name for name in _CREDENTIALS if outside[name]][:1]
+    found = {name: options.get(name) or outside[name] for name in given}
+    name = options.get("account_name") or outside["account_name"]
+    if name and not _ACCOUNT.fullmatch(name):
+        raise ConfigError(f"options.account_name: {name!r} is no account's name; it has 3 to 24 of a-z and 0-9")
+    key = found.get("account_key", "")
+    try:
+        base64.b64decode(key, validate=True)
+    except binascii.Error:
+        raise ConfigError("options.account_key: is no key of an account, which is base64") from None
+    signature = found.get("sas_token", "").lstrip("?")
+    if signature and "sig=" not in signature:
+        raise ConfigError("options.sas_token: is no shared access signature, which has sig= in it")
+    return AzureAccess(name, found.get("connection_string", ""), key, signature)
+
+
+def _service(
+    place: AzurePlace, access: AzureAccess, endpoint: str | None, client: Mapping[str, Any]
+) -> BlobServiceClient:
+    if access.connection_string:
+        return BlobServiceClient.from_connection_string(access.connection_string, **client)
+    account = place.account or access.account
+    if not account and not endpoint:
+        raise ConfigError(
+            "options.account_name: is not set; name the account, set AZURE_STORAGE_ACCOUNT, or write "
+            f"abfss://container@account.dfs.{PUBLIC_CLOUD}/prefix"
+        )
+    url = endpoint or f"https://{account}.blob.{place.cloud}"
+    if access.signature:
+        return BlobServiceClient(f"{url}?{access.signature}", **client)
+    if access.key:
+        if not account:
+            raise ConfigError("options.account_name: is not set, and account_key is; name the account")
+        return BlobServiceClient(url, {"account_name": account, "account_key": access.key}, **client)
+    from azure.identity import DefaultAzureCredential  # takes its time to import, and few need it
+
+    return BlobServiceClient(url, DefaultAzureCredential(), **client)
+
+
+def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((environment[name] for name in names if environment.get(name)), "")

@@ -1,0 +1,216 @@
+"""Requests to HDFS by WebHDFS, in the loop of `calls.py`.
+
+A namenode answers by itself, or sends us to the datanode that has the bytes or takes them. Its errors are exceptions of
+Java, by name, in JSON. Where it has no better word it says IOException: that may pass for whoever reads, and tells
+nothing of a write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from offloader.errors import (
+    AccessDeniedError,
+    FatalError,
+    OffloadError,
+    OutcomeUnknownError,
+    StoreFullError,
+    StoreUnavailableError,
+)
+from offloader.json_text import parse_json
+from offloader.storage.calls import Calls, ClientErrors
+
+PIECE = 1024 * 1024  # of a body on its way
+LONGEST_MESSAGE = 400
+
+Body = Callable[[], Iterator[bytes]]  # made anew for each try
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_STANDBY = frozenset({"StandbyException", "ObserverRetryOnActiveException"})
+_NOT_APPLIED = _STANDBY | {"RetriableException", "SafeModeException"}
+_FULL = frozenset(
+    {"QuotaExceededException", "DSQuotaExceededException", "NSQuotaExceededException"}
+    | {"QuotaByStorageTypeExceededException"}
+)
+_DENIED = frozenset(
+    {"AccessControlException", "SecurityException", "AuthenticationException", "AuthorizationException"}
+    | {"InvalidToken", "InvalidTokenException"}
+)
+_REFUSED = frozenset(
+    {"IllegalArgumentException", "HadoopIllegalArgumentException", "UnsupportedOperationException"}
+    | {"InvalidPathException", "PathComponentTooLongException", "MaxDirectoryItemsExceededException"}
+    | {"ParentNotDirectoryException", "SnapshotException"}
+)
+
+
+class UnsupportedError(FatalError):
+    """The namenode does not do this, whoever asks and whenever."""
+
+
+class _AnswerError(Exception):
+    """An answer that is no success. `name`: the exception's in Java, empty where it is none of Hadoop's."""
+
+    def __init__(self, status: int, name: str, text: str) -> None:
+        super().__init__(" ".join(f"{status} {name}: {text}".split())[:LONGEST_MESSAGE])
+        self.status = status
+        self.name = name
+
+
+class WebHdfsCalls:
+    """Makes requests with retries for at most `deadline` seconds (an attempt that was begun is not interrupted).
+
+    `namenodes`: their addresses, `http://host:port`; of several, one is active. `who`: the parameters that say who we
+    are.
+    """
+
+    def __init__(
+        self, url: str, client: httpx.Client, namenodes: Sequence[str], who: Mapping[str, str], deadline: float
+    ) -> None:
+        self.url = url
+        self._client = client
+        self._namenodes = namenodes
+        self._active = 0
+        self._who = who
+        self._reading = Calls(url, deadline, _errors(write=False))
+        self._writing = Calls(url, deadline, _errors(write=True))
+
+    def read(self, what: str, method: str, path: str, op: str, **parameters: str) -> Any:
+        """A request that changes nothing that others see; the answer's JSON. Raises FileNotFoundError."""
+        return self._reading.read(what, partial(self._told, method, path, op, parameters))
+
+    def write(self, what: str, method: str, path: str, op: str, **parameters: str) -> Any:
+        """A request that may be repeated; the answer's JSON, None where it has none. Raises FileNotFoundError and
+        FileExistsError, which an earlier try of ours may have brought about; OutcomeUnknownError: no answer came."""
+        return self._writing.write(what, partial(self._told, method, path, op, parameters))
+
+    def fetch(self, what: str, path: str, offset: int, length: int) -> bytes:
+        """So many bytes of a file that has them. Raises FileNotFoundError."""
+        parameters = {"offset": str(offset), "length": str(length)}
+
+        def send() -> bytes:
+            answer = self._sent_on("GET", self._ask("GET", path, "OPEN", parameters), None)
+            if len(answer.content) != length:
+                raise httpx.ReadError(f"{len(answer.content)} bytes came instead of {length}")
+            return answer.content
+
+        return self._reading.read(what, send)
+
+    def create(self, what: str, new_path: Callable[[], str], size: int, body: Body) -> str:
+        """A file of these bytes under a name that nobody knows, another one for each try; its path. What a broken try
+        leaves nobody ever names."""
+
+        def send() -> str:
+            path = new_path()
+            self._sent_on("PUT", self._ask("PUT", path, "CREATE", {"overwrite": "false"}), (size, body))
+            return path
+
+        return self._reading.read(what, send)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _told(self, method: str, path: str, op: str, parameters: Mapping[str, str]) -> Any:
+        answer = self._ask(method, path, op, parameters)
+        if not answer.content:
+            return None
+        try:
+            return parse_json(answer.content)
+        except ValueError:
+            raise _AnswerError(answer.status_code, "", "the answer is no JSON") from None
+
+    def _ask(self, method: str, path: str, op: str, parameters: Mapping[str, str]) -> httpx.Response:
+        """An answer of the active namenode."""
+        namenode = self._active
+        url = f"{self._namenodes[namenode]}/webhdfs/v1{quote(path)}"
+        try:
+            answer = self._client.request(method, url, params={"op": op, **self._who, **parameters})
+            return _checked(answer)
+        except (*_NOT_SENT, _AnswerError) as error:
+            if not isinstance(error, _AnswerError) or error.name in _STANDBY:
+                self._active = (namenode + 1) % len(self._namenodes)
+            raise
+
+    def _sent_on(self, method: str, answer: httpx.Response, body: tuple[int, Body] | None) -> httpx.Response:
+        """The answer of the datanode that a namenode has sent us to."""
+        datanode = answer.headers.get("Location", "")
+        if not datanode.startswith(("http://", "https://")):
+            raise _AnswerError(answer.status_code, "", "no datanode is named")
+        if body is None:
+            return _checked(self._client.request(method, datanode))
+        size, make = body
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        return _checked(self._client.request(method, datanode, headers=headers, content=make()))
+
+
+def pieces(data: bytes) -> Body:
+    """A body of bytes that are there: sent at once they would be copied as a whole."""
+    view = memoryview(data)
+    return lambda: (bytes(view[at : at + PIECE]) for at in range(0, len(view), PIECE))
+
+
+def _checked(answer: httpx.Response) -> httpx.Response:
+    """Raises FileNotFoundError, FileExistsError, _AnswerError."""
+    if answer.status_code < 400:
+        return answer
+    try:
+        told = parse_json(answer.content)["RemoteException"]
+        name, text = str(told["exception"]), str(told["message"]).partition("\n")[0]
+    except (ValueError, KeyError, TypeError):
+        name, text = "", answer.reason_phrase
+    if name == "FileNotFoundException":
+        raise FileNotFoundError(text)
+    if name == "FileAlreadyExistsException":
+        raise FileExistsError(text)
+    raise _AnswerError(answer.status_code, name, text)
+
+
+def _errors(*, write: bool) -> ClientErrors:
+    return ClientErrors(
+        "WebHDFS's",
+        raised=(httpx.TransportError, _AnswerError),
+        foreign=(),
+        is_passing=partial(_is_passing, write=write),
+        may_have_happened=_may_have_happened,
+        typed=partial(_typed, write=write),
+    )
+
+
+def _is_passing(error: BaseException, *, write: bool) -> bool:
+    if isinstance(error, httpx.TransportError):
+        return True
+    if not isinstance(error, _AnswerError):
+        return False
+    if error.name in _NOT_APPLIED or error.status == 429 or (error.status >= 500 and error.status != 501):
+        return True
+    return not write and error.name == "IOException"
+
+
+def _may_have_happened(error: BaseException) -> bool:
+    if isinstance(error, httpx.TransportError):
+        return not isinstance(error, _NOT_SENT)
+    return isinstance(error, _AnswerError) and error.status in (500, 502, 504) and error.name not in _NOT_APPLIED
+
+
+def _typed(what: str, error: BaseException, *, write: bool) -> OffloadError:
+    text = f"{what}: {_said(error)}"
+    if _is_passing(error, write=write) or not isinstance(error, _AnswerError):
+        return StoreUnavailableError(text)
+    if error.name in _FULL:
+        return StoreFullError(f"{text}; raise the quota")
+    if error.name in _DENIED or (error.status in (401, 403) and not error.name):
+        return AccessDeniedError(f"{text}; check the options user and delegation, and the folder's permissions")
+    if error.name in _REFUSED:
+        return UnsupportedError(text)
+    if not error.name and not write:
+        return FatalError(f"{text}; this is no WebHDFS of a namenode: check storage.root")
+    return OutcomeUnknownError(text) if write else StoreUnavailableError(text)
+
+
+def _said(error: BaseException) -> str:
+    return str(error) if isinstance(error, _AnswerError) else f"{type(error).__name__}: {error}".rstrip(": ")

@@ -1,0 +1,158 @@
+"""Values by the schema that was archived beside them. Pure.
+
+Whoever may write to a topic chooses schema and bytes: whatever does not fit is one line, and no more."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.json_format import Error as JsonFormatError
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from offloader.errors import DamagedRecordError
+from offloader.json_text import parse_json
+from offloader.metadata.avro import LARGEST_SCHEMA, read_avro
+from offloader.metadata.value_codec import damage_of
+from offloader.ports.topic_states import TopicSchema
+
+PARSING_INFO = "__PARSING_INFO__"
+
+
+def decoded(schema: TopicSchema, data: bytes) -> object:
+    """The value. Raises DamagedRecordError for what the schema does not describe, or where there is no way to read
+    it."""
+    reader = _READERS.get(schema.type)
+    if reader is None:
+        raise DamagedRecordError(f"values of type {schema.type} are not decoded here")
+    with damage_of(f"a value of type {schema.type}"):
+        if len(schema.data) > LARGEST_SCHEMA:
+            raise ValueError(f"its schema has more than {LARGEST_SCHEMA} bytes")
+        try:
+            return reader(schema, data)
+        except (JsonFormatError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+
+
+def version_of(schema_version: bytes | None) -> int | None:
+    """The number of the version that a message names; None: it names none."""
+    return int.from_bytes(schema_version, signed=True) if schema_version is not None else None
+
+
+def _avro(schema: TopicSchema, data: bytes) -> object:
+    return read_avro(schema.data.decode(), data)
+
+
+def _number(code: str) -> Callable[[TopicSchema, bytes], object]:
+    def read(_: TopicSchema, data: bytes) -> object:
+        return struct.unpack(code, data)[0]
+
+    return read
+
+
+def _moment(_: TopicSchema, data: bytes) -> object:
+    ms = struct.unpack(">q", data)[0]
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)).isoformat()
+
+
+def _native(schema: TopicSchema, data: bytes) -> object:
+    """Protobuf by the descriptors that the schema carries."""
+    described = parse_json(schema.data)
+    files = FileDescriptorSet.FromString(base64.b64decode(described["fileDescriptorSet"], validate=True))
+    pool = DescriptorPool()
+    for file in _in_order(list(files.file)):
+        pool.AddSerializedFile(file.SerializeToString())
+    kind = GetMessageClass(pool.FindMessageTypeByName(described["rootMessageTypeName"]))
+    return MessageToDict(kind.FromString(data), preserving_proto_field_name=True)
+
+
+def _in_order(files: list[FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """Each behind those that it imports."""
+    found: dict[str, FileDescriptorProto] = {}
+    while files:
+        ready = [file for file in files if all(name in found for name in file.dependency)]
+        if not ready:
+            raise ValueError("its schema imports a file that it does not have")
+        found |= {file.name: file for file in ready}
+        files = [file for file in files if file.name not in found]
+    return list(found.values())
+
+
+def _protobuf(schema: TopicSchema, data: bytes) -> object:
+    """Protobuf without descriptors: the numbers of its fields, by the names that the schema's properties give."""
+    said = parse_json(dict(schema.properties).get(PARSING_INFO, "[]"))
+    names = {one["number"]: str(one["name"]) for one in said}
+    message = Empty()
+    message.ParseFromString(data)
+    return dict(_unnamed(UnknownFieldSet(message), names))
+
+
+def _unnamed(found: Any, names: Mapping[int, str]) -> list[tuple[str, object]]:
+    grouped: dict[str, list[object]] = {}
+    for one in found:
+        grouped.setdefault(names.get(one.field_number, str(one.field_number)), []).append(_plain(one.data))
+    return [(name, values[0] if len(values) == 1 else values) for name, values in grouped.items()]
+
+
+def _plain(value: Any) -> object:
+    if isinstance(value, int):
+        return value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    return dict(_unnamed(value, {}))
+
+
+def _pair(schema: TopicSchema, data: bytes) -> object:
+    """A key and a value. Where they are apart, the payload is the value alone."""
+    both, said = parse_json(schema.data), dict(schema.properties)
+    if said.get("kv.encoding.type") == "SEPARATED":
+        return _part(both["value"], said.get("value.schema.type", ""), data)
+    found, at = {}, 0
+    for name in ("key", "value"):
+        size = struct.unpack_from(">i", data, at)[0]
+        part = data[at + 4 : at + 4 + max(size, 0)]
+        if len(part) != max(size, 0):
+            raise ValueError(f"it ends inside its {name}")
+        found[name] = None if size < 0 else _part(both[name], said.get(f"{name}.schema.type", ""), part)
+        at += 4 + len(part)
+    return found
+
+
+def _part(definition: object, kind: str, data: bytes) -> object:
+    if kind == "KEY_VALUE":
+        raise ValueError("a pair within a pair is not decoded here")
+    text = definition if isinstance(definition, str) else json.dumps(definition)
+    return decoded(TopicSchema(0, kind or "BYTES", text.encode()), data)
+
+
+_READERS: Mapping[str, Callable[[TopicSchema, bytes], object]] = {
+    "AVRO": _avro,
+    "JSON": lambda _, data: parse_json(data),
+    "PROTOBUF": _protobuf,
+    "PROTOBUF_NATIVE": _native,
+    "KEY_VALUE": _pair,
+    "STRING": lambda _, data: data.decode(),
+    "BYTES": lambda _, data: data,
+    "NONE": lambda _, data: data,
+    "BOOLEAN": lambda _, data: struct.unpack(">?", data)[0],
+    "INT8": _number(">b"),
+    "INT16": _number(">h"),
+    "INT32": _number(">i"),
+    "INT64": _number(">q"),
+    "FLOAT": _number(">f"),
+    "DOUBLE": _number(">d"),
+    "DATE": _moment,
+    "TIMESTAMP": _moment,
+}
