@@ -171,8 +171,8 @@ class ObjectStore(Protocol):
     def delete_if(self, key: str, etag: str) -> bool:
         """Delete an object while it has this etag; a missing one is no error. False: another one is there, and stays.
 
-        S3 and memory decide at the moment of the deletion (MinIO, which ignores the condition, before it); other stores
-        look first: who may write the key meanwhile must not matter there.
+        S3, Google and memory decide at the moment of the deletion (MinIO, which ignores the condition, before it);
+        other stores look first: who may write the key meanwhile must not matter there.
         """
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from offloader.metrics import Metrics
 from offloader.model import Lane, TopicName
@@ -43,15 +44,25 @@ class Shown:
     ending: str = ""
     seconds: float = 100_000.0
     access: PageAccess = field(default_factory=PageAccess)
+    application: str = "orders"
+    uptime_ms: int = 0
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(clock=lambda: self.seconds)
         self.metrics.health.checked("store")
         self.metrics.health.checked("pulsar")
 
-    @property
+    @cached_property
     def site(self) -> Site:
-        running = Running("orders", "1.2.3", self.metrics, lambda: self.view, lambda: self.ending, lambda: NOW)
+        started = iter([NOW - self.uptime_ms])
+        running = Running(
+            self.application,
+            "0.1.0",
+            self.metrics,
+            lambda: self.view,
+            lambda: self.ending,
+            lambda: next(started, NOW),
+        )
         return site(running, self.access)
 
     def ask(self, target: str = "/", **environ: str) -> Reply:
