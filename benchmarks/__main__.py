@@ -34,6 +34,7 @@ from benchmarks import (
     shards,
     shards_simulated,
     slots,
+    stores,
     whole,
 )
 from benchmarks.figures import Report
@@ -44,6 +45,7 @@ from offloader.model import MIB
 BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "cutter": cutter.run,
     "local-disk": local_disk.run,
+    "stores": stores.run,
     "application": application.run,
     "memory": memory.run,
     "idle": idle.run,

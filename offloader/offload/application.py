@@ -31,7 +31,6 @@ from offloader.offload.live.page import Running, site
 from offloader.offload.live.view import LiveView
 from offloader.offload.seat import Reached, Seat, new_uuid
 from offloader.offload.spark import session as spark_side
-from offloader.offload.spark.executor import installed
 from offloader.offload.spark.piece_jobs import PieceJobs
 from offloader.offload.spark.supervised import SupervisedQuery
 from offloader.offload.standing_in import StandingIn
@@ -44,6 +43,7 @@ from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.exactness import EXPOSING, check_exactness
 from offloader.storage.metered import MeteredStore
 from offloader.storage.open import open_store
+from offloader.version import installed
 
 log = logging.getLogger(__name__)
 
