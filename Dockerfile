@@ -49,7 +49,7 @@ RUN python3 -m venv --without-pip /opt/offloader \
  && cd /opt/offloader/lib/python3*/site-packages \
  && rm -rf pyspark/examples pyspark/data pyspark/python/test_* \
  && cd pyspark/jars \
- && rm -f rocksdbjni-*.jar *-osx-*.jar *-windows-*.jar \
+ && rm -rf connect-repl rocksdbjni-*.jar *-osx-*.jar *-windows-*.jar \
     spark-mllib_*.jar breeze*.jar spire*.jar cats-kernel_*.jar algebra_*.jar lapack-*.jar arpack*.jar blas-*.jar JTransforms-*.jar \
  && /opt/offloader/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/offloader/lib
 

@@ -175,12 +175,16 @@ class World:
 
     def check(self, *, timeout: float = 10.0, allowed: Collection[FindingKind] = HARMLESS) -> dict[TopicName, Truth]:
         """Check what must hold once everything is offloaded and no application runs; what the topics held."""
-        self.see(timeout)
-        truths = {topic: collector.truth(self.mark_delete(topic)) for topic, collector in self._truths.items()}
+        truths = self.truths(timeout)
         paces = self.paces()
         assert sum(pace.batches for pace in paces), "no application has said how long its batches took"
         check_invariants(self.store, truths, at_rest=True, allowed=allowed, paces=paces)
         return truths
+
+    def truths(self, timeout: float = 10.0) -> dict[TopicName, Truth]:
+        """What the topics hold, and where their pins stand."""
+        self.see(timeout)
+        return {topic: collector.truth(self.mark_delete(topic)) for topic, collector in self._truths.items()}
 
     def paces(self) -> list[PaceLog]:
         """The pace of each application so far."""
