@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-hermetic test-integration test-soak lint format bench docs image lock clean
+.PHONY: help setup demo test test-hermetic test-integration test-soak lint format bench docs image dist lock clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,8 +40,10 @@ test-soak: setup ## Thousands of seeds and the full cross product of faults (hou
 	OFFLOADER_EXAMPLES=3000 OFFLOADER_WORLDS=10000 OFFLOADER_GATEWAY_WORLDS=1000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests -n 2 -o timeout=14400
 	OFFLOADER_EXAMPLES=3000 OFFLOADER_GATEWAY_KILLS=20 OFFLOADER_SOAK=1 $(BIN)/python -m pytest integration -o timeout=14400
 	$(BIN)/python -m integration.gateway.go_suite
+	$(BIN)/python -m integration.image.rebuilt
 	$(BIN)/python -m integration.lifecycle.soak
 	OFFLOADER_SOAK=1 $(BIN)/python -m integration.bridge.soak --rounds 200 --go
+	$(MAKE) dist
 
 lint: setup ## Every static check
 	$(BIN)/ruff check .
@@ -64,6 +66,10 @@ docs: setup ## Writes the generated pages again (docs/configuration.md, docs/met
 
 image: setup ## Builds the container image with docker, podman or buildah
 	$(BIN)/python -m dev.image.build
+
+dist: setup ## Builds sdist and wheel, installs the wheel into an empty environment elsewhere, and uses it
+	$(BIN)/python -m dev.release.build dist
+	$(BIN)/python -m dev.release.use dist
 
 LOCK := $(BIN)/python -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 

@@ -32,6 +32,7 @@ from benchmarks import (
     memory,
     reading,
     slots,
+    stores,
     whole,
 )
 from benchmarks.figures import Report
@@ -42,6 +43,7 @@ from offloader.model import MIB
 BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "cutter": cutter.run,
     "local-disk": local_disk.run,
+    "stores": stores.run,
     "application": application.run,
     "memory": memory.run,
     "idle": idle.run,

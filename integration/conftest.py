@@ -28,11 +28,13 @@ PULSAR_SETTINGS = {**SMALL_LEDGERS, **TRANSACTIONS, **ENTRY_METADATA, **BATCH_IN
 # The files that take longest, in this order, begin first: several processes work on files side by side, and the one
 # that begins a long file last ends long after the others.
 LONGEST = (
+    "image/test_image.py",
     "bridge/test_bridge.py",
     "test_faults.py",
     "test_slow_topics.py",
     "test_spark_cluster.py",
     "test_kills.py",
+    "test_kills_on_stores.py",
     "test_sources.py",
     "bookkeeper/test_closing.py",
     "lifecycle/test_commands.py",
@@ -53,7 +55,7 @@ LONGEST = (
     "test_spark_archive.py",
 )
 # Marks of tests of servers that are built or fetched, by `programs.py`.
-SERVERS = ("versitygw", "fake_gcs", "azurite", "hdfs")
+SERVERS = ("versitygw", "fake_gcs", "azurite", "hdfs", "helm")
 _HERE = Path(__file__).parent
 
 _NAMES = itertools.count()

@@ -19,6 +19,7 @@ from offloader.cli.command import CommandGroup, CommandSession, command
 from offloader.cli.parsing import TIME
 from offloader.cli.run import run
 from offloader.offload.application import Application
+from offloader.offload.settings import chosen_shard
 from offloader.testing.scripted import ScriptedFaults
 
 
@@ -46,7 +47,7 @@ def launch(session: CommandSession, *, faults: str, light: bool, until_caught_up
     if light:
         without_spark()
     application = Application(
-        session.config,
+        chosen_shard(session.config, None),
         until_caught_up=until_caught_up,
         timeout=None if timeout is None else timeout / 1000,
         wrapper=ScriptedFaults("driver", faults),

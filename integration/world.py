@@ -22,7 +22,7 @@ from offloader.archive.findings import FindingKind
 from offloader.config import Config
 from offloader.logs import LEVEL_VARIABLE
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.journal_reading import read_journals
+from offloader.metadata.journal_reading import applications, read_journals
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import Position, TopicName
 from offloader.offload.core.evidence import pin_target
@@ -76,6 +76,7 @@ class World:
     spark: dict[str, Any] = field(default_factory=dict)  # and of `spark`
     lifecycle: dict[str, Any] = field(default_factory=dict)
     bridge: dict[str, Any] = field(default_factory=dict)
+    shards: dict[str, Any] = field(default_factory=dict)
     light: bool = False  # without Spark, which has no part in what is shown
 
     def __post_init__(self) -> None:
@@ -102,8 +103,10 @@ class World:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 
-    def new_application(self, *, faults: Iterable[Mapping[str, Any]] = (), **policies: Any) -> RunningApplication:
-        """An application that is not started yet; `policies` go over those of the world."""
+    def new_application(
+        self, *, faults: Iterable[Mapping[str, Any]] = (), shard: int | None = None, **policies: Any
+    ) -> RunningApplication:
+        """An application, or one shard of it, that is not started yet; `policies` go over those of the world."""
         config = {
             "application": self.application,
             "pulsar": {
@@ -119,6 +122,7 @@ class World:
             "limits": self.limits,
             "lifecycle": self.lifecycle,
             "bridge": self.bridge,
+            **({} if shard is None else {"shards": {**self.shards, "index": shard}}),
             "policies": {**self.policies, **policies},
             "namespaces": {name: self._namespace(name) for name in self.namespaces},
         }
@@ -145,9 +149,9 @@ class World:
         return Catalogs(self.store, self.application).load(topic)
 
     def state(self, topic: TopicName) -> TopicState:
-        """What the journal says of a topic."""
-        journals = read_journals(self.store, [self.application])
-        return journals.states[self.application].get(topic) or TopicState(topic)
+        """What a journal says of a topic."""
+        journals = read_journals(self.store, applications(self.store))
+        return next((state for _, state in journals.of(topic)), TopicState(topic))
 
     def see(self, timeout: float = 10.0) -> None:
         """Learn what the topics hold now. Not safe from several threads."""
@@ -171,12 +175,16 @@ class World:
 
     def check(self, *, timeout: float = 10.0, allowed: Collection[FindingKind] = HARMLESS) -> dict[TopicName, Truth]:
         """Check what must hold once everything is offloaded and no application runs; what the topics held."""
-        self.see(timeout)
-        truths = {topic: collector.truth(self.mark_delete(topic)) for topic, collector in self._truths.items()}
+        truths = self.truths(timeout)
         paces = self.paces()
         assert sum(pace.batches for pace in paces), "no application has said how long its batches took"
         check_invariants(self.store, truths, at_rest=True, allowed=allowed, paces=paces)
         return truths
+
+    def truths(self, timeout: float = 10.0) -> dict[TopicName, Truth]:
+        """What the topics hold, and where their pins stand."""
+        self.see(timeout)
+        return {topic: collector.truth(self.mark_delete(topic)) for topic, collector in self._truths.items()}
 
     def paces(self) -> list[PaceLog]:
         """The pace of each application so far."""

@@ -63,6 +63,7 @@ from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
 from offloader.cli.orphans.deletion_parts import shown as ledger_shown
 from offloader.cli.orphans.rescue import rescue_fields
+from offloader.cursors.facts_codec import TopicFacts, encode_facts
 from offloader.errors import OffloadError
 from offloader.format.chunks import Chunks
 from offloader.format.cutter import PartCutter
@@ -125,6 +126,7 @@ from offloader.metadata.root import read_root
 from offloader.model import GIB, AcknowledgedRange, EntryRange, PartlyAcknowledged, SegmentLayout
 from offloader.offload.worker.offloaded_source import stored_entries
 from offloader.ports.subscriptions import SubscriptionLook
+from offloader.ports.topic_states import TopicSchema
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.auth import Authentication
 from offloader.pulsar.frames import FrameBuffer, encode
@@ -138,6 +140,7 @@ from offloader.pulsar.visits import BrokerVisits
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
 from offloader.testing.ledger_metadata import encode_managed_ledger, envelope
+from offloader.viewer.values import views_of
 from tests.archive.messages.encoder import TOPIC as OF_MESSAGES
 from tests.archive.messages.encoder import Producer, Sent, batch, run_of
 from tests.archive.mutations import KINDS, bucket, findings
@@ -153,6 +156,8 @@ from tests.lifecycle.deletion.support import candidate as marked_ledger
 from tests.lifecycle.rescue.support import KEPT, KeptCluster
 from tests.lifecycle.rescue.support import Archive as RescueArchive
 from tests.lifecycle.rescue.support import messages as kept_messages
+from tests.viewer.example import AVRO
+from tests.viewer.support import look_at_pages
 
 BUCKET = bucket()
 DEEP = 100_000
@@ -197,6 +202,15 @@ def of_bucket(key: str) -> Door:
         with suppress(OffloadError):
             numbers = count()
             JournalStart(store, APPLICATION).new_epoch(lambda: f"fuzz-{next(numbers)}")
+
+    return door
+
+
+def pages_of(key: str) -> Door:
+    """Whoever looks at the archive in a browser, with these bytes under a key."""
+
+    def door(data: bytes) -> None:
+        look_at_pages(BUCKET.store(**{key: data}), TOPIC, ("3:5", "5:4", "7:0", "8:3"))
 
     return door
 
@@ -476,6 +490,12 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         yield f"inside of {key[-30:]}", _body(BUCKET.objects[key]), resealed(key)
     for key in HEADED:
         yield f"head of {key[-30:]}", _head(BUCKET.objects[key]), headed(key)
+    for kind in ("catalog", "data", "index"):
+        key = BUCKET.keys(kind)[0]
+        yield f"pages of a bucket with such a {kind}", BUCKET.objects[key], pages_of(key)
+    yield "a value and its schema", AVRO.encode(), lambda data: views_of(data, TopicSchema(0, "AVRO", data))
+    facts = encode_facts("token", TopicFacts(TOPIC, 1, schemas=(TopicSchema(0, "AVRO", AVRO.encode()),)))
+    yield "archived schemas on pages", facts, pages_of(f"{layout.facts_folder(TOPIC)}{layout.slot_name(1)}")
     asked = {"version": 1, "kind": "close", "topic": str(TOPIC), "at": 1, "by": "joe", "position": [0, 1, 2]}
     yield "request", json.dumps(asked).encode(), a_request
     yield "outcome", json.dumps({"version": 1, "ok": True, "message": "done", "at": 1}).encode(), an_outcome
@@ -731,6 +751,15 @@ def test_answers_of_another_type_are_damage_at_worst(anything: object, changes: 
 @given(seed=st.integers(0, 2**32))
 def test_records_that_say_what_no_record_says_are_damage_at_worst(key: str, seed: int) -> None:
     resealed(key)(wild_body(_body(BUCKET.objects[key]), seed))
+
+
+@settings(FEW, max_examples=10)
+@given(key=st.sampled_from(SEALED), seed=st.integers(0, 2**32))
+def test_pages_of_records_that_say_what_no_record_says_say_so(key: str, seed: int) -> None:
+    head, record = _apart(BUCKET.objects[key])
+    body = wild_body(_body(BUCKET.objects[key]), seed)
+    made = pb.Record(format_version=FORMAT_VERSION, token=unwrap(key, record).token, body=body).SerializeToString()
+    pages_of(key)(head + HEAD.pack(MAGIC, crc32c(made)) + made)
 
 
 @pytest.mark.parametrize("key", HEADED)

@@ -42,6 +42,7 @@ def _settings() -> Iterator[object]:
     yield BookieSettings(authentication=partial(PlainAuthentication, "plugin", SECRET.encode()))
     yield PlainAuthentication("plugin", SECRET.encode())
     yield StoreSettings("s3://bucket", access_key=SECRET, secret_key=SECRET)
+    yield PageAccess(SECRET * 3)
     yield parse_options({"root": "gs://bucket/x", "topic": "a/b/c", "storage.token": SECRET})
 
 

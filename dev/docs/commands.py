@@ -53,6 +53,11 @@ def render() -> str:
     return wrapped("".join(texts))
 
 
+def command_paths() -> Iterator[str]:
+    """Every command, as it is typed after `offloader`."""
+    return (path.removeprefix("offloader ") for path, _ in _commands("offloader", main))
+
+
 def _common_options() -> list[click.Option]:
     def nothing() -> None: ...
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+from PIL import Image
 from playwright.sync_api import Browser
 
 from integration.browser import Visitor, chromium
 from offloader.pages.server import WebServer
 from offloader.storage.local import LocalStore
+from tests.offload.live.states import busy, failing, idle, serving
 from tests.viewer.example import ORDERS, write
 from tests.viewer.support import site_of
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
-SIZE = (1060, 660)
 LARGEST = 60 * 1024
 
 
@@ -34,19 +37,42 @@ def archive_with_a_loss() -> Iterator[str]:
             server.close()
 
 
-PICTURES: Mapping[str, Callable[[], AbstractContextManager[str]]] = {"archive-with-a-loss": archive_with_a_loss}
-"""By name: what serves the page, and gives its address."""
+class Picture(NamedTuple):
+    """What serves the page, and gives its address; how large the window is."""
+
+    served: Callable[[], AbstractContextManager[str]]
+    size: tuple[int, int]
+
+
+PICTURES: Mapping[str, Picture] = {
+    "archive-with-a-loss": Picture(archive_with_a_loss, (1060, 660)),
+    "idle": Picture(lambda: serving(idle()), (1060, 760)),
+    "busy": Picture(lambda: serving(busy()), (1060, 900)),
+    "failing-topic": Picture(lambda: serving(failing()), (1060, 860)),
+}
 
 
 def take(browser: Browser, name: str) -> None:
     """One picture. Raises ValueError where it is too large for the repository."""
-    with PICTURES[name]() as address:
-        visitor = Visitor(browser, address, SIZE)
+    picture = PICTURES[name]
+    with picture.served() as address:
+        visitor = Visitor(browser, address, picture.size)
         visitor.go(address)
-        data = visitor.page.screenshot(path=FOLDER / f"{name}.png")
+        data = _small(visitor.page.screenshot())
         visitor.close()
     if len(data) > LARGEST:
         raise ValueError(f"{name}.png has {len(data)} bytes, more than {LARGEST}")
+    (FOLDER / f"{name}.png").write_bytes(data)
+
+
+def _small(png: bytes) -> bytes:
+    """With a palette: a page has few colours, and a third of the bytes is enough for them."""
+    made = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as image:
+        image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+            made, "PNG", optimize=True
+        )
+    return made.getvalue()
 
 
 def main() -> None:

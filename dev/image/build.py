@@ -17,10 +17,11 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 OWN_BASE = f"localhost/debian:{RELEASE}-debootstrap"
 
 
-def build(tool: Tool, tag: str, *, cached: bool = True) -> None:
-    """Build the image of this repository."""
+def build(tool: Tool, tag: str, *, cached: bool = True, stage: str = "") -> None:
+    """Build the image of this repository, or one of its stages."""
     certificates = CERTIFICATES if CERTIFICATES.exists() else None
-    _run(tool.build(REPOSITORY, base_image(tool), tag, certificates=certificates, cached=cached))
+    base = base_image(tool)
+    _run(tool.build(REPOSITORY, base, tag, certificates=certificates, cached=cached, stage=stage))
 
 
 def base_image(tool: Tool) -> str:

@@ -28,9 +28,13 @@ class Tool:
         """A command of the tool."""
         return [self.name, *self.options, *arguments]
 
-    def build(self, context: Path, base: str, tag: str, *, certificates: Path | None, cached: bool = True) -> list[str]:
-        """The command that builds the image of the Dockerfile in `context`."""
+    def build(
+        self, context: Path, base: str, tag: str, *, certificates: Path | None, cached: bool = True, stage: str = ""
+    ) -> list[str]:
+        """The command that builds the image of the Dockerfile in `context`, or one of its stages."""
         flags = ["--build-arg", f"BASE={base}", "--tag", tag]
+        if stage:
+            flags += ["--target", stage]
         if certificates is not None:
             flags += ["--secret", f"id=certificates,src={certificates}"]
         if not cached:

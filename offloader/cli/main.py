@@ -31,6 +31,7 @@ from offloader.cli.ledgers import ledgers
 from offloader.cli.migrate import migrate_group
 from offloader.cli.orphans import decide, explain, orphans, pending, purge, quarantine, read, rescue, rescued, scan  # noqa: F401 (they add their commands)
 from offloader.cli.run import run_command
+from offloader.cli.shards import shards_command
 from offloader.cli.subscriptions import subscriptions_group
 from offloader.cli.takeover import takeover_command
 from offloader.cli.topics import topics
@@ -54,6 +55,7 @@ for _command in (
     config_group,
     doctor_command,
     takeover_command,
+    shards_command,
     catalog_group,
     ledgers,
     orphans,

@@ -5,7 +5,7 @@ Shard 0 has the plain name: an application that is not sharded is one whose only
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
 
@@ -25,12 +25,13 @@ class DealBy(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Deal:
     """How `application` deals out topics, as shard `index` sees it. `index` may lie beyond `count`: nothing is dealt to
-    a shard that is to end."""
+    a shard that is to end. `sharded`: there may be, or have been, other shards."""
 
     application: str
     index: int = 0
     count: int = 1
     by: DealBy = DealBy.TOPIC
+    sharded: bool = field(default=True, compare=False)
 
     @property
     def name(self) -> str:
@@ -53,13 +54,19 @@ class Deal:
         return self.index_of(topic) == self.index
 
 
-ALONE = Deal("")
+ALONE = Deal("", sharded=False)
 """Everything is dealt to whoever asks."""
 
 
 def shard_name(application: str, index: int) -> str:
     """The name of an application's shard."""
     return f"{application}{SEPARATOR}{index}" if index else application
+
+
+def index_of_shard(name: str) -> int:
+    """Which shard has this name."""
+    _, _, index = name.partition(SEPARATOR)
+    return int(index or 0)
 
 
 def family_of(name: str) -> str:

@@ -5,6 +5,7 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py; what is below `_rescue
     _journal/<application>/<epoch>/<slot>
     _requests/<application>/<id>, <id>.seen, <id>.done
     _claims/<application>/<tenant>/<namespace>/<topic>
+    _shards/<application>/<index>
     _gateways/<tenant>/<namespace>/<topic>/<slot>
     _deletion/<cluster>/records/<name>/<slot>, switch/<slot>, system-topic-secret
     _deletion/<cluster>/cursors/<tenant>/<namespace>/<topic>/<subscription>/records/<slot>, saved/<slot>
@@ -44,6 +45,7 @@ PROTECTED = "_protected"
 JOURNAL = "_journal"
 REQUESTS = "_requests"
 CLAIMS = "_claims"
+SHARDS = "_shards"
 GATEWAYS = "_gateways"
 DELETION = "_deletion"
 RESCUED = "_rescued"
@@ -56,6 +58,7 @@ UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 OBJECT = re.compile(rf"({UUID})(|{INDEX}|{RECORD})")
 LEADING = {"_": "%5F", ".": "%2E"}
 SLOT = re.compile(r"[0-9]{20}")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
 LAST_SLOT = 10**20 - 1
 LAST_EPOCH = 2**63 - 1  # of a subscription
 MANIFEST = re.compile(r"[0-9]{20}/(([0-9]|records)-[0-9]{20}|newest)")
@@ -295,6 +298,23 @@ def parse_claim_key(key: str) -> tuple[str, TopicName] | None:
     application, _, name = rest.partition("/")
     topic, _ = topic_of(f"{name}/")
     return None if folder != CLAIMS or topic is None else (unquote(application), topic)
+
+
+def shards_folder(application: str) -> str:
+    """The signs of life of an application's shards, with the closing slash."""
+    return f"{SHARDS}/{encoded(application)}/"
+
+
+def shard_key(application: str, index: int) -> str:
+    """A shard's sign of life."""
+    return f"{shards_folder(application)}{index}"
+
+
+def parse_shard_key(application: str, key: str) -> int | None:
+    """The shard of a key under `shards_folder(application)`, None for anything else."""
+    folder = shards_folder(application)
+    name = key.removeprefix(folder)
+    return int(name) if key.startswith(folder) and _INDEX.fullmatch(name) else None
 
 
 def gateway_claims_folder(topic: TopicName) -> str:

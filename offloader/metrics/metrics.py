@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Literal, Self
 
@@ -18,6 +19,7 @@ from offloader.config.running import MetricsSettings
 from offloader.metrics.health import Health
 from offloader.metrics.recent import Recent
 from offloader.metrics.server import MetricsServer
+from offloader.metrics.together import Together
 from offloader.metrics.topics import TopicLag, TopicsCollector
 from offloader.model import FailureKind, GapKind, Lane, RollReason, TopicName
 from offloader.pages.site import Site
@@ -45,6 +47,8 @@ class Metrics:
     def __init__(self, settings: MetricsSettings | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         settings = settings or MetricsSettings()
         self.registry = CollectorRegistry()
+        self.together = Together(self.registry)
+        self._settings = settings
         self.health = Health(settings.liveness_timeout_ms / 1000, settings.batch_timeout_ms / 1000, clock)
         self.server: MetricsServer | None = None
         self._topics = TopicsCollector(settings.max_topic_labels)
@@ -68,7 +72,7 @@ class Metrics:
         metrics = cls(settings)
         if settings.port:
             pages = None if site is None else site(metrics)
-            metrics.server = MetricsServer(metrics.registry, metrics.health, settings.host, settings.port, site=pages)
+            metrics.server = MetricsServer(metrics.together, metrics.health, settings.host, settings.port, site=pages)
         return metrics
 
     def told(self, gauge: d.Definition) -> dict[tuple[str, ...], float]:
@@ -81,6 +85,16 @@ class Metrics:
         if self.server is not None:
             self.server.close()
             self.server = None
+
+    @contextmanager
+    def of_shard(self, index: int) -> Iterator[Metrics]:
+        """Of another shard that the same process runs: exposed beside ours as long as this lasts."""
+        other = Metrics(self._settings)
+        self.together.add(str(index), other.registry)
+        try:
+            yield other
+        finally:
+            self.together.remove(str(index))
 
     # What workers did
 

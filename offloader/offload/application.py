@@ -4,72 +4,51 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import shutil
 import signal
 import tempfile
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from types import FrameType
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from offloader.bookkeeper.connect import check_installed
 from offloader.config import Config
-from offloader.errors import AuthorizationFailedError, ConfigError
-from offloader.lifecycle.ledgers.stock_copies import stock_store
-from offloader.lifecycle.retention.handing_over import HandingOver
-from offloader.metadata.bridge_reader import BridgeReader
-from offloader.metadata.catalog import Catalogs
-from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
+from offloader.errors import AuthorizationFailedError, ConfigError, OvertakenError
+from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
-from offloader.model import Lane
 from offloader.offload import settings as derived
-from offloader.offload.bridge_parts import BridgeReach
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
-from offloader.offload.copying import copying_of
-from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver.bridging import Bridging
-from offloader.offload.driver.context import Context, SteadyClock
+from offloader.offload.driver.context import SteadyClock
 from offloader.offload.driver.driver import Driver
-from offloader.offload.driver.lane_plans import LanePlans
-from offloader.offload.driver.registry import TopicRegistry
-from offloader.offload.driver.request_handler import RequestHandler
-from offloader.offload.driver.retaining import Retaining
-from offloader.offload.driver.work import Pool, Work
-from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
-from offloader.offload.lifecycle_thread import LifecycleThread
+from offloader.offload.fleet import Fleet
 from offloader.offload.live.page import Running, site
 from offloader.offload.live.view import LiveView
+from offloader.offload.seat import Reached, Seat, new_uuid
 from offloader.offload.spark import session as spark_side
-from offloader.offload.spark.executor import installed, worker_function
 from offloader.offload.spark.piece_jobs import PieceJobs
-from offloader.offload.spark.plan_server import PlanServer
 from offloader.offload.spark.supervised import SupervisedQuery
+from offloader.offload.standing_in import StandingIn
 from offloader.offload.worker.entry_sources import UNWRAPPED, Wrapper
-from offloader.offload.worker.secrets import Public, without_secrets
-from offloader.offload.worker.tasks import WorkerSettings
+from offloader.offload.worker.secrets import without_secrets
 from offloader.pages.access import PageAccess
 from offloader.pages.site import Site
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.admin import AdminClient
-from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.exactness import EXPOSING, check_exactness
-from offloader.pulsar.pin import BrokerPins
-from offloader.storage.buckets import Buckets
 from offloader.storage.metered import MeteredStore
 from offloader.storage.open import open_store
+from offloader.version import installed
 
 log = logging.getLogger(__name__)
 
 WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
+LOOK_AGAIN = 10.0  # seconds between looks at whether our shard may come back
 
 
 class Application:
@@ -93,7 +72,6 @@ class Application:
         self._failure: BaseException | None = None
         self._clock_ms = SteadyClock()
         self.driver: Driver | None = None
-        self._lifecycle: LifecycleThread | None = None
         self.ready = threading.Event()
         self.ended = threading.Event()
         self.unfinished: list[str] = []
@@ -106,28 +84,70 @@ class Application:
         """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError."""
         with ExitStack() as stack:
             stack.callback(self.ended.set)
-            edges = self._reach(stack)
+            admin, metrics, store, cluster = self._reach(stack)
             public, secrets = without_secrets(derived.pulsar(self.config), derived.store(self.config))
             if spark_side.is_local(self.config.spark.master):
                 os.environ.update(secrets)  # before the JVM starts: its Python processes inherit it
             session = spark_side.session(self.config.spark, self.config.application)
             stack.callback(_quietly(session.stop))
             checkpoint = stack.enter_context(_checkpoint(self.config.spark.checkpoint))
-            # Only now, when nothing of ours can be missing any more: this ends the process that has the journal.
             slots = spark_side.Slots(session)
-            workers = PieceJobs(session, public, slots.number)
-            driver = self._build_driver(stack, workers, slots.number, *edges)
-            self.driver = driver
-            thread = threading.Thread(target=self._drive, args=(driver,), name="driver")
-            thread.start()
-            stack.callback(thread.join)
-            stack.callback(driver.stop)
-            if self._lifecycle is not None:
-                self._lifecycle.start()
-            outcome = self._watch(driver, session, slots, checkpoint, public)
+            fleet = self._fleet(store)
+            reached = Reached(
+                admin=admin,
+                store=store,
+                cluster=cluster,
+                session=session,
+                slots=slots,
+                pieces=PieceJobs(session, public, slots.number),
+                public=public,
+                checkpoint=checkpoint,
+                clock_ms=self._clock_ms,
+                workers=self._workers,
+                agrees=None if fleet is None else fleet.agrees,
+                until_caught_up=self._until_caught_up,
+            )
+            if fleet is not None and not self._may_return(fleet, metrics):
+                return 0
+            # Only now, when nothing of ours can be missing any more: this ends the process that has the journal.
+            seat = Seat(self.config, reached, metrics, self._fail)
+            self.driver = driver = seat.open(stack)
+            if fleet is not None:
+                fleet.joins(fleet.deal.index, seat.rounds)
+                standing_in = StandingIn(self.config, reached, metrics, fleet)
+                stack.callback(standing_in.stop)
+                standing_in.start()
+            outcome = self._watch(seat, driver, reached)
         if self._failure is not None:
-            raise self._failure
+            raise self._told(self._failure)
         return outcome
+
+    def _fleet(self, store: ObjectStore) -> Fleet | None:
+        """The shards of the application; None: there are none, or each runs up to the ends that its topics have."""
+        shards = self.config.shards
+        if shards is None or self._until_caught_up:
+            return None
+        deal = derived.deal(self.config)
+        heartbeats = Heartbeats(store, deal.application)
+        return Fleet(heartbeats, deal, shards.take_over_after_ms, self._clock_ms, new_uuid())
+
+    def _may_return(self, fleet: Fleet, metrics: Metrics) -> bool:
+        """Wait until our shard may come back to us. False: we are to stop."""
+        while not fleet.may_return():
+            metrics.health.tick()
+            if self._stop.wait(min(fleet.look_ms / 1000, LOOK_AGAIN)):
+                return False
+        return True
+
+    def _told(self, failure: BaseException) -> BaseException:
+        """The failure, as its reader is to act on it."""
+        if isinstance(failure, OvertakenError) and self.config.shards is not None:
+            index = derived.deal(self.config).index
+            return OvertakenError(
+                f"shard {index} is run by another process now: it was started a second time, or had shown no sign of "
+                "life and another shard runs it; started again, it takes its topics back"
+            )
+        return failure
 
     def _reach(self, stack: ExitStack) -> tuple[AdminClient, Metrics, ObjectStore, str]:
         """What can be refused without harm to a process of the same name that is at work."""
@@ -139,7 +159,7 @@ class Application:
         metrics = stack.enter_context(closing(Metrics.start(config.metrics, self._site)))
         store = MeteredStore(self._wrapper.store(open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
-        root = open_root(store, admin.cluster(), _new_uuid)
+        root = open_root(store, admin.cluster(), new_uuid)
         return admin, metrics, store, root.cluster
 
     def _site(self, metrics: Metrics) -> Site:
@@ -158,86 +178,6 @@ class Application:
             return f"It ends: {self._failure}"
         return "It stops, as asked, after the present batch." if self._stop.is_set() else ""
 
-    def _build_driver(
-        self,
-        stack: ExitStack,
-        workers: PieceJobs,
-        slots: int,
-        admin: AdminClient,
-        metrics: Metrics,
-        store: ObjectStore,
-        cluster: str,
-    ) -> Driver:
-        config = self.config
-        waiting = partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
-        journal = stack.enter_context(Journal.open(store, config.application, _new_uuid, metrics.journaled, waiting))
-        self._lifecycle = self._build_lifecycle(stack, LifecycleParts(config, admin, store, journal, metrics, cluster))
-        pins = stack.enter_context(closing(BrokerPins(derived.pulsar(config))))
-        source = stack.enter_context(closing(BrokerSource(derived.pulsar(config))))
-        pools = {kind: Pool(threads, kind) for kind, threads in derived.threads(config).items()}
-        for pool in pools.values():
-            stack.callback(pool.shutdown)
-        context = Context(
-            application=config.application,
-            cluster=cluster,
-            subscription=config.pulsar.subscription,
-            store=store,
-            journal=journal,
-            catalogs=Catalogs(store, config.application),
-            admin=admin,
-            pins=pins,
-            source=source,
-            policies=config.policies,
-            metrics=metrics,
-            work=Work(pools, self._clock_ms),
-            clock_ms=self._clock_ms,
-            new_uuid=_new_uuid,
-            jitter=random.random,
-            stock=self._stock(stack),
-            deal=derived.deal(config),
-        )
-        rates = RateLimits()
-        registry = TopicRegistry(
-            context, rates, config.discovery_interval_ms, config.namespaces, until_caught_up=self._until_caught_up
-        )
-        server = stack.enter_context(closing(PlanServer(run=_new_uuid())))
-        plans = LanePlans(context, registry, server, derived.lanes(config, slots), rates)
-        lifecycle = config.lifecycle
-        reach = BridgeReach(config, admin, store, source, workers, cluster, stack)
-        handing_over = None
-        if not config.bridge.keep_segments:
-            buckets = stack.enter_context(closing(Buckets(derived.store(config))))
-            handing_over = HandingOver(
-                BridgeReader(store), buckets.open, lambda topic: admin.topic_info(topic).ledgers, reach.own_copies
-            )
-        retaining = Retaining(context, lifecycle.archive_grace_ms, lifecycle.deletion_interval_ms, handing_over)
-        bridging = Bridging(context, config.bridge, reach.parts(_new_uuid), urgent=self._until_caught_up)
-        requests = RequestHandler(context, config.spark.trigger_ms, retaining, bridging)
-        copying = copying_of(context, config, stack)
-        return Driver(context, registry, plans, requests, retaining, bridging, config.spark.trigger_ms, copying)
-
-    def _stock(self, stack: ExitStack) -> ObjectStore | None:
-        """The bucket of Pulsar's own offloader, where the configuration names it."""
-        bucket = self.config.lifecycle.stock_bucket
-        if not bucket:
-            return None
-        return stack.enter_context(closing(open_store(stock_store(bucket, derived.store(self.config)), read_only=True)))
-
-    def _build_lifecycle(self, stack: ExitStack, parts: LifecycleParts) -> LifecycleThread | None:
-        """None where nothing of it is switched on."""
-        tasks = lifecycle_tasks(parts, lambda: thread.stopping, stack)
-        if not tasks:
-            return None
-        thread = LifecycleThread(tasks, self._fail)
-        stack.callback(thread.stop)
-        return thread
-
-    def _drive(self, driver: Driver) -> None:
-        try:
-            driver.run()
-        except BaseException as error:  # noqa: BLE001 (handed to the main thread, which raises it)
-            self._fail(error)
-
     def _fail(self, error: BaseException) -> None:
         """End with this error, unless another one was first."""
         self._failure = self._failure or error
@@ -245,38 +185,23 @@ class Application:
         if self.driver is not None:
             self.driver.stop()
 
-    def _watch(
-        self, driver: Driver, session: SparkSession, slots: spark_side.Slots, checkpoint: str, public: Public
-    ) -> int:
+    def _watch(self, seat: Seat, driver: Driver, reached: Reached) -> int:
         """Keep each lane's query running until it is time to stop. Returns the exit code."""
-        config = self.config
-        wait = config.spark.trigger_ms / 1000
         caught_up = CaughtUp(driver, self._clock_ms(), self._timeout) if self._until_caught_up else None
-
-        def start(lane: Lane) -> StreamingQuery:
-            folder = f"{checkpoint}/{_new_uuid()}"
-            threads = driver.plans.limits[lane].threads
-            stock = config.lifecycle.stock_bucket
-            workers = WorkerSettings(public, derived.bookkeeper(config), threads, self._workers, stock)
-            work, commit = worker_function(workers), partial(driver.journal_receipts, lane)
-            return spark_side.start_query(session, driver.plans.server, lane, work, commit, folder, wait)
-
-        queries = {
-            lane: SupervisedQuery(partial(start, lane), partial(driver.batches_since_restart, lane)) for lane in Lane
-        }
+        queries = seat.queries(driver)
         self.ready.set()
         code = 0
         while not self._stop.wait(WATCH_EVERY):
             for query in queries.values():
                 query.keep_running()
-            if slots.changed():
-                driver.plans.limits = derived.lanes(config, slots.number)
+            if reached.slots.changed():
+                driver.plans.limits = derived.lanes(self.config, reached.slots.number)
             outcome = caught_up.look(self._clock_ms()) if caught_up else CaughtUpState.NOT_YET
             if caught_up and outcome is not CaughtUpState.NOT_YET:
                 self.unfinished = caught_up.unfinished()
                 code = 0 if outcome is CaughtUpState.CAUGHT_UP else 2
                 break
-        self._end(driver, queries.values(), session)
+        self._end(driver, queries.values(), reached.session)
         return code
 
     def _end(self, driver: Driver, queries: Iterable[SupervisedQuery], session: SparkSession) -> None:
@@ -345,7 +270,3 @@ def _check_brokers(admin: AdminClient, *, vouched: bool) -> None:
             f"make sure of {EXPOSING}=true in broker.conf and set pulsar.entriesAreExact: true"
         ) from error
     check_exactness(configuration)
-
-
-def _new_uuid() -> str:
-    return str(uuid.uuid4())

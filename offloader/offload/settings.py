@@ -48,7 +48,11 @@ def deal(config: Config) -> Deal:
     """How the application's topics are dealt out, as its shard sees it that the configuration is of."""
     shards = config.shards
     family = family_of(config.application)
-    return Deal(family) if shards is None else Deal(family, shards.index or 0, shards.count, DealBy(shards.by))
+    return (
+        Deal(family, sharded=False)
+        if shards is None
+        else Deal(family, shards.index or 0, shards.count, DealBy(shards.by))
+    )
 
 
 def of_shard(config: Config, index: int) -> Config:

@@ -55,7 +55,7 @@ def time_ticks(begin: int, end: int, most: int = 6) -> list[Tick]:
     step = next((step for step in _STEPS if span / step <= most), 0)
     if not step:
         days = span / _DAY
-        step = _DAY * next(n for n in (2, 5, 10, 30, 90, 180, 365, 730, 3650, 36500, 10**9) if days / n <= most)
+        step = _DAY * next((n for n in (2, 5, 10, 30, 90, 180, 365, 730, 3650, 36500) if days / n <= most), 10**15)
     first = -(-begin // 1000 // step) * step
     found = []
     for second in range(int(first), end // 1000 + 1, step):

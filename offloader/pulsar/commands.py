@@ -28,8 +28,9 @@ from offloader._proto.pulsar_wire_pb2 import (
     Unsubscribe,
 )
 from offloader.model import PartlyAcknowledged
+from offloader.version import named
 
-CLIENT_VERSION = "pulsar-streaming-offloader"
+CLIENT_VERSION = named()  # in the statistics that brokers show of a topic
 # 21 is what brokers of 4.0 speak; from 18 on they deliver broker entry metadata to a client that asks for it.
 PROTOCOL_VERSION = 21
 

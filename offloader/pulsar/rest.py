@@ -28,6 +28,7 @@ from offloader.pulsar.auth import authentication
 from offloader.pulsar.deadlines import Deadlines
 from offloader.pulsar.redirects import hosts_named, refusal
 from offloader.pulsar.settings import PulsarSettings
+from offloader.version import named
 
 MAX_REDIRECTS = 10
 MAX_ANSWER = 64 * MIB  # a namespace with half a million topics
@@ -49,6 +50,7 @@ class RestClient:
         self._authentication = authentication(settings)
         self._deadlines = Deadlines(httpcore.SyncBackend())
         self._client = httpx.Client(
+            headers={"User-Agent": named()},
             timeout=httpx.Timeout(settings.operation_timeout, connect=settings.connect_timeout),
             trust_env=False,
             transport=transport or self._over_sockets(settings),

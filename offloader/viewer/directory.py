@@ -13,11 +13,11 @@ from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
 MOST_NAMES = 200_000  # of a listing
-SECONDS = 15.0  # that a listing may take
+SECONDS = 30.0  # that a listing may take
 KEPT_SECONDS = 30.0
 MOST_KEPT = 16  # listings
 MOST_FOUND = 100  # by a search
-SEARCHED_SECONDS = 20.0
+SEARCHED_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,8 @@ def timeline(
 ) -> Timeline:
     """Of pieces in their order; those that account for no position have no bar."""
     shown = [piece for piece in pieces if piece.row.start is not None]
-    known = [(early, late) for piece in shown if (early := piece.row.early) is not None and (late := piece.row.late)]
+    rows = [piece.row for piece in shown]
+    known = [(row.early, row.late) for row in rows if row.early is not None and row.late is not None]
     timed = len(known) * 2 >= len([piece for piece in shown if piece.row.segments]) > 0 and bool(known)
     begin, end = _bounds(known) if timed else (0, len(shown))
     bars: list[Bar] = []

@@ -29,7 +29,7 @@ class Surroundings:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         backing = MemoryBacking()
-        self.healthy = Journal.open(MemoryStore(backing), "app", module._new_uuid)
+        self.healthy = Journal.open(MemoryStore(backing), "app", module.new_uuid)
         brokers = SimpleNamespace(close=lambda: None, cluster=lambda: "c", runtime_configuration=dict)
         monkeypatch.setattr(module, "AdminClient", lambda _: brokers)
         monkeypatch.setattr(module, "open_store", lambda _: MemoryStore(backing))

@@ -29,6 +29,7 @@ from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context, SteadyClock
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
+from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.retaining import Retaining
@@ -70,6 +71,9 @@ policies:
   indexStepInBytes: 4096
   failOnDataLoss: {fail}
 """
+SHARDS = """
+shards: {{count: {count}, takeOverAfter: {after}}}
+"""
 
 
 @cache
@@ -96,6 +100,9 @@ class Setup:
     slots: int = 1
     byte_budget: int = 40 * 1024
     readable: bool = False  # by stock brokers
+    shards: int = 0  # how many the application has; 0: it has none
+    shard: int = 0
+    take_over_after: str = "30s"
 
     @cached_property
     def lanes(self) -> Mapping[Lane, LaneLimits]:
@@ -105,8 +112,10 @@ class Setup:
 
     def config(self) -> Config:
         """The configuration file's meaning."""
-        return parsed(
-            CONFIG.format(
+        shards = SHARDS.format(count=self.shards, after=self.take_over_after) if self.shards else ""
+        config = parsed(
+            shards
+            + CONFIG.format(
                 application=self.application,
                 host=INGRESS,
                 max_size=self.max_size,
@@ -115,6 +124,7 @@ class Setup:
                 fail=str(self.fail_on_data_loss).lower(),
             )
         )
+        return derived.of_shard(config, self.shard)
 
 
 class Edges:
@@ -149,8 +159,9 @@ class Start:
         brokers: Brokers,
         ingress: Ingress,
         bridges: Bridges,
+        process: Process | None = None,
     ) -> None:
-        self.process = Process(name)
+        self.process = process or Process(name)
         self._bridges = bridges
         self.setup = setup
         self.code: int | None = None
@@ -209,7 +220,14 @@ class Start:
         self._scheduler.log(
             f"{self.process.name} ends with {self.code} {type(self.error).__name__ if self.error else ''}"
         )
+        self._ended()
+
+    def _ended(self) -> None:
         self._scheduler.kill(self.process)
+
+    def _passing_on(self, context: Context, registry: TopicRegistry, requests: RequestHandler) -> PassingOn | None:
+        """What gives topics to other shards."""
+        return None
 
     def _run(self) -> None:
         self._stop = threading.Event()
@@ -246,16 +264,16 @@ class Start:
         cluster = admin.cluster()
         metrics = Metrics(clock=lambda: time.monotonic())
         waiting = partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * edges.store.longest_call)
-        journal = Journal.open(edges.store, setup.application, self.uuid, metrics.journaled, waiting)
+        journal = Journal.open(edges.store, config.application, self.uuid, metrics.journaled, waiting)
         self.pins = WorldPins(self._brokers)
         clock_ms = SteadyClock()
         self.context = context = Context(
-            application=setup.application,
+            application=config.application,
             cluster=cluster,
             subscription="__offloader",
             store=edges.store,
             journal=journal,
-            catalogs=Catalogs(edges.store, setup.application),
+            catalogs=Catalogs(edges.store, config.application),
             admin=admin,
             pins=self.pins,
             source=edges.source,
@@ -265,6 +283,7 @@ class Start:
             clock_ms=clock_ms,
             new_uuid=self.uuid,
             jitter=self._random.random,
+            deal=derived.deal(config),
         )
         rates = RateLimits()
         self.registry = TopicRegistry(context, rates, setup.discovery_ms, config.namespaces)
@@ -275,7 +294,10 @@ class Start:
         bridging = Bridging(context, Bridge.model_validate({"minInterval": "20s", "maxInterval": "1m"}), parts)
         requests = RequestHandler(context, setup.poll_ms, retaining, bridging)
         plans = LanePlans(context, self.registry, self.plans, setup.lanes, rates)  # type: ignore[arg-type]
-        driver = Driver(context, self.registry, plans, requests, retaining, bridging, setup.poll_ms)
+        passing_on = self._passing_on(context, self.registry, requests)
+        driver = Driver(
+            context, self.registry, plans, requests, retaining, bridging, setup.poll_ms, passing_on=passing_on
+        )
         return self._watched(driver)
 
     def _watched(self, driver: Driver) -> Driver:

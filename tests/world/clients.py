@@ -22,9 +22,12 @@ class WorldPins:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._plain = brokers.cluster.pins()
+        self._closed = False
 
     def open(self, topic: TopicName) -> TopicEnd:
         self._ask(topic)
+        if self._closed:
+            raise BrokerUnavailableError("the connections were closed")
         there = self._brokers.cluster.mark_delete(topic) is not None if self._brokers.cluster.exists(topic) else False
         end = self._plain.open(topic)
         if not there:
@@ -76,6 +79,7 @@ class WorldPins:
 
     def close(self) -> None:
         self._brokers.travel(*self._brokers.all)
+        self._closed = True
         self._plain.close()
 
     def connection_lost(self) -> None:

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from offloader.archive.findings import FindingKind
 from offloader.metadata.catalog import Catalogs
@@ -36,23 +37,31 @@ KEEP_ALIVE = 60 * SECOND  # after so long brokers close the connections of a pro
 RETENTION_CHECK_S = 120
 
 
+W = TypeVar("W", bound="World")
+
+
 def live(scenario: Callable[[World], None], seed: int = 1, **settings: object) -> World:
     """Let a scenario happen in a world of its own. A failure is told with the seed, and its events are written to a
     file."""
     world = World(seed, **settings)  # type: ignore[arg-type]
+    live_in(world, scenario)
+    return world
+
+
+def live_in(world: W, scenario: Callable[[W], None]) -> None:
+    """The same in a world that is there."""
     quiet = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     gc.disable()
     try:
         with simulated():
-            world.scheduler.run(lambda: world.live(scenario))
+            world.scheduler.run(lambda: world.live(scenario))  # type: ignore[arg-type]
     except BaseException as error:
         error.add_note(f"{world.reproduce}\nevents: {world.write_events()}")
         raise
     finally:
         gc.enable()
         logging.disable(quiet)
-    return world
 
 
 @dataclass
@@ -191,8 +200,10 @@ class World:
 
         def wake() -> None:
             self.sleep(min(seconds, KEEP_ALIVE / SECOND))
-            if seconds * SECOND > KEEP_ALIVE and start.pins is not None:
-                start.pins.connection_lost()
+            if seconds * SECOND > KEEP_ALIVE:
+                for each in self.starts:
+                    if each.process is start.process and each.pins is not None:
+                        each.pins.connection_lost()
                 self.sleep(seconds - KEEP_ALIVE / SECOND)
             if not start.process.dead:
                 self.scheduler.log(f"{start.process.name} wakes")

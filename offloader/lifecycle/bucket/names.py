@@ -22,6 +22,7 @@ from offloader.metadata.layout import (
     REQUESTS,
     RESCUED,
     ROOT,
+    SHARDS,
     KeyKind,
     TopicKey,
     catalog_folder,
@@ -232,6 +233,8 @@ def _of_root(key: str, size: int, names: NamesInForce) -> PlacedKey:
         return PlacedKey(KeyStanding.NAMED, by=f"the gateways that serve {claim[0]}")
     if folder == DELETION and key.startswith(deletion_cluster_folder(names.cluster)):
         return PlacedKey(KeyStanding.NAMED, by="the deletions' own records")
+    if folder == SHARDS and rest.count("/") == 1:
+        return PlacedKey(KeyStanding.NAMED, by=f"the shards of {unquote(rest.partition('/')[0])}")
     if folder == MIGRATION:
         return PlacedKey(KeyStanding.NAMED, by="the record of a migration")
     if folder == RESCUED:

@@ -90,12 +90,14 @@ def _mind_other_shard(context: Context, name: TopicName, owner: str) -> None:
     """Raises HeldByShardError where a shard of this application has the topic."""
     if not is_shard_of(owner, context.application):
         return
+    if not context.deal.sharded:
+        raise ClaimedByOtherError(
+            f"{name} is with {owner}, a shard of this application: with shards: {{count: 1}} in the configuration its "
+            "topics come here"
+        )
     if not context.deal.is_dealt(name):
         context.catalogs.unmark(name)  # it was passed on by a process that did not live to say so
-    raise HeldByShardError(
-        f"{name} is with shard {owner} of this application, which passes it on once it runs with the same section "
-        "`shards`; a former shard is run by the others as long as the section is there, with count: 1 at the least"
-    )
+    raise HeldByShardError(f"{name} is with {owner}, which passes it on once it runs with the same section `shards`")
 
 
 def _mind_deal(context: Context, name: TopicName, catalog: CatalogHead) -> None:

@@ -115,11 +115,13 @@ def _dangers(
 
 
 class Claims(NamedTuple):
-    """Topics that only the list of claims knows (`listed`): which are ours and disabled, and which may be."""
+    """Topics that only the list of claims knows (`listed`): which are ours and disabled, which may be, and which Pulsar
+    does not list."""
 
     listed: frozenset[TopicName]
     ours: frozenset[TopicName]
     unclear: frozenset[TopicName]
+    absent: frozenset[TopicName]
 
 
 Findings = tuple[Discovery, Claims]
@@ -127,12 +129,14 @@ Findings = tuple[Discovery, Claims]
 
 class DiscoveredTopics:
     """`policies`: of each topic that is there, or that we hold. `unread`: namespaces that could not be read, and why.
-    `claimed`: disabled topics that are ours by the bucket's list of claims. `discovered`: at least once."""
+    `claimed`: disabled topics that are ours by the bucket's list of claims. `discovered`: at least once. `claims`: what
+    that list had when it was last read."""
 
     def __init__(self, context: Context, interval_ms: int, configured: Iterable[str]) -> None:
         self.policies: dict[TopicName, TopicPolicy] = {}
         self.unread: Mapping[str, OffloadError] = {}
         self.claimed: frozenset[TopicName] = frozenset()
+        self.claims = Claims(*[frozenset[TopicName]()] * 4)
         self.discovered = False
         self._context = context
         self._interval_ms = interval_ms
@@ -140,6 +144,7 @@ class DiscoveredTopics:
         self._again_at = 0
         self._dangers: dict[str, tuple[Check, ...]] = {}
         self._forgotten: set[TopicName] = set()  # since the newest discovery began, which may have seen them
+        self._judged: set[TopicName] = set()  # disabled ones of the list of claims that are ours
         self._unclear: frozenset[TopicName] | None = None  # None: the list of claims was not read yet
 
     @property
@@ -168,6 +173,7 @@ class DiscoveredTopics:
         found, claims = answer
         self.claimed |= claims.ours
         self._unclear = claims.unclear
+        self.claims = claims
         # Policies of namespaces that were not read stay; topics that are not there any more are not missed.
         stay = {n: p for n, p in self.policies.items() if n.namespace not in found.dangers or n in held}
         self.policies = stay | {n: p for n, p in found.policies.items() if n not in self._forgotten}
@@ -204,8 +210,8 @@ class DiscoveredTopics:
         that was disabled while nothing ran must still be released. An enabled one that is not listed is absent, which
         proves nothing, and is looked for only where it has an unfinished round of bridging."""
         context = self._context
-        shared = context.deal.count > 1  # then topics are passed on to us, or were, of which only the claims tell
-        listed = context.catalogs.claimed() if shared or self._unclear is None else []
+        # Shards pass topics on to us, of which only the claims tell.
+        listed = context.catalogs.claimed() if context.deal.sharded or self._unclear is None else []
         remembered = {*listed, *(self._unclear or ())} - known
         found = discover(
             context.admin,
@@ -218,11 +224,17 @@ class DiscoveredTopics:
         absent = {n for n in remembered if n in found.policies and found.policies[n].enabled and n not in found.listed}
         absent -= self._being_bridged(sorted(n for n in absent if found.policies[n].broker_readable))
         found = replace(found, policies={n: p for n, p in found.policies.items() if n not in absent})
-        disabled = [name for name, policy in found.policies.items() if name in remembered and not policy.enabled]
+        self._judged.intersection_update(listed)
+        new = remembered - self._judged
+        disabled = [name for name, policy in found.policies.items() if name in new and not policy.enabled]
         with ThreadPoolExecutor(READERS, "claims") as pool:
             ours = dict(zip(disabled, pool.map(self._is_ours, disabled), strict=True))
         unread = {n for n in remembered if n.namespace in found.unread} | {n for n in disabled if ours[n] is None}
-        return found, Claims(frozenset(listed), frozenset(n for n in disabled if ours[n]), frozenset(unread))
+        self._judged.update(n for n in disabled if ours[n])
+        left = frozenset(
+            absent | {n for n in self._judged if n not in found.listed and n.namespace not in found.unread}
+        )
+        return found, Claims(frozenset(listed), frozenset(n for n in disabled if ours[n]), frozenset(unread), left)
 
     def _being_bridged(self, names: list[TopicName]) -> set[TopicName]:
         """Those whose round nobody else would end, should they be gone for good."""

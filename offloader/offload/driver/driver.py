@@ -70,6 +70,7 @@ class Driver:
         self._checked_at = 0
         self._batches: Counter[Lane] = Counter()
         self._failed_rounds = 0  # in a row
+        self.turns = 0  # rounds that did not fail
 
     # The application's side
 
@@ -118,6 +119,7 @@ class Driver:
         finally:
             self.context.metrics.round((self.context.clock_ms() - began) / 1000)
         self._failed_rounds = 0
+        self.turns += 1
         self.context.metrics.health.checked("store")
         return self._pause()
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from offloader.errors import OffloadError, OvertakenError
 from offloader.metadata.state import TopicState
@@ -56,6 +57,12 @@ class PassingOn:
         self._context.metrics.shard_topics(len(strangers) + len(leaving), self._registry.waiting)
         self._pass_on(strangers, AT_A_TIME - len(leaving))
 
+    @property
+    def all_gone(self) -> bool:
+        """Whether nothing is left of a shard that is to end. From any thread."""
+        found = self._registry.found
+        return found.complete and not (self._registry.topics or self._context.journal.topics or found.claims.listed)
+
     def _strangers(self) -> list[Topic]:
         """The adopted topics that are dealt to others."""
         topics, deal = self._registry.topics, self._context.deal
@@ -79,9 +86,19 @@ class PassingOn:
             retiring.goes_elsewhere(self._context, topic)
             if len(ready) < most and self._is_over(topic):
                 ready[topic.name] = owner
+        ready |= self._absent(most - len(ready))
         self._context.journal.record(TopicState(name, passed_to=owner) for name, owner in ready.items())
         for name in ready:
             self._begin(name)
+
+    def _absent(self, most: int) -> dict[TopicName, str]:
+        """Topics of ours that Pulsar does not list: whoever has them next decides what goes of their archive."""
+        deal, here = self._context.deal, self._context.journal.topics.keys() | self._registry.topics.keys()
+        left = (
+            name for name in sorted(self._registry.found.claims.absent - here - self._ours) if not deal.is_dealt(name)
+        )
+        free = (name for name in left if not any(self._context.work.has(kind, name) for kind in WorkKind))
+        return {name: deal.owner_of(name) for name in islice(free, most) if self._agrees(deal.owner_of(name))}
 
     def _is_over(self, topic: Topic) -> bool:
         """Whether nothing of the topic is begun or remembered here, and nobody waits for anything."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import PackageNotFoundError, version
 
 import pyarrow as pa
 
@@ -14,8 +13,8 @@ from offloader.errors import ExecutorUnfitError
 from offloader.model import Receipt
 from offloader.offload.worker.slice_worker import refused
 from offloader.offload.worker.tasks import WorkerSettings
+from offloader.version import PACKAGE, installed
 
-PACKAGE = "pulsar-streaming-offloader"
 # A receipt; or a slice that was not begun, and why.
 SCHEMA = "receipt binary, slice binary, unfit string"
 ARROW_SCHEMA = pa.schema([("receipt", pa.binary()), ("slice", pa.binary()), ("unfit", pa.string())])
@@ -50,14 +49,6 @@ def worker_function(settings: WorkerSettings) -> Callable[[Batches], Iterator[pa
             yield pa.record_batch([[receipt], [None], [None]], schema=schema)
 
     return work
-
-
-def installed() -> str:
-    """The version that is installed here, empty where that is not known."""
-    try:
-        return version(PACKAGE)
-    except PackageNotFoundError:
-        return ""
 
 
 def receipt_of(receipt: bytes | None, work: bytes | None, unfit: str | None) -> Receipt:

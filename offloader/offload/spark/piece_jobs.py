@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from offloader.bridge.piece_tasks import BridgeStores, CheckBlocks, CheckedBlocks, SendPart, SentPart
 from offloader.bridge.piece_workers import PieceThreads
 from offloader.errors import ExecutorUnfitError
-from offloader.offload.spark.executor import PACKAGE, installed
 from offloader.offload.worker.pieces import PieceFailure, PieceResult, PieceSettings, PieceTask
 from offloader.offload.worker.secrets import Public
+from offloader.version import PACKAGE, installed
 
 FEW = 2  # tasks that are done here: a job would take longer
 Answer = tuple[bytes | None, str]  # a result, or why the executor cannot work

@@ -30,11 +30,11 @@ from offloader.model import MIB, TopicName
 from offloader.offload import settings
 from offloader.operations.doctor.bridge_checks import BridgeFacts
 from offloader.operations.doctor.bridge_probes import bridge_facts
-from offloader.operations.doctor.store_checks import BucketFacts
+from offloader.operations.doctor.store_checks import AZURES_RULE, BucketFacts
 from offloader.ports.admin import Admin, TopicInfo
 from offloader.ports.entry_source import Extent
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.open import open_store
+from offloader.storage.open import AZURE_SCHEMES, open_store
 
 
 class Probes(Protocol):
@@ -152,6 +152,8 @@ class RealProbes:
             return store.url
 
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
+        if self._store_settings.scheme in AZURE_SCHEMES:
+            return BucketFacts("", (AZURES_RULE,)), None
         if self._store_settings.scheme != "s3":
             return None
         from offloader.storage.s3_client import life_cycle_rules

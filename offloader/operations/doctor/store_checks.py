@@ -17,16 +17,25 @@ SKEW_FAIL_S = 14 * 60  # S3 refuses at 15 minutes
 
 REMEDIES: Mapping[type[OffloadError], str] = {
     AccessDeniedError: (
-        "allow s3:PutObject, GetObject, ListBucket, DeleteObject, AbortMultipartUpload and ListBucketMultipartUploads"
+        "allow what docs/permissions.md lists for this store; on S3 s3:PutObject, GetObject, ListBucket, DeleteObject, "
+        "AbortMultipartUpload and ListBucketMultipartUploads"
     ),
     BucketNotFoundError: "create the bucket or folder, or correct storage.root",
     UnprovenStoreError: "use a store that creates objects atomically (S3, a local folder), or switch its caches off",
 }
 
 
+# What Azure does by itself, in the words of S3's rules.
+AZURES_RULE: Mapping[str, Any] = {
+    "ID": "of Azure itself",
+    "Status": "Enabled",
+    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7},
+}
+
+
 @dataclass(frozen=True, slots=True)
 class BucketFacts:
-    """What an S3 bucket says of itself: its life-cycle rules as S3 gives them, and where our root is in it."""
+    """What a bucket says of itself: its life-cycle rules as S3 gives them, and where our root is in it."""
 
     prefix: str
     rules: Sequence[Mapping[str, Any]] = field(default=())
@@ -84,7 +93,9 @@ def _rule(name: str, rule: Mapping[str, Any], longest_roll_ms: int) -> Iterator[
     days = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
     if days is not None and days * DAY_MS < 2 * longest_roll_ms:
         text = f"rule {label} ends uploads after {days} d, a segment may be open for {format_time(longest_roll_ms)}"
-        yield fail(name, text, "let the rule wait 7 days, or lower maxOffloadSegmentRolloverTimeInSeconds")
+        yield fail(
+            name, text, "lower maxOffloadSegmentRolloverTimeInSeconds, or let the rule, if it is yours, wait 7 days"
+        )
     if any(key in rule.get("Expiration", {}) for key in ("Days", "Date")):
         yield fail(name, f"rule {label} deletes objects below our root", "take storage.root out of the rule's prefix")
     for transition in rule.get("Transitions", ()):

@@ -75,6 +75,12 @@ def test_the_root_is_of_this_cluster(found, cluster, verdict) -> None:
     assert store_checks.root(found, cluster).verdict is verdict
 
 
+@pytest.mark.parametrize(("days", "verdict"), [(1, OK), (3, OK), (4, FAIL), (30, FAIL)])
+def test_azure_keeps_an_open_segment_a_week(days, verdict) -> None:
+    (check,) = store_checks.life_cycle(BucketFacts("", (store_checks.AZURES_RULE,)), days * 86_400_000)
+    assert check.verdict is verdict
+
+
 def test_each_refusal_has_its_remedy() -> None:
     assert "s3:PutObject" in store_checks.works("store", "", AccessDeniedError("no")).remedy
     assert "create the bucket" in store_checks.works("store", "", BucketNotFoundError("no")).remedy

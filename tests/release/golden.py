@@ -1,0 +1,167 @@
+"""Archives that released versions wrote, and what was in Pulsar then: kept in `tests/fixtures/archives`, one for each
+format version.
+
+Each is a `.tar.xz` of a folder `root` (the store, with its open uploads) and a file `cluster.json`: the in-memory
+Pulsar's topics with all entries ever written, the time, and what was open and pending."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from offloader.model import GapKind, TopicName
+from offloader.ports.object_store import ObjectStore, Stat
+from offloader.storage.forwarding import ForwardingStore, Verb
+from offloader.storage.local import LocalStore
+from offloader.testing.cluster import MemoryCluster
+from offloader.testing.cluster_state import Ledger, MemoryCursor, MemoryEntry, MemoryTopic, Namespace
+from tests.archive.support import message
+from tests.offload.simulation import Simulation
+
+ARCHIVES = Path(__file__).resolve().parents[1] / "fixtures" / "archives"
+VERSIONS = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.glob("*.tar.xz"))
+
+LONG = TopicName.parse("public/default/long")  # many segments, manifests
+OPEN = TopicName.parse("public/default/open")  # an open segment with uploaded parts
+LOST = TopicName.parse("public/default/lost")  # a recorded loss
+GONE = TopicName.parse("public/default/gone")  # deleted on request
+GOING = TopicName.parse("public/default/going")  # its deletion can still be taken back
+AGAIN = TopicName.parse("public/default/again")  # deleted in Pulsar and made again
+TOPICS = (LONG, OPEN, LOST, GONE, GOING, AGAIN)
+CLUSTER = "memory"
+SETTINGS = {"roll": "30s", "fail_on_data_loss": False, "grace_ms": 60_000, "entries_per_ledger": 12}
+
+
+class TimelessStore(ForwardingStore):
+    """A folder's times are the machine's, not the simulation's: it does not say them."""
+
+    def _call(self, verb: Verb, key: str, work: Callable[[], Any]) -> Any:
+        answer = super()._call(verb, key, work)
+        if isinstance(answer, Stat):
+            return replace(answer, modified_at=0)
+        if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Stat):
+            return answer[0], replace(answer[1], modified_at=0)
+        return answer
+
+
+def cluster_fields(cluster: MemoryCluster) -> dict[str, Any]:
+    """All that a later process has to find again."""
+    state = cluster.state
+    return {
+        "lastLedger": state._last_ledger,
+        "created": state._created,
+        "tokens": state._tokens,
+        "namespaces": sorted(state.namespaces),
+        "topics": [
+            {"topic": str(name), "living": each is state.topics.get(name), **_topic_fields(each)}
+            for name in TOPICS
+            for each in state.all_incarnations(name)
+        ],
+    }
+
+
+def _topic_fields(topic: MemoryTopic) -> dict[str, Any]:
+    return {
+        "created": topic.created,
+        "terminated": topic.terminated,
+        "listed": [ledger.id for ledger in topic.ledgers],
+        "ledgers": [
+            {
+                "id": ledger.id,
+                "closed": ledger.closed,
+                "entries": [[base64.b64encode(e.data).decode(), e.hidden] for e in ledger.entries],
+            }
+            for ledger in topic.history
+        ],
+        "cursors": {
+            name: {"mark": list(cursor.mark), "properties": cursor.properties} for name, cursor in topic.cursors.items()
+        },
+    }
+
+
+def cluster_of(fields: dict[str, Any]) -> MemoryCluster:
+    """The cluster as it was."""
+    cluster = MemoryCluster(seed=99, name=CLUSTER, entries_per_ledger=SETTINGS["entries_per_ledger"])
+    state = cluster.state
+    state._last_ledger, state._created, state._tokens = fields["lastLedger"], fields["created"], fields["tokens"]
+    for name in fields["namespaces"]:
+        state.namespaces[name] = Namespace()
+    for said in fields["topics"]:
+        topic = _topic_of(said)
+        if said["living"]:
+            state.topics[topic.name] = topic
+        else:
+            state._deleted.setdefault(topic.name, []).append(topic)
+    return cluster
+
+
+def _topic_of(said: dict[str, Any]) -> MemoryTopic:
+    history = [
+        Ledger(
+            one["id"],
+            [
+                MemoryEntry(base64.b64decode(data), hidden=None if hidden is None else GapKind(hidden))
+                for data, hidden in one["entries"]
+            ],
+            closed=one["closed"],
+        )
+        for one in said["ledgers"]
+    ]
+    topic = MemoryTopic(TopicName.parse(said["topic"]), said["created"], history[0])
+    topic.history = history
+    topic.ledgers = [ledger for ledger in history if ledger.id in said["listed"]]
+    topic.terminated = said["terminated"]
+    for name, cursor in said["cursors"].items():
+        topic.cursors[name] = MemoryCursor(tuple(cursor["mark"]), None, cursor["properties"])
+    return topic
+
+
+@dataclass
+class Golden:
+    """An archive of an older version, in a folder of the test's own."""
+
+    version: str
+    root: Path
+    said: dict[str, Any]
+
+    @property
+    def store(self) -> ObjectStore:
+        return TimelessStore(LocalStore(self.root))
+
+    def continued(self) -> Simulation:
+        """The present version goes on with it: other uuids, the same cluster, a day later."""
+        return Continued(2, self.said, store=self.store, **SETTINGS)
+
+
+class Continued(Simulation):
+    """A simulation over what a file says."""
+
+    def __init__(self, seed: int, said: dict[str, Any], **settings: Any) -> None:
+        self.said = said
+        super().__init__(seed, **settings)
+
+    def made_cluster(self) -> MemoryCluster:
+        return cluster_of(self.said["cluster"])
+
+    def start(self) -> None:
+        self.clock.now = max(self.clock.now, self.said["now"] + 10_000)
+        super().start()
+
+
+def unpacked(version: str, folder: Path) -> Golden:
+    """A copy that may be written to."""
+    with tarfile.open(ARCHIVES / f"{version}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return Golden(version, folder / "root", json.loads((folder / "cluster.json").read_text()))
+
+
+def entry_of(rng: random.Random, number: int, *, is_message: bool) -> bytes:
+    """Something that compresses well: the fixture is to be small."""
+    text = f"order {number} " * rng.choice([1, 3, 9])
+    return message(text) if is_message else text.encode()

@@ -1,0 +1,86 @@
+"""Listings are bounded, kept for a while, and say where they end early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from offloader.model import TopicName
+from offloader.storage.memory import MemoryStore
+from offloader.viewer import directory as directory_module
+from offloader.viewer.directory import KEPT_SECONDS, SECONDS, Directory, TopicRow
+
+
+class ManyStore(MemoryStore):
+    """So many topics, of which each takes a while to list."""
+
+    def __init__(self, clock: Clock, topics: int) -> None:
+        super().__init__()
+        self.clock, self.topics, self.listings = clock, topics, 0
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        self.listings += 1
+        if prefix in ("", "a/"):
+            yield f"{prefix}{'b' if prefix else 'a'}/"
+            return
+        for number in range(self.topics):
+            self.clock.now += 0.0001
+            yield f"{prefix}topic-{number:07d}/"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_hundred_thousand_topics_are_listed_once_in_a_while() -> None:
+    clock = Clock()
+    store = ManyStore(clock, 100_000)
+    directory = Directory(store, clock)
+    for _ in range(3):
+        rows, complete = directory.topics("a/b")
+        assert (len(rows), complete) == (100_000, True)
+    assert store.listings == 1
+    clock.now += KEPT_SECONDS
+    directory.topics("a/b")
+    assert store.listings == 2
+
+
+def test_a_listing_ends_after_its_time_or_number_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    rows, complete = Directory(ManyStore(clock, 10**6), clock).topics("a/b")
+    assert not complete
+    assert clock.now < SECONDS + 1
+    monkeypatch.setattr(directory_module, "MOST_NAMES", 10)
+    rows, complete = Directory(ManyStore(clock, 11), clock).topics("a/b")
+    assert (len(rows), complete) == (10, False)
+
+
+def test_a_search_finds_some_and_says_where_it_ended() -> None:
+    clock = Clock()
+    directory = Directory(ManyStore(clock, 1000), clock)
+    assert [str(row.name) for row in directory.search("B/TOPIC-0000042").rows] == ["persistent://a/b/topic-0000042"]
+    found = directory.search("topic")
+    assert (len(found.rows), found.complete) == (100, False)
+    assert directory.search("none") == directory_module.SearchResult((), complete=True)
+
+
+def test_few_listings_are_kept() -> None:
+    clock = Clock()
+    directory = Directory(ManyStore(clock, 1), clock)
+    for number in range(100):
+        directory.topics(f"a/{number}")
+    assert len(directory._kept) == directory_module.MOST_KEPT
+
+
+def test_what_is_encoded_in_keys_is_shown_as_it_is_called_and_our_own_folders_are_not() -> None:
+    store = MemoryStore()
+    for key in ("_journal/x/y", "%5Ftenant/n%2Fs/t%20%3F/x", "a/b/t-partition-2/x", "a/b/t-partition-10/x", "a/b/t/x"):
+        store.put(key, b"")
+    directory = Directory(store, Clock())
+    assert directory.tenants().names == ("_tenant", "a")
+    assert directory.namespaces("_tenant").names == ("_tenant/n/s",)
+    assert directory.topics("a/b")[0] == [TopicRow(TopicName("a", "b", "t"), (2, 10))]
