@@ -42,12 +42,13 @@ RUN --mount=type=secret,id=certificates \
  && /opt/build/bin/pip wheel --require-hashes --no-deps --no-build-isolation --wheel-dir /wheels \
     -r requirements-runtime.lock
 
-# The environment has no pip. What Spark has for machine learning, for other systems and for states in RocksDB goes, and
-# its examples: 170 MB. Compiled files name no time: they are valid whatever the time of their source.
+# The environment has no pip. What Spark has for machine learning, for other systems and for states in RocksDB goes, its
+# examples, and the tests of libraries: 240 MB. Compiled files name no time: they are valid whatever that of their source.
 RUN python3 -m venv --without-pip /opt/offloader \
  && /opt/build/bin/pip --python /opt/offloader/bin/python install --no-index --no-deps --no-compile /wheels/*.whl \
  && cd /opt/offloader/lib/python3*/site-packages \
- && rm -rf pyspark/examples pyspark/data pyspark/python/test_* \
+ && rm -rf pyspark/examples pyspark/data pyspark/python/test_* pandas/tests pyarrow/tests pyarrow/include \
+ && find numpy -type d -name tests -prune -exec rm -rf {} + \
  && cd pyspark/jars \
  && rm -rf connect-repl rocksdbjni-*.jar *-osx-*.jar *-windows-*.jar \
     spark-mllib_*.jar breeze*.jar spire*.jar cats-kernel_*.jar algebra_*.jar lapack-*.jar arpack*.jar blas-*.jar JTransforms-*.jar \

@@ -40,6 +40,7 @@ test-soak: setup ## Thousands of seeds and the full cross product of faults (hou
 	OFFLOADER_EXAMPLES=3000 OFFLOADER_WORLDS=10000 OFFLOADER_GATEWAY_WORLDS=1000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests -n 2 -o timeout=14400
 	OFFLOADER_EXAMPLES=3000 OFFLOADER_GATEWAY_KILLS=20 OFFLOADER_SOAK=1 $(BIN)/python -m pytest integration -o timeout=14400
 	$(BIN)/python -m integration.gateway.go_suite
+	$(BIN)/python -m integration.image.rebuilt
 	$(BIN)/python -m integration.lifecycle.soak
 	OFFLOADER_SOAK=1 $(BIN)/python -m integration.bridge.soak --rounds 200 --go
 	$(MAKE) dist

@@ -258,6 +258,8 @@ def test_the_monitor_finds_each_pod_once():
         ("config.metrics.host=127.0.0.1", "config.metrics.host must not be loopback"),
         ("config.metrics.port=0", "config.metrics.port must be a port"),
         ("gateway.enabled=true", "config.gateway is needed"),
+        ("replicas=2", "replicas"),  # what the chart does not know
+        ("environment.POD_IP=x", "POD_IP"),
     ],
 )
 def test_values_that_cannot_work_are_refused_in_a_line_that_says_what_to_do(setting, words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -24,18 +25,25 @@ NEEDED = ("buildah", "unshare", "nsenter", "setpriv")
 @contextmanager
 def built_image() -> Iterator[Image]:
     """The image of this repository. What was built before is used again; what nothing needs any more goes."""
-    tool = _tool()
+    tool = buildah()
     build(tool, f"{TAG}-build", stage="build")  # has a name, so that it stays
     build(tool, TAG)
     subprocess.run(tool.command("rmi", "--prune"), capture_output=True, check=True)
     container = _told(tool, "from", "--pull-never", TAG)
     try:
-        yield Image(_path(tool, container), config_of(_told(tool, "inspect", "--type", "image", TAG)))
+        config = config_of(_told(tool, "inspect", "--type", "image", TAG))
+        yield Image(_path(tool, container), config, layers(tool, TAG))
     finally:
         _told(tool, "rm", container)
 
 
-def _tool() -> Tool:
+def layers(tool: Tool, tag: str) -> list[str]:
+    """Digests of an image's layers, the base's first."""
+    return json.loads(_told(tool, "inspect", "--type", "image", tag))["OCIv1"]["rootfs"]["diff_ids"]
+
+
+def buildah() -> Tool:
+    """With a storage of the tests' own, in the user's cache. Fails the test where it cannot work."""
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         why = f"{' and '.join(missing)} missing" if missing else "only root can run a container without a daemon"

@@ -28,6 +28,7 @@ class Image:
 
     root: Path
     config: Mapping[str, Any]
+    layers: Sequence[str]  # digests, the base's first
 
     @property
     def user(self) -> tuple[str, str]:

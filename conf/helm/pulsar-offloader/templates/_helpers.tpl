@@ -124,6 +124,10 @@ envFrom:
   valueFrom:
     fieldRef:
       fieldPath: status.podIP
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
 {{- range $name, $value := .Values.environment }}
 - name: {{ $name }}
   value: {{ $value | quote }}
