@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
@@ -73,7 +74,7 @@ def ui(
     from offloader.pages.server import WebServer
     from offloader.pages.site import Site
     from offloader.viewer.pages import ArchivePages
-    from offloader.viewer.viewed import ViewedArchive
+    from offloader.viewer.viewed import MOST_RECORDS, MOST_TOPICS, ViewedArchive
 
     try:
         host, port = address_of(listen)
@@ -83,7 +84,8 @@ def ui(
     keys = PemFiles(dict(private_keys)) if private_keys else None
     storage = impatient(session.storage)
     store = session.dependencies.store(storage)
-    archive = ViewedArchive(OpenArchive(Stores(storage, borrowed=store)), time.monotonic, keys)
+    stores, catalogs = Stores(storage, borrowed=store), CatalogCache(store, MOST_RECORDS, MOST_TOPICS)
+    archive = ViewedArchive(OpenArchive(stores, catalogs=catalogs), time.monotonic, keys)
     renderer = Renderer("offloader.viewer", shared={"brand": "Pulsar archive"})
     site = Site(ArchivePages(archive, renderer, time.monotonic).paths(), renderer, access)
     stop = threading.Event()
@@ -95,7 +97,7 @@ def ui(
         stop.wait()
     finally:
         server.close()
-        archive.opened.stores.close()
+        stores.close()
         store.close()
 
 
