@@ -48,7 +48,7 @@ class GcsStore:
     def put(
         self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
     ) -> Stat | None:
-        sending = partial(
+        send = partial(
             self._bucket.write,
             self._name(key),
             data,
@@ -57,10 +57,6 @@ class GcsStore:
             crc=rules.crc_text(checksum(data)),
             if_absent=if_absent,
         )
-
-        def send() -> Stat | None:
-            written = sending()
-            return None if written is None else stat_of(written)
 
         written = self._calls.write(f"writing {key}", send)
         return written or looked_back(f"writing {key}", partial(rules.stat_if_equal, self, key, data))

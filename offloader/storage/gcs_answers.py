@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 from google.cloud.storage import Blob
 
@@ -19,6 +20,11 @@ def stat_of(blob: Blob) -> Stat:
     # In seconds, as headers have it, so that a read and a look say the same.
     at = int(modified.timestamp()) * 1000 if modified is not None else 0
     return Stat(_told(blob.size, "size"), str(_told(blob.generation, "generation")), lower(blob.metadata), at)
+
+
+def stat_told(resource: Mapping[str, Any]) -> Stat:
+    """Of an object that was just written."""
+    return Stat(int(resource["size"]), str(int(resource["generation"])), lower(resource.get("metadata")))
 
 
 def stat_in(headers: Mapping[str, str]) -> Stat:
