@@ -16,6 +16,7 @@ from offloader.offload.driver.discovery import discover
 from offloader.operations.doctor import bridge_checks, deletion_checks, google_checks, pulsar_checks, store_checks
 from offloader.operations.doctor.google_checks import GoogleBucket
 from offloader.operations.doctor.probes import Probes, find_root, try_store, try_upload
+from offloader.operations.doctor.race import try_race
 
 
 def examine(config: Config, probes: Probes) -> Iterator[Check]:
@@ -56,6 +57,7 @@ def _store(probes: Probes) -> Iterator[Check]:
     yield store_checks.works("store", f"{probes.store.url} can be written, listed and read", written)
     if written is not None:
         return
+    yield store_checks.works("store-race", "of racing writers one creates", attempt(partial(try_race, probes.store)))
     yield store_checks.works("store-multipart", "parts can be uploaded", attempt(partial(try_upload, probes.store)))
     yield store_checks.root(attempt(partial(find_root, probes.store)), attempt(probes.admin.cluster))
 

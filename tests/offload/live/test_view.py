@@ -85,9 +85,9 @@ def test_a_look_that_takes_long_comes_less_often():
     seen(sim)
     told = sim.driver.statuses._look
 
-    def slow(topics):
+    def slow(topics, now):
         sim.clock.now += 400
-        return told(topics)
+        return told(topics, now)
 
     sim.driver.statuses._look = slow
     seen(sim)
@@ -135,6 +135,20 @@ def test_a_failing_topic_says_why_and_since_how_many_tries():
     assert (status.trouble.alarm, status.trouble.kind) == ("slice-failed", FailureKind.FATAL)
     assert status.trouble.attempts >= 1
     assert "the role may not" in status.trouble.text
+
+
+def test_how_long_the_same_is_wrong_is_told():
+    sim = started()
+    topic = sim.registry.topics[BUSY]
+    topic.pin = replace(topic.pin, alarm="it stands at 1:1")
+    first = sim.driver.statuses._look([topic], 1_000)
+    (status,) = first
+    topic.pin = replace(topic.pin, alarm="it stands at 1:2")
+    (later,) = sim.driver.statuses._look([topic], 9_000)
+    topic.pin = replace(topic.pin, alarm="", error="no answer")
+    (other,) = sim.driver.statuses._look([topic], 12_000)
+    assert [each.trouble.since for each in (status, later, other)] == [1_000, 1_000, 12_000]
+    assert later.trouble.text == "it stands at 1:2"
 
 
 def test_topics_that_are_refused_are_in_the_view():
