@@ -19,11 +19,12 @@ from offloader.cli.output import say
 from offloader.cli.parsing import parse_pair, parsed
 from offloader.config.gateway import address_of
 from offloader.errors import ConfigError
+from offloader.storage.open import AZURE_SCHEMES
 from offloader.storage.settings import StoreSettings
 
 # Whoever looks at a page does not wait as long for a store as an offload does.
-RETRY_SECONDS = "8"
-HELD = "retry_deadline"
+IMPATIENT = {"retry_deadline": "8", "read_timeout": "8", "connect_timeout": "4"}
+TAKE_THEM = frozenset({"s3", "gs", "gcs", "webhdfs", "swebhdfs", *AZURE_SCHEMES})
 
 
 @click.command("ui")
@@ -102,10 +103,10 @@ def ui(
 
 
 def impatient(storage: StoreSettings) -> StoreSettings:
-    """The same store, given up sooner, unless its options say when."""
-    if storage.scheme != "s3" or any(name == HELD for name, _ in storage.options):
+    """The same store, given up sooner, as far as its options do not say when."""
+    if storage.scheme not in TAKE_THEM:
         return storage
-    return replace(storage, options=(*storage.options, (HELD, RETRY_SECONDS)))
+    return replace(storage, options=tuple((IMPATIENT | dict(storage.options)).items()))
 
 
 def _token(path: Path | None) -> str:
