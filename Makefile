@@ -23,8 +23,8 @@ $(STAMP): requirements.lock pyproject.toml hatch_build.py $(wildcard proto/*.pro
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $(STAMP)
 
-demo: setup ## A real Pulsar, the offloader beside it, everything read back and compared (under 3 minutes)
-	$(BIN)/python -m dev.demo.demo
+demo: setup ## A real Pulsar, the offloader beside it, everything read back and compared (90 s); KEEP=1 keeps it running
+	KEEP=$(KEEP) $(BIN)/python -m dev.demo.demo
 
 test: setup ## All tests: hermetic ones, then those with a real Pulsar, stores and Spark
 	$(BIN)/python -m pytest tests -n 3 --dist worksteal

@@ -31,7 +31,10 @@ from benchmarks import (
     local_disk,
     memory,
     reading,
+    shards,
+    shards_simulated,
     slots,
+    stores,
     whole,
 )
 from benchmarks.figures import Report
@@ -42,6 +45,7 @@ from offloader.model import MIB
 BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "cutter": cutter.run,
     "local-disk": local_disk.run,
+    "stores": stores.run,
     "application": application.run,
     "memory": memory.run,
     "idle": idle.run,
@@ -56,6 +60,8 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "deletion": deletion_rate.run,
     "lifecycle": lifecycle_idle.run,
     "bridging": bridging.run,
+    "shards": shards.run,
+    "shards-simulated": shards_simulated.run,
     "cursors": cursors.run,
     "gateway": gateway.run,
     "forgotten": forgotten.run,
@@ -75,6 +81,8 @@ def main() -> int:
             unbatched_bytes=arguments.unbatched * MIB,
             idle_topics=arguments.idle_topics,
             idle_seconds=arguments.idle_seconds,
+            shard_topics=arguments.shard_topics,
+            simulated_topics=arguments.simulated_topics,
             payload_signing=arguments.payload_signing,
             ledgers=arguments.ledgers,
             deletions=arguments.deletions,
@@ -116,6 +124,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--idle-topics", type=int, default=1000)
     parser.add_argument("--idle-seconds", type=int, default=60)
+    parser.add_argument("--shard-topics", type=int, default=10_000, help="idle topics over two processes (shards)")
+    parser.add_argument("--simulated-topics", type=int, default=100_000, help="of shards-simulated")
     parser.add_argument("--payload-signing", default="auto", help="ours with storage.options.payload_signing (offload)")
     parser.add_argument("--ledgers", type=int, default=1_000_000, help="of the cluster that is scanned (scan)")
     parser.add_argument("--deletions", type=int, default=500, help="marked ledgers, one in a hundred (deletion)")

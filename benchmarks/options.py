@@ -17,6 +17,8 @@ class Options:
     unbatched_bytes: int
     idle_topics: int
     idle_seconds: int
+    shard_topics: int
+    simulated_topics: int
     payload_signing: str
     ledgers: int
     deletions: int

@@ -23,7 +23,7 @@ from offloader.metrics.definitions import ALL
 from offloader.model import LedgerRange, SegmentLayout
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")] + sorted(
     (REPOSITORY / "docs").glob("*.md")
 )
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

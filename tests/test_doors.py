@@ -119,11 +119,14 @@ from offloader.lifecycle.topics.unloaded import look_at
 from offloader.lifecycle.topics.visit_plan import check_version
 from offloader.metadata import layout, requests
 from offloader.metadata.catalog_codec import HEAD_MAGIC, STANDING, plain
+from offloader.metadata.deal import Deal
 from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unwrap
+from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
 from offloader.model import GIB, AcknowledgedRange, EntryRange, PartlyAcknowledged, SegmentLayout
+from offloader.offload.fleet import Fleet
 from offloader.offload.worker.offloaded_source import stored_entries
 from offloader.ports.subscriptions import SubscriptionLook
 from offloader.ports.topic_states import TopicSchema
@@ -295,6 +298,19 @@ def a_request(data: bytes) -> None:
         assert pb.TopicId(tenant=request.topic.tenant, namespace=request.topic.namespace_part, name=request.topic.name)
         requests.mark_done(store, "app", "1", requests.RequestOutcome(True, f"{request}", 5))
     assert requests.pending(store, "app", 5) == []
+
+
+def a_sign_of_life(data: bytes) -> None:
+    """What a process does with those of other shards, and `offloader shards`."""
+    store = MemoryStore()
+    store.put(layout.shard_key("app", 1), data)
+    fleet = Fleet(Heartbeats(store, "app"), Deal("app", 0, 2), 1_000, lambda: 1, "run")
+    assert fleet.may_return()
+    fleet.joins(0, lambda: 1)
+    assert fleet.look() == []
+    fleet.agrees("app~1")
+    for index, found in Heartbeats(store, "app").all().items():
+        assert found.heartbeat is None or found.heartbeat.index == index
 
 
 def an_outcome(data: bytes) -> None:
@@ -498,6 +514,8 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     yield "archived schemas on pages", facts, pages_of(f"{layout.facts_folder(TOPIC)}{layout.slot_name(1)}")
     asked = {"version": 1, "kind": "close", "topic": str(TOPIC), "at": 1, "by": "joe", "position": [0, 1, 2]}
     yield "request", json.dumps(asked).encode(), a_request
+    sign = {"version": 1, "index": 1, "count": 2, "by": "topic", "host": 1, "run": "r", "beat": 5, "taken": 0}
+    yield "sign of life", json.dumps(sign).encode(), a_sign_of_life
     yield "outcome", json.dumps({"version": 1, "ok": True, "message": "done", "at": 1}).encode(), an_outcome
     yield "entry", batch(Producer(compression=1), [Sent(b"one"), Sent(b"two")]).data, an_entry
     broker = b"\x0e\x02\0\0\0\x04\x08\x05\x10\x07"

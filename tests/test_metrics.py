@@ -164,6 +164,20 @@ def test_each_instance_has_a_registry_of_its_own():
     assert value(two, "offloader_parts_total", namespace="public/orders") is None
 
 
+def test_shards_of_one_process_are_served_together_each_family_once():
+    own = Metrics()
+    own.loss(TOPIC)
+    with own.of_shard(3) as other:
+        other.loss(TOPIC)
+        other.loss(TOPIC)
+        families = list(text_string_to_metric_families(generate_latest(own.together).decode()))
+        assert len({family.name for family in families}) == len(families)
+        losses = next(family for family in families if family.name == "offloader_losses")
+        told = {sample.labels.get("shard"): sample.value for sample in losses.samples if sample.name.endswith("_total")}
+        assert told == {None: 1.0, "3": 2.0}
+    assert b'shard="3"' not in generate_latest(own.together)
+
+
 def test_failures_and_segments_without_a_topic_count_too():
     metrics = Metrics()
     metrics.failure(FailureKind.INTEGRITY)

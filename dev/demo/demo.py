@@ -1,11 +1,13 @@
 """`make demo`: a real Pulsar, producers and the offloader side by side; then everything is read back and compared, and
-read once more by Pulsar's own client after Pulsar has stopped."""
+read once more by Pulsar's own client after Pulsar has stopped. With KEEP=1 all of it goes on, with pages to look at,
+until Ctrl-C."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -29,7 +31,7 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.archive.topic import ArchivedTopic
 from offloader.config import Config
-from offloader.errors import OffloadError
+from offloader.errors import FatalError, OffloadError
 from offloader.gateway.application import GatewayApplication
 from offloader.java import find_java
 from offloader.metadata import requests
@@ -51,6 +53,9 @@ PRODUCE_SECONDS = 30
 SEAL_SECONDS = 90
 START_SECONDS = 120
 READ_SECONDS = 10.0
+ARCHIVE_PAGES = "127.0.0.1:9465"
+KEEP = "KEEP"  # an environment variable
+TRICKLE_SECONDS = 1.0
 
 
 class Stopped(Exception):  # noqa: N818 (not an error: somebody pressed Ctrl-C)
@@ -91,11 +96,82 @@ def _demo(console: Console) -> int:
         _prepare(standalone)
         config = _configuration(standalone)
         production, compared = _offload(console, live, standalone, config)
+        if os.environ.get(KEEP, "") not in ("", "0"):
+            return _keep(console, live, standalone, config, production, compared)
         console.print("[bold]5/6[/] Pulsar and the offloader stop")
     gateway = f"`offloader gateway --config {FOLDER}/offloader.yaml`"
     console.print(f"[bold]6/6[/] {gateway} starts; Pulsar's own Python client reads {ORDERS} from it")
     read = _read_by_gateway(config, ORDERS)
     return _summary(console, config, production, compared, read)
+
+
+def _keep(
+    console: Console,
+    stack: ExitStack,
+    standalone: PulsarStandalone,
+    config: Config,
+    production: Production,
+    compared: list[Compared],
+) -> int:
+    """Everything goes on until Ctrl-C, a message a second too."""
+    console.print("[bold]5/6[/] nothing stops; the gateway is read beside it, and `offloader ui` starts")
+    read = _read_by_gateway(config, ORDERS)
+    code = _summary(console, config, production, compared, read)
+    stack.enter_context(_archive_pages())
+    trickle = threading.Event()
+    thread = threading.Thread(target=_trickle, args=(standalone.service_url, trickle))
+    thread.start()
+    stack.callback(thread.join)
+    stack.callback(trickle.set)
+    console.print("\n[bold]6/6[/] running until Ctrl-C:")
+    for name, url in (
+        ("the application's page", f"http://{config.metrics.host}:{config.metrics.port}/"),
+        ("the archive's pages", f"http://{ARCHIVE_PAGES}/"),
+        ("metrics", f"http://{config.metrics.host}:{config.metrics.port}/metrics"),
+        ("Pulsar", f"{standalone.service_url} and {standalone.admin_url}"),
+    ):
+        console.print(f"  {name}: {url}")
+    try:
+        threading.Event().wait()
+    except Stopped:
+        console.print("stopping; what was archived stays")
+    return code
+
+
+@contextmanager
+def _archive_pages() -> Iterator[None]:
+    """`offloader ui`, as an operator starts it."""
+    command = [str(Path(sys.executable).with_name("offloader")), "ui", "--config", str(FOLDER / "offloader.yaml")]
+    with (FOLDER / "ui.log").open("w") as log:
+        process = subprocess.Popen([*command, "--listen", ARCHIVE_PAGES], stdout=log, stderr=log)  # noqa: S603
+        try:
+            deadline = time.monotonic() + START_SECONDS
+            while not _answers(f"http://{ARCHIVE_PAGES}/"):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise FatalError(f"`offloader ui` did not start: {(FOLDER / 'ui.log').read_text().strip()}")
+                time.sleep(0.2)
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=READ_SECONDS, trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+def _trickle(service_url: str, stop: threading.Event) -> None:
+    """Something to look at."""
+    client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    producer = client.create_producer(ORDERS, block_if_queue_full=True)
+    for event in events(ORDERS.rpartition("/")[2]):
+        if stop.wait(TRICKLE_SECONDS):
+            break
+        producer.send(event.payload, partition_key=event.key, properties=event.properties)
+    client.close()
 
 
 def _offload(
@@ -105,6 +181,7 @@ def _offload(
         f"[bold]2/6[/] `offloader run --config {FOLDER}/offloader.yaml` starts; producers write for {PRODUCE_SECONDS} s"
     )
     application = _start(config, stack)
+    console.print(f"    its page, while it runs: http://{config.metrics.host}:{config.metrics.port}/ (KEEP=1 keeps it)")
     production = Production()
     producers = [threading.Thread(target=_produce, args=(standalone.service_url, n, production)) for n in TOPICS]
     stack.callback(_end_producers, producers, production)

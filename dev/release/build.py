@@ -29,19 +29,21 @@ class Distributions(NamedTuple):
 
 def build(target: Path) -> Distributions:
     """Build into a folder. Raises FatalError where a second build gives other bytes."""
-    with tempfile.TemporaryDirectory(prefix="offloader-release-") as folder:
-        first, second = (_built(Path(folder) / name) for name in ("first", "and-the-second"))
+    with tempfile.TemporaryDirectory(prefix="offloader-release-") as name:
+        folder = Path(name)
+        _copy_sources(folder / "sources")
+        first, second = (_built(folder / "sources", folder / each) for each in ("first", "and-the-second"))
         for one, other in zip(first, second, strict=True):
             if one.read_bytes() != other.read_bytes():
-                raise FatalError(f"{one.name}: built twice, it is not the same: compare {one} and {other}")
+                raise FatalError(f"{one.name}: built twice, it is not the same")
         target.mkdir(parents=True, exist_ok=True)
         return Distributions(*(Path(shutil.copy(each, target / each.name)) for each in first))
 
 
-def _built(folder: Path) -> Distributions:
-    sources, unpacked, made = folder / "sources", folder / "unpacked", folder / "made"
-    _copy_sources(sources)
-    sdist = _hatch(sources, "sdist", made)
+def _built(sources: Path, folder: Path) -> Distributions:
+    copied, unpacked, made = folder / "sources", folder / "unpacked", folder / "made"
+    shutil.copytree(sources, copied)
+    sdist = _hatch(copied, "sdist", made)
     with tarfile.open(sdist) as archive:
         archive.extractall(unpacked, filter="data")
     (inside,) = unpacked.iterdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from integration.compiling import compiled
 from integration.processes import HANGS
 from offloader.java import find_java
 from offloader.storage.settings import StoreSettings
+from tests.storage.proxy import Proxy, json_as_told
 
 _SOURCE = Path(__file__).with_name("MiniCluster.java")
 _SERVES = re.compile(r"^serves (\d+) (\d+)$", re.M)
@@ -35,6 +36,13 @@ class Hdfs:
         """A root that nobody uses. `namenode`: another port that leads there."""
         root = f"{scheme}://127.0.0.1:{namenode or self.namenode}/roots/{uuid.uuid4().hex}"
         return StoreSettings(root, options=tuple(options.items()))
+
+    def proxies(self, stack: ExitStack) -> tuple[Proxy, Proxy]:
+        """One before the namenode, which sends clients to the other, before the datanode."""
+        datanode = stack.enter_context(Proxy("127.0.0.1", self.datanode, json_as_told))
+        elsewhere = {f"127.0.0.1:{self.datanode}": f"127.0.0.1:{datanode.port}"}
+        namenode = stack.enter_context(Proxy("127.0.0.1", self.namenode, json_as_told, elsewhere))
+        return namenode, datanode
 
     def settings_of(self, proxied: StoreSettings) -> StoreSettings:
         """The same root without a proxy before it."""

@@ -36,12 +36,12 @@ class TestAzurite(StoreContract, CopyContract, StrictCopyContract):
         return Subject(lambda: stores.open(settings), settings, beside=lambda: stores.open(azurite.container_beside()))
 
     def test_a_listing_of_several_pages_is_whole(self, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(azure, "PAGE", 50)
-        keys = [f"page/{i:05}" for i in range(120)]
+        monkeypatch.setattr(azure, "PAGE", 10)
+        keys = [f"page/{i:05}" for i in range(45)]
         for key in keys:
             store.put(key, b"x")
         assert [key for key, _ in store.list()] == keys
-        assert [key for key, _ in store.list("page/", "page/00041")] == keys[42:]
+        assert [key for key, _ in store.list("page/", "page/00021")] == keys[22:]
         assert list(store.folders()) == ["page/"]
         uploads = {store.begin(key) for key in keys}
         assert {found.upload for found in store.list_uploads("page/")} == uploads

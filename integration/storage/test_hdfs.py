@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -156,7 +157,7 @@ class TestHdfs(StoreContract):
             ) as proxy,
         ):
             mine = Stores()
-            settings = hdfs.settings(port_of(proxy), read_timeout="0.2", **IMPATIENT)
+            settings = hdfs.settings(proxy.port, read_timeout="0.2", **IMPATIENT)
             stores.open(hdfs.settings_of(settings)).put("k", b"x")
             store = mine.open(settings)
             for call in (lambda: store.read("k"), lambda: store.put("l", b"x")):
@@ -183,23 +184,21 @@ class TestHdfsWithFaults:
     does not."""
 
     @pytest.fixture
-    def datanode(self, hdfs: Hdfs) -> Iterator[Proxy]:
-        with Proxy("127.0.0.1", hdfs.datanode, json_as_told) as proxy:
-            yield proxy
+    def proxies(self, hdfs: Hdfs) -> Iterator[tuple[Proxy, Proxy]]:
+        with ExitStack() as stack:
+            yield hdfs.proxies(stack)
 
     @pytest.fixture
-    def namenode(self, hdfs: Hdfs, datanode: Proxy) -> Iterator[Proxy]:
-        with Proxy(
-            "127.0.0.1",
-            hdfs.namenode,
-            json_as_told,
-            elsewhere={f"127.0.0.1:{hdfs.datanode}": f"127.0.0.1:{port_of(datanode)}"},
-        ) as proxy:
-            yield proxy
+    def namenode(self, proxies: tuple[Proxy, Proxy]) -> Proxy:
+        return proxies[0]
+
+    @pytest.fixture
+    def datanode(self, proxies: tuple[Proxy, Proxy]) -> Proxy:
+        return proxies[1]
 
     @pytest.fixture
     def settings(self, hdfs: Hdfs, namenode: Proxy) -> StoreSettings:
-        return hdfs.settings(port_of(namenode))
+        return hdfs.settings(namenode.port)
 
     @pytest.fixture
     def direct(self, hdfs: Hdfs, stores: Stores, settings: StoreSettings) -> ObjectStore:
@@ -385,10 +384,6 @@ class TestHdfsWithFaults:
         for call in (lambda: nobody.put("k", b"x", if_absent=True), lambda: nobody.read("k")):
             with pytest.raises(StoreUnavailableError, match="ConnectError"):
                 call()
-
-
-def port_of(proxy: Proxy) -> int:
-    return int(urlsplit(proxy.url).port or 0)
 
 
 def prepared(store: ObjectStore) -> ObjectStore:

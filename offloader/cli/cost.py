@@ -131,6 +131,7 @@ def _idling(session: CommandSession, topics: Iterable[TopicName]) -> Idling:
         config.lifecycle.deletion_interval_ms,
         deletes=config.lifecycle.topic_two_phase_deletion_enabled,
         retained=sum(retention(policies.of(topic)).says_anything for topic in topics) if says else 0,
+        applications=1 if config.shards is None else config.shards.count,
     )
 
 

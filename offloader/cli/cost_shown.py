@@ -81,10 +81,10 @@ def _sums(made: CostReport, prices: PriceList) -> Iterator[str]:
     data = made.heap.size[ByteClass.DATA]
     once = _sum(prices.leaving(data), prices.asked(made.read_once))
     yield f"to read all data once: {round(made.read_once.reads)} reads, {size_text(data)} out{_cost(once, prices)}"
-    copies = sorted(set(made.copies.values()))
+    copies = " or ".join(map(str, sorted(set(made.copies.values())))) or "no"
     yield (
-        f"on bookies the data would be {size_text(made.on_bookies())} in {' or '.join(map(str, copies)) or 'no'} "
-        f"copies{_cost(prices.on_bookies(made.on_bookies()), prices, 'a month')}"
+        f"on bookies the data would be {size_text(made.on_bookies())} in {copies} "
+        f"{'copy' if copies == '1' else 'copies'}{_cost(prices.on_bookies(made.on_bookies()), prices, 'a month')}"
     )
     if made.held is not None:
         held, archived = made.held_on_bookies()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
@@ -18,11 +19,12 @@ from offloader.cli.output import say
 from offloader.cli.parsing import parse_pair, parsed
 from offloader.config.gateway import address_of
 from offloader.errors import ConfigError
+from offloader.storage.open import AZURE_SCHEMES
 from offloader.storage.settings import StoreSettings
 
 # Whoever looks at a page does not wait as long for a store as an offload does.
-RETRY_SECONDS = "8"
-HELD = "retry_deadline"
+IMPATIENT = {"retry_deadline": "8", "read_timeout": "8", "connect_timeout": "4"}
+TAKE_THEM = frozenset({"s3", "gs", "gcs", "webhdfs", "swebhdfs", *AZURE_SCHEMES})
 
 
 @click.command("ui")
@@ -73,7 +75,7 @@ def ui(
     from offloader.pages.server import WebServer
     from offloader.pages.site import Site
     from offloader.viewer.pages import ArchivePages
-    from offloader.viewer.viewed import ViewedArchive
+    from offloader.viewer.viewed import MOST_RECORDS, MOST_TOPICS, ViewedArchive
 
     try:
         host, port = address_of(listen)
@@ -83,7 +85,8 @@ def ui(
     keys = PemFiles(dict(private_keys)) if private_keys else None
     storage = impatient(session.storage)
     store = session.dependencies.store(storage)
-    archive = ViewedArchive(OpenArchive(Stores(storage, borrowed=store)), time.monotonic, keys)
+    stores, catalogs = Stores(storage, borrowed=store), CatalogCache(store, MOST_RECORDS, MOST_TOPICS)
+    archive = ViewedArchive(OpenArchive(stores, catalogs=catalogs), time.monotonic, keys)
     renderer = Renderer("offloader.viewer", shared={"brand": "Pulsar archive"})
     site = Site(ArchivePages(archive, renderer, time.monotonic).paths(), renderer, access)
     stop = threading.Event()
@@ -95,15 +98,15 @@ def ui(
         stop.wait()
     finally:
         server.close()
-        archive.opened.stores.close()
+        stores.close()
         store.close()
 
 
 def impatient(storage: StoreSettings) -> StoreSettings:
-    """The same store, given up sooner, unless its options say when."""
-    if storage.scheme != "s3" or any(name == HELD for name, _ in storage.options):
+    """The same store, given up sooner, as far as its options do not say when."""
+    if storage.scheme not in TAKE_THEM:
         return storage
-    return replace(storage, options=(*storage.options, (HELD, RETRY_SECONDS)))
+    return replace(storage, options=tuple((IMPATIENT | dict(storage.options)).items()))
 
 
 def _token(path: Path | None) -> str:

@@ -19,6 +19,7 @@ from offloader.storage.bounded_reads import read_whole
 
 VERSION = 1
 LARGEST = 4 * KIB
+_NUMBERS = range(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,9 @@ def _read(index: int, data: bytes) -> Heartbeat | None:
     try:
         fields = parse_json(data)
         numbers = {name: fields[name] for name in ("version", "count", "host", "beat", "taken")}
-        if not all(type(number) is int and number >= 0 for number in numbers.values()) or fields["version"] > VERSION:
+        if not all(type(number) is int and number in _NUMBERS for number in numbers.values()):
+            return None
+        if numbers["version"] > VERSION:
             return None
         by, run = DealBy(fields["by"]), str(fields["run"])
     except (KeyError, TypeError, ValueError):

@@ -157,6 +157,8 @@ class Application:
         admin = stack.enter_context(closing(AdminClient(derived.pulsar(config))))
         _check_brokers(admin, vouched=config.pulsar.entries_are_exact)
         metrics = stack.enter_context(closing(Metrics.start(config.metrics, self._site)))
+        if metrics.server is not None:
+            log.info("how it stands is shown at %s/", metrics.server.url)
         store = MeteredStore(self._wrapper.store(open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
         root = open_root(store, admin.cluster(), new_uuid)

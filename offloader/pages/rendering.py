@@ -14,6 +14,8 @@ from markupsafe import Markup
 
 from offloader.printable import printable
 
+LONGEST = 20_000  # characters of one value: a key may have as many bytes as a message
+
 FILES = {
     "pages.css": "text/css; charset=utf-8",
     "pages.js": "text/javascript; charset=utf-8",
@@ -122,6 +124,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
 
 def _shown(value: Any) -> Any:
     """Of each value that a template puts out. Markup and blocks have been looked after."""
-    if isinstance(value, Markup | TextBlock):
+    if isinstance(value, Markup | TextBlock) or not isinstance(value, str | bytes):
         return value
-    return printable(value) if isinstance(value, str | bytes) else value
+    shown, left_out = printable(value[:LONGEST]), len(value) - LONGEST
+    return shown if left_out <= 0 else f"{shown}\N{HORIZONTAL ELLIPSIS} ({left_out:,} more)"

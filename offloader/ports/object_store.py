@@ -74,7 +74,9 @@ class ObjectStore(Protocol):
 
     url: str
     retry_deadline: float  # seconds; for tests that must know how long a task may take
-    longest_call: float  # seconds that a call of one object takes at most; 0: unbounded, /healthz does not wait for it
+    # Seconds that a put, a read or a look takes at most; a commit may be several requests more. 0: unbounded, /healthz
+    # does not wait for it.
+    longest_call: float
 
     def put(
         self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False

@@ -33,13 +33,12 @@ from offloader.storage.azure_answers import etag_of, milliseconds, next_page, st
 from offloader.storage.azure_calls import AZURE, code_of, is_conflict, status_of
 from offloader.storage.azure_copies import AzureCopies
 from offloader.storage.azure_names import block_id, check_name, in_order, listed_from, marker_name, split_marker
-from offloader.storage.calls import Calls, looked_back
+from offloader.storage.calls import REQUESTS_OF_A_CALL, Calls, looked_back
 from offloader.storage.forwarding import innermost
 
 INDEX_TYPE, DATA_TYPE = "application/octet-stream", "application/unknown"  # as in S3
 DELETE_BATCH = 256  # the most that one request takes
 PAGE = 5000  # the most that one answer lists
-REQUESTS_OF_A_COMMIT = 7  # with all looks, where another object is in the place
 _UPLOADS = f"{rules.HELPER_FOLDERS[0]}/"
 
 
@@ -59,7 +58,7 @@ class AzureStore:
     ) -> None:
         self.url = url
         self.retry_deadline = retry_deadline
-        self.longest_call = REQUESTS_OF_A_COMMIT * (retry_deadline + attempt_timeout)
+        self.longest_call = REQUESTS_OF_A_CALL * (retry_deadline + attempt_timeout)
         self.account: str = service.primary_endpoint.partition("?")[0]  # behind it: a shared access signature
         self._service = service
         self._container = service.get_container_client(container)

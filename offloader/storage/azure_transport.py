@@ -12,6 +12,7 @@ from requests.adapters import HTTPAdapter
 from offloader.storage.azure_calls import hidden
 
 WHOLE = 1 << 31  # no body is longer: it is handed on in one piece
+SENT_AT_ONCE = 256 << 10  # bytes of a part, which must leave within the time to connect
 
 
 class OneAttempt(RequestsTransport):  # type: ignore[misc]  # it is imported when it is asked for
@@ -20,7 +21,7 @@ class OneAttempt(RequestsTransport):  # type: ignore[misc]  # it is imported whe
 
     def __init__(self, *, connect_timeout: float, read_timeout: float, max_connections: int) -> None:
         session = requests.Session()
-        adapter = HTTPAdapter(pool_maxsize=max_connections)
+        adapter = _Adapter(pool_maxsize=max_connections)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
         super().__init__(
@@ -41,6 +42,11 @@ class OneAttempt(RequestsTransport):  # type: ignore[misc]  # it is imported whe
             error.args = (error.message,)
             raise
         return response
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **more: Any) -> None:
+        super().init_poolmanager(*args, **more, blocksize=SENT_AT_ONCE)
 
 
 def _read_to_its_end(response: requests.Response) -> None:

@@ -1,7 +1,8 @@
 """Single requests to one bucket of Google Cloud Storage, by the public classes of its library.
 
-Its own retries are off everywhere (`calls.py`). Bytes are read by its session, because `Blob` downloads them without
-what the headers say of the object: each read would cost two requests more.
+Its own retries are off everywhere (`calls.py`). Bytes go by its session alone: `Blob` downloads them without what the
+headers say of the object, so that each read would cost two requests more; for what it does when it sends, see
+`gcs_body.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from google.api_core.exceptions import GoogleAPICallError, from_http_response
 from google.cloud.storage import Blob, Bucket
 
 from offloader.ports.object_store import Stat
-from offloader.storage.gcs_answers import stat_in
+from offloader.storage.gcs_answers import stat_in, stat_told
+from offloader.storage.gcs_body import MultipartBody
 from offloader.storage.gcs_calls import is_absent, status_of
 
 PAGE = 1000
@@ -40,6 +42,7 @@ class GcsBucket:
         self._client = bucket.client
         self._options: dict[str, Any] = {"timeout": timeout, "retry": None}
         self._timeout = timeout
+        self._payer = {"userProject": bucket.user_project} if bucket.user_project else {}
 
     def look(self, name: str) -> Blob | None:
         """What the store says of an object; None: there is none."""
@@ -54,24 +57,20 @@ class GcsBucket:
 
     def write(
         self, name: str, data: bytes, *, meta: Mapping[str, str], kind: str, crc: str, if_absent: bool = False
-    ) -> Blob | None:
+    ) -> Stat | None:
         """Send an object, which the store compares with its CRC32C. None: it was to be created, and one is there."""
-        blob = self._bucket.blob(name)
-        blob.metadata = dict(meta)
-        try:
-            blob.upload_from_string(
-                data,
-                content_type=kind,
-                checksum="crc32c",
-                crc32c_checksum_value=crc,
-                if_generation_match=ABSENT if if_absent else None,
-                **self._options,
-            )
-        except GoogleAPICallError as e:
-            if status_of(e) == 412:
+        body = MultipartBody({"name": name, "contentType": kind, "crc32c": crc, "metadata": dict(meta)}, data)
+        asked = {"uploadType": "multipart", **self._payer}
+        if if_absent:
+            asked["ifGenerationMatch"] = str(ABSENT)
+        url = f"{self._client.api_endpoint}/upload/storage/v1{self._bucket.path}/o"
+        headers = {"Content-Type": body.content_type}
+        with self._session.post(url, params=asked, data=body, headers=headers, timeout=self._timeout) as answer:
+            if answer.status_code == 412:
                 return None
-            raise
-        return blob
+            if answer.status_code != 200:
+                raise from_http_response(answer)
+            return stat_told(answer.json())
 
     def read(self, name: str, offset: int, length: int | None) -> tuple[bytes, Stat | None] | None:
         """Bytes and what their headers say; without a Stat: the range begins at the end or past it. None: there is no
@@ -139,9 +138,7 @@ class GcsBucket:
         if offset or length is not None:
             headers["Range"] = f"bytes={offset}-{'' if length is None else offset + length - 1}"
         place = self._bucket.blob(name)
-        asked = {"alt": "media"}
-        if self._bucket.user_project is not None:
-            asked["userProject"] = self._bucket.user_project
+        asked = {"alt": "media", **self._payer}
         url = f"{self._client.api_endpoint}/download/storage/v1{place.path}"
         with self._session.get(url, params=asked, headers=headers, timeout=self._timeout, stream=True) as answer:
             if answer.status_code == 404:

@@ -17,9 +17,9 @@ _OTHER_NAMES = {"gcs": "gs", "abfss": "abfs", "az": "abfs", "swebhdfs": "webhdfs
 class StoreSettings:
     """Where a store is and how to reach it. Can be pickled; each process opens its own store.
 
-    `root`: `file:///path`, `s3://bucket/prefix`, `gs://bucket/prefix`, `memory://name` (this process only), or a URL of
-    fsspec. `endpoint` is for S3 and Google, `region` and keys for S3; without keys the usual AWS chain decides
-    (environment, profile, instance role), as Google's does for Google.
+    `root`: `file:///path`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `memory://name` (this
+    process only), or a URL of fsspec. `endpoint` is for S3, Google and Azure, `region` and keys for S3; without keys
+    the usual AWS chain decides (environment, profile, instance role), as Google's and Azure's do for theirs.
     `setting` is what errors call the root: a path of the configuration, an option of the command line.
 
     `store_of` (`offloader/offload/settings.py`) makes them of a configuration's section `storage`.

@@ -93,10 +93,15 @@ class WebHdfsCalls:
         parameters = {"offset": str(offset), "length": str(length)}
 
         def send() -> bytes:
-            answer = self._sent_on("GET", self._ask("GET", path, "OPEN", parameters), None)
-            if len(answer.content) != length:
-                raise httpx.ReadError(f"{len(answer.content)} bytes came instead of {length}")
-            return answer.content
+            datanode = _datanode(self._ask("GET", path, "OPEN", parameters))
+            # Streamed: an answer that has its content lives until Python looks for cycles.
+            with self._client.stream("GET", datanode) as answer:
+                if answer.is_error:
+                    answer.read()
+                data = b"".join(_checked(answer).iter_raw())
+            if len(data) != length:
+                raise httpx.ReadError(f"{len(data)} bytes came instead of {length}")
+            return data
 
         return self._reading.read(what, send)
 
@@ -106,7 +111,9 @@ class WebHdfsCalls:
 
         def send() -> str:
             path = new_path()
-            self._sent_on("PUT", self._ask("PUT", path, "CREATE", {"overwrite": "false"}), (size, body))
+            datanode = _datanode(self._ask("PUT", path, "CREATE", {"overwrite": "false"}))
+            headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+            _checked(self._client.put(datanode, headers=headers, content=body()))
             return path
 
         return self._reading.read(what, send)
@@ -136,22 +143,19 @@ class WebHdfsCalls:
                 self._active = (namenode + 1) % len(self._namenodes)
             raise
 
-    def _sent_on(self, method: str, answer: httpx.Response, body: tuple[int, Body] | None) -> httpx.Response:
-        """The answer of the datanode that a namenode has sent us to."""
-        datanode = answer.headers.get("Location", "")
-        if not datanode.startswith(("http://", "https://")):
-            raise _AnswerError(answer.status_code, "", "no datanode is named")
-        if body is None:
-            return _checked(self._client.request(method, datanode))
-        size, make = body
-        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-        return _checked(self._client.request(method, datanode, headers=headers, content=make()))
-
 
 def pieces(data: bytes) -> Body:
     """A body of bytes that are there: sent at once they would be copied as a whole."""
     view = memoryview(data)
     return lambda: (bytes(view[at : at + PIECE]) for at in range(0, len(view), PIECE))
+
+
+def _datanode(answer: httpx.Response) -> str:
+    """Where a namenode sends us for the bytes."""
+    url = answer.headers.get("Location", "")
+    if not url.startswith(("http://", "https://")):
+        raise _AnswerError(answer.status_code, "", "no datanode is named")
+    return str(url)
 
 
 def _checked(answer: httpx.Response) -> httpx.Response:

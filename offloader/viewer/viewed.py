@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from offloader.archive.messages.encryption import KeyReader
+from offloader.archive.messages.limits import MessageLimits
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.opened import OpenArchive
@@ -13,16 +14,21 @@ from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.records import LazyTopicRecords
 from offloader.archive.topic import ArchivedTopic
 from offloader.cursors.facts import read_facts
-from offloader.errors import ConfigError, IntegrityError
+from offloader.errors import ConfigError, FatalError, IntegrityError
+from offloader.format.entry import inspect
 from offloader.metadata.catalog import Catalogs, Heads
-from offloader.model import KIB, Position, TopicName
+from offloader.model import KIB, MIB, Position, TopicName
 from offloader.ports.topic_states import TopicSchema
 from offloader.viewer.directory import Directory
 from offloader.viewer.schemas import version_of
 
 # Damage is shown in its place. Whoever looks at a page wants its entries, and not what follows them.
-A_LITTLE = ReadOptions(read_size=256 * KIB, prefetch=0, on_damage=OnDamage.SKIP)
-MUCH = ReadOptions(on_damage=OnDamage.SKIP)
+LIMITS = MessageLimits(chunked=32 * MIB)
+A_LITTLE = ReadOptions(read_size=256 * KIB, prefetch=0, on_damage=OnDamage.SKIP, limits=LIMITS)
+MUCH = ReadOptions(on_damage=OnDamage.SKIP, limits=LIMITS)
+
+MOST_MESSAGES = 20_000  # of one entry
+MOST_RECORDS, MOST_TOPICS = 1_000, 1_000  # that are remembered: some 50 MiB
 
 
 class ViewedArchive:
@@ -52,9 +58,16 @@ class ViewedArchive:
         return self._catalogs.heads(topics)
 
     def messages(self, topic: ArchivedTopic, found: Peeked) -> list[Message]:
-        """Of one entry; one that cannot be unpacked says its problem. Empty: consumers get nothing of it."""
+        """Of one entry; one that cannot be unpacked says its problem. Empty: consumers get nothing of it. Raises
+        FatalError where there are too many."""
         if found.stored is None:
             return []
+        count = inspect(found.stored.entry.data).messages
+        if count > MOST_MESSAGES:
+            raise FatalError(
+                f"{topic.name}: {found.position} is a batch of {count:,} messages, too many for a page; `offloader "
+                "topics cat` shows them"
+            )
         unpacker = Unpacker(topic.unpacking(self.keys))
         return unpacker.entry_messages(found.position, found.stored.entry.data, found.stored.offset)
 

@@ -146,3 +146,13 @@ def test_without_pulsar_an_error_says_what_to_do(archived: Line) -> None:
 
     archived.cluster.admin.namespace_policies = away
     assert archived.error("cost") == "no broker answers; --no-pulsar leaves Pulsar out"
+
+
+def test_each_shard_looks_for_work(archived: Line) -> None:
+    def idle() -> int:
+        kinds = archived.json("cost", "--no-pulsar")["requestsAMonth"]
+        return next(each["reads"] for each in kinds if each["kind"] == "looking for work")
+
+    alone = idle()
+    archived.config = CONFIG + "shards: {count: 3, index: 0}\n"
+    assert idle() == 3 * alone

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
 from offloader.cli import ui as ui_module
-from offloader.cli.ui import impatient
+from offloader.cli.ui import IMPATIENT, impatient
 from offloader.pages.server import WebServer
 from offloader.storage.settings import StoreSettings
 
@@ -68,8 +67,8 @@ def test_bad_input_is_one_line(line, tmp_path: Path) -> None:
 
 
 def test_whoever_looks_does_not_wait_for_a_store_as_an_offload_does() -> None:
-    store = StoreSettings("s3://bucket")
-    assert ("retry_deadline", "8") in impatient(store).options
-    patient = replace(store, options=(("retry_deadline", "60"),))
-    assert impatient(patient) == patient
-    assert impatient(StoreSettings("file:///x")) == StoreSettings("file:///x")
+    for root in ("s3://bucket", "gs://bucket", "webhdfs://namenode:9870/x"):
+        patient = StoreSettings(root, options=(("read_timeout", "60"),))
+        assert dict(impatient(patient).options) == {**IMPATIENT, "read_timeout": "60"}
+    for root in ("file:///x", "sftp://host/x"):
+        assert impatient(StoreSettings(root)) == StoreSettings(root)

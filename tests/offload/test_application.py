@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -9,9 +10,11 @@ import pytest
 
 from offloader.config import Config
 from offloader.errors import FatalError, OffloadError, OvertakenError, StoreUnavailableError
+from offloader.metadata.heartbeats import Heartbeat, Heartbeats
 from offloader.metadata.journal import Journal
 from offloader.offload import application as module
 from offloader.offload.application import Application
+from offloader.offload.settings import chosen_shard
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.scripted import ScriptedFaults
 
@@ -29,6 +32,7 @@ class Surroundings:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         backing = MemoryBacking()
+        self.store = MemoryStore(backing)
         self.healthy = Journal.open(MemoryStore(backing), "app", module.new_uuid)
         brokers = SimpleNamespace(close=lambda: None, cluster=lambda: "c", runtime_configuration=dict)
         monkeypatch.setattr(module, "AdminClient", lambda _: brokers)
@@ -37,7 +41,7 @@ class Surroundings:
 
     def session(self, monkeypatch: pytest.MonkeyPatch, made: Callable[[], object]) -> None:
         monkeypatch.setattr(module.spark_side, "session", lambda *_: made())
-        monkeypatch.setattr(module.spark_side, "Slots", lambda _: SimpleNamespace(number=2))
+        monkeypatch.setattr(module.spark_side, "Slots", lambda _: SimpleNamespace(number=2, changed=lambda: False))
 
 
 @pytest.fixture
@@ -81,3 +85,34 @@ def test_what_tests_wrap_is_what_the_application_reaches(surroundings: Surroundi
     with pytest.raises(StoreUnavailableError):
         Application(Config.parse(CONFIG.format(checkpoint="null"), {}), wrapper=ScriptedFaults("driver", fault)).run()
     surroundings.healthy.check_not_overtaken()
+
+
+def test_a_shard_that_died_again_and_again_leaves_its_journal_to_the_process_that_runs_it(
+    surroundings: Surroundings,
+) -> None:
+    Heartbeats(surroundings.store, "app").write(Heartbeat(0, 2, "topic", 1, "another", 1, taken=9))
+    config = Config.parse(CONFIG.format(checkpoint="null") + "shards: {count: 2, takeOverAfter: 600s}\n", {})
+    waiting = Application(chosen_shard(config, 0))
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(waiting.run()))
+    thread.start()
+    waiting.stop()
+    thread.join(600)
+    assert codes == [0]
+    surroundings.healthy.check_not_overtaken()
+
+
+def test_a_shard_that_was_overtaken_says_that_it_may_be_started_again(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(*_: object) -> object:
+        Journal.open(surroundings.store, "app~1", module.new_uuid)
+        return SimpleNamespace(isActive=True, stop=lambda: None)
+
+    context = SimpleNamespace(setLogLevel=lambda _: None)
+    surroundings.session(monkeypatch, lambda: SimpleNamespace(stop=lambda: None, sparkContext=context))
+    monkeypatch.setattr(module.spark_side, "start_query", overtaken)
+    config = Config.parse(CONFIG.format(checkpoint="null") + "shards: {count: 2}\n", {})
+    with pytest.raises(OvertakenError, match="started again, it takes its topics back"):
+        Application(chosen_shard(config, 1)).run()
+    surroundings.healthy.check_not_overtaken()  # that of another shard

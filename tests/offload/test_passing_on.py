@@ -3,13 +3,13 @@ what is begun."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from offloader.errors import HeldByShardError, OvertakenError
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.deal import Deal
+from offloader.metadata.deal import ALONE, Deal
 from offloader.model import RollReason, TopicName
 from offloader.offload.driver.adoption import adopt
 from offloader.offload.driver.work import WorkKind
@@ -203,3 +203,92 @@ def test_topics_come_back_where_there_is_one_shard_again() -> None:
     assert not other.registry.topics
     assert not other.journal.topics
     check(first)
+
+
+def test_topics_that_are_paused_go_too_and_the_other_shard_holds_their_subscriptions() -> None:
+    first = alone()
+    first.settle()
+    first.enabled = False
+    other = second(sharded(first))
+    other.enabled = False
+    other.kill()
+    together(first, other)
+    assert first.owners() == {topic: TWO.owner_of(topic) for topic in TOPICS}
+    assert set(other.registry.topics) == set(MOVING)
+    assert all(other.pins.holds(topic) for topic in MOVING)
+    check(first, other)
+
+
+def test_the_claim_of_a_topic_that_is_not_listed_any_more_goes_to_the_shard_that_decides_of_its_archive() -> None:
+    first = alone()
+    first.settle()
+    first.close()
+    gone = MOVING[0]
+    first.cluster.delete(gone)
+    first.deal = TWO
+    first.start()
+    other = second(first)
+    together(first, other)
+    assert first.owners() == {topic: TWO.owner_of(topic) for topic in TOPICS}
+    assert not first.driver.state(gone).passed_to
+
+
+def test_a_shard_that_is_to_end_says_when_nothing_is_left() -> None:
+    first = Shard(1, roll="5s", deal=Deal("sim", 0, 1))
+    for topic in TOPICS:
+        first.cluster.create(topic)
+    ending = Shard(1, roll="5s", application="sim~1", cluster_of=first, store=first.store, deal=Deal("sim", 1, 2))
+    ending.rounds(2)
+    assert set(ending.registry.topics) == set(MOVING)
+    ending.deal = Deal("sim", 1, 1)
+    ending.kill()
+    passing = ending.driver._passing_on
+    assert passing is not None
+    assert not passing.all_gone
+    together(first, ending)
+    assert passing.all_gone
+    assert set(first.registry.topics) == set(TOPICS)
+
+
+def test_an_application_without_shards_says_how_to_get_their_topics() -> None:
+    first = sharded(alone())
+    other = second(first)
+    together(first, other)
+    first.deal = ALONE
+    first.kill()
+    first.rounds(3)
+    assert set(first.registry.refused) == set(MOVING)
+    assert "with shards: {count: 1} in the configuration its topics come here" in first.registry.refused[MOVING[0]]
+
+
+def test_a_record_that_comes_late_is_taken_back_where_more_was_decided_meanwhile() -> None:
+    first = sharded(alone())
+    first.others = False
+    together(first, rounds=3)
+    for topic in MOVING:
+        first.produce(topic, 3)
+    first.rounds(3)
+    name = next(topic for topic in MOVING if first.driver.state(topic).open is not None)
+    first.journal.record([replace(first.driver.state(name), passed_to="sim~1")])
+    first.rounds(3)
+    assert not first.driver.state(name).passed_to
+    assert name in first.registry.topics
+    check(first)
+
+
+def test_a_subscription_that_the_former_process_still_holds_is_no_trouble_at_first() -> None:
+    first = sharded(alone())
+    first.others = False
+    first.rounds(2)
+    held = first.pins
+    first.start()  # beside the one that has the subscriptions
+    first.rounds(3)
+    assert not first.registry.topics
+    assert not first.registry.refused
+    assert not first.registry.settled
+    first.rounds(10, step_ms=10_000)
+    assert set(first.registry.refused) == set(TOPICS)
+    held.close()
+    first.rounds(10)
+    assert set(first.registry.topics) == set(TOPICS)
+    assert not first.registry.refused

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import AuthenticationError
+from pathlib import Path
 
 import pytest
 
 from offloader.model import Lane
 from offloader.offload.core.plans import Plan
 from offloader.offload.spark import plan_server
-from offloader.offload.spark.plan_server import PlanClient, PlanServer
+from offloader.offload.spark.plan_server import PlanAddress, PlanClient, PlanServer
 
 RUN = "run"
 
@@ -151,3 +152,12 @@ def test_a_process_with_a_wrong_key_is_refused(server: PlanServer) -> None:
     with pytest.raises(AuthenticationError):
         stranger.latest(0, 0.0)
     assert PlanClient(server.address, RUN, Lane.FAST).latest(0, 0.0) == 0
+
+
+def test_the_file_with_the_key_is_its_users_alone(server: PlanServer, tmp_path: Path) -> None:
+    path = tmp_path / "address"
+    server.address.write(str(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert PlanAddress.read(str(path)) == server.address
+    with pytest.raises(FileExistsError):  # nobody has put one there before us
+        server.address.write(str(path))

@@ -53,7 +53,6 @@ class Google:
     port: int = 0
     buckets: dict[str, dict[str, Any]] = field(default_factory=lambda: {BUCKET: {}})
     objects: dict[tuple[str, str], Stored] = field(default_factory=dict)
-    sessions: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = field(default_factory=dict)
     retained: bool = False  # by a policy: nothing is deleted
     lock: threading.RLock = field(default_factory=threading.RLock)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -156,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    do_GET = do_PUT = do_POST = do_DELETE = serve  # noqa: N815 (the base class looks for these names)
+    do_GET = do_POST = do_DELETE = serve  # noqa: N815 (the base class looks for these names)
 
     def _answer(self, path: str, asked: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
         google = self.google
@@ -175,15 +174,6 @@ class _Handler(BaseHTTPRequestHandler):
         return _told(google.listed(bucket, asked) if rest == "o" else google.bucket(bucket))
 
     def _upload(self, bucket: str, asked: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
-        if self.command == "PUT":
-            at, resource, conditions = self.google.sessions[asked["upload_id"]]
-            return _told(self.google.write(at, resource, body, conditions))
-        if asked["uploadType"] == "resumable":
-            self.google.bucket(bucket)
-            session = str(next(self.google.numbers))
-            self.google.sessions[session] = (bucket, json.loads(body), asked)
-            place = f"http://{self.headers['Host']}{urlsplit(self.path).path}?upload_id={session}"
-            return 200, {"Location": place}, b""
         boundary = b"--" + re.findall('boundary="?([^"]+)', self.headers["Content-Type"])[0].encode()
         pieces = body.removeprefix(boundary).removesuffix(boundary + b"--").strip(b"-")
         described, _, content = pieces.partition(b"\r\n" + boundary)

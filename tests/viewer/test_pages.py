@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from offloader.errors import StoreUnavailableError
 from offloader.metadata import layout
-from offloader.model import Position, TopicName
+from offloader.model import MIB, Position, SegmentLayout, TopicName
 from offloader.pages.site import Site
 from offloader.printable import printable
 from offloader.storage.memory import MemoryStore
-from tests.archive.messages.encoder import Producer, Sent, single
+from offloader.viewer import viewed
+from tests.archive.messages.encoder import Producer, Sent, batch, single
 from tests.archive.support import Archive
 from tests.format.support import Stored
 from tests.pages.calling import Page, Reply, ask
@@ -243,6 +244,22 @@ def test_damage_is_told_in_its_place() -> None:
     store.put(layout.slot_key(archive.topic, 0, 1), b"no record")
     assert get(site_of(store), "/topic", name=archive.topic).status == 503
     assert "cannot be read" in page(site_of(store), "/namespace", name="public/default").text
+
+
+def test_what_is_huge_is_cut_or_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    archive = Archive(store)
+    archive.claim(1, 0)
+    many = tuple((f"name {number}", "x" * 100) for number in range(1000))
+    huge = single(Producer(), Sent(b"x" * 2 * MIB, key=b"\x00" * MIB, properties=many)).data
+    several = batch(Producer(), [Sent(b"") for _ in range(50)]).data
+    archive.add([Stored(1, 0, huge), Stored(1, 1, several)], cuts=SegmentLayout())
+    reply = get(site_of(store), "/entry", topic=archive.topic, at="1:0")
+    assert (reply.status, len(reply.body) < MIB) == (200, True)
+    assert "more)" in reply.text
+    assert "1,000 in all" in reply.text
+    monkeypatch.setattr(viewed, "MOST_MESSAGES", 49)
+    assert "too many for a page" in get(site_of(store), "/entry", topic=archive.topic, at="1:1").text
 
 
 TEXTS = st.text() | st.sampled_from([SCRIPT, BIDI, "</pre>", "&lt;", "{{ 7 * 7 }}", "\n", "\r\n"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
@@ -50,7 +50,7 @@ class TopicStatuses:
         metrics = self._context.metrics
         unseen = bool(topics) and all(topic.poll.error for topic in topics)
         metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
-        self.latest = tuple(self._look(topics))
+        self.latest = tuple(self._look(topics, now))
         metrics.topics(Lags(self.latest, now))
         metrics.topic_states(Counter(s.state for s in self.latest))
         for kind, backlog in self._context.work.backlog().items():
@@ -61,17 +61,27 @@ class TopicStatuses:
         self._due = now + max(STATE_EVERY_MS, SHARE * took)
         return True
 
-    def _look(self, topics: Collection[Topic]) -> Iterator[TopicStatus]:
+    def _look(self, topics: Collection[Topic], now: int) -> Iterator[TopicStatus]:
         states, before, told = self._context.journal.topics, self._told, dict[TopicName, _Told]()
         for topic in topics:
             state = states.get(topic.name)
             basis = _basis(topic, state)
             known = before.get(topic.name)
             if known is None or known.basis != basis:
-                known = _Told(basis, _status(topic, state or TopicState(topic.name)))
+                status = _status(topic, state or TopicState(topic.name))
+                known = _Told(basis, _since(status, known, now))
             told[topic.name] = known
             yield known.status
         self._told = told
+
+
+def _since(status: TopicStatus, before: _Told | None, now: int) -> TopicStatus:
+    """With how long the same has been wrong."""
+    if status.trouble is None:
+        return status
+    former = before.status.trouble if before is not None else None
+    lasts = former is not None and former.alarm == status.trouble.alarm
+    return replace(status, trouble=replace(status.trouble, since=former.since if lasts and former else now))
 
 
 def _basis(topic: Topic, state: TopicState | None) -> tuple[object, ...]:
@@ -147,7 +157,7 @@ def _troubles(topic: Topic, state: TopicState) -> Iterator[Trouble]:
     if topic.committed.catalog_error:
         yield Trouble(topic.committed.catalog_error, "catalog-reloaded", retry_at=topic.committed.reload_at)
     if topic.poll.error:
-        yield Trouble(topic.poll.error, "topic-silent", retry_at=topic.poll.retry.again_at)
+        yield Trouble(topic.poll.error, "topic-silent")
     if topic.pin.error:
         yield Trouble(topic.pin.error, "not-acknowledged", retry_at=topic.pin.retry.again_at)
     for failure in _failures(state):

@@ -9,6 +9,12 @@ from offloader.model import FailureKind, Lane, TopicName
 
 LATE = 2  # times its roll: a segment that is open for so long does not advance
 REFUSED = "Not offloaded"
+SEVERAL = 3  # times in a row: what fails less often passes by itself,
+SOON_MS = 60_000  # as does what has not lasted for longer
+_PASSING = frozenset(("topic-silent", "not-acknowledged", "bridge-waits"))
+_PASSING_KINDS = frozenset(
+    (FailureKind.RETRYABLE, FailureKind.UNKNOWN, FailureKind.TASK_DIED, FailureKind.TOPIC_GONE, FailureKind.UPLOAD_GONE)
+)
 _IN_DANGER = frozenset(("pin-moved", "data-lost", "pin-past-bridge"))
 
 
@@ -16,25 +22,32 @@ class Need(IntEnum):
     """How much a topic needs somebody, the most urgent first."""
 
     DANGER = 0  # data is gone, or in danger
-    TROUBLE = 1  # something fails; it is tried again
+    TROUBLE = 1  # something fails again and again, or will not pass by itself
     LATE = 2  # it does not advance
     NONE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong. `alarm`: its name in the manual. `attempts`: how often in a row it failed; `retry_at`: when it is
-    tried again, 0: at once."""
+    """What is wrong, at least since `since`. `alarm`: its name in the manual. `attempts`: how often in a row it failed,
+    where that is counted; `retry_at`: when it is tried again, 0: at once."""
 
     text: str
     alarm: str
     kind: FailureKind | None = None
     attempts: int = 0
     retry_at: int = 0
+    since: int = 0
 
     @property
     def endangers_data(self) -> bool:
         return self.alarm in _IN_DANGER or self.kind is FailureKind.INTEGRITY
+
+    def passes(self, now: int) -> bool:
+        """Whether it is likely to be over soon: a broker moved a topic, a store was busy."""
+        if self.alarm in _PASSING:
+            return now - self.since < SOON_MS
+        return self.kind in _PASSING_KINDS and self.attempts < SEVERAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +93,7 @@ class TopicStatus:
 
     def need(self, now: int) -> Need:
         """Who looks first, and where."""
-        if self.trouble is not None:
+        if self.trouble is not None and not self.trouble.passes(now):
             return Need.DANGER if self.trouble.endangers_data else Need.TROUBLE
         late = self.filling is not None and self.lag_ms(now) > LATE * self.filling.roll_ms
         return Need.LATE if late else Need.NONE

@@ -73,25 +73,28 @@ def of_segment(parts: int) -> ByKind:
 
 @dataclass(frozen=True, slots=True)
 class Idling:
-    """How an application looks for work. `retained`: topics of which a policy says that something goes."""
+    """How applications look for work. `retained`: topics of which a policy says that something goes; `applications`:
+    shards, each of which is one."""
 
     trigger_ms: int
     deletion_interval_ms: int
     deletes: bool = False
     retained: int = 0
+    applications: int = 1
 
 
 def of_idle_hour(idling: Idling) -> ByKind:
-    """What an application takes in an hour in which nothing happens, whatever the number of its topics: whether another
+    """What they take in an hour in which nothing happens, whatever the number of its topics: whether another
     process has its journal, and whether requests have come. Retention lists all topics and loads the head of each that
     it is for."""
-    looks = HOUR_MS / idling.trigger_ms
-    found = {AskedFor.IDLE: Requests(reads=looks, lists=looks + 1)}
-    rounds = HOUR_MS / idling.deletion_interval_ms
+    looks, rounds = HOUR_MS / idling.trigger_ms, HOUR_MS / idling.deletion_interval_ms
+    found = {AskedFor.IDLE: Requests(reads=looks, lists=looks + 1).times(idling.applications)}
     if idling.retained:
-        found[AskedFor.RETENTION] = Requests(reads=3 * idling.retained, lists=2 * idling.retained + 4).times(rounds)
+        found[AskedFor.RETENTION] = Requests(
+            reads=3 * idling.retained, lists=2 * idling.retained + 4 * idling.applications
+        ).times(rounds)
     if idling.deletes:
-        found[AskedFor.DELETION] = Requests(reads=1, lists=3).times(rounds)
+        found[AskedFor.DELETION] = Requests(reads=1, lists=3).times(rounds * idling.applications)
     return found
 
 

@@ -6,7 +6,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from offloader.metadata.layout import CLAIMS, DELETION, GATEWAYS, JOURNAL, REQUESTS, RESCUED, KeyKind, parse_topic_key
+from offloader.metadata.layout import (
+    CLAIMS,
+    DELETION,
+    GATEWAYS,
+    JOURNAL,
+    MIGRATION,
+    REQUESTS,
+    RESCUED,
+    ROOT,
+    SHARDS,
+    KeyKind,
+    parse_topic_key,
+)
 from offloader.metadata.stock_keys import parse_key
 from offloader.model import TopicName
 
@@ -21,10 +33,10 @@ class ByteClass(StrEnum):
     RECORDS = "records"
     CATALOGS = "catalogs"
     MANIFESTS = "manifests"
-    CURSORS = "subscriptions"
+    CURSORS = "subscriptions, schemas"
     BRIDGE = "bridge logs"
     JOURNALS = "journals"
-    BOOKKEEPING = "claims, requests, deletions"
+    BOOKKEEPING = "root, claims, requests, deletions"
     RESCUED = "rescued ledgers"
     BROKERS = "brokers' copies"
     OTHER = "other"
@@ -48,6 +60,9 @@ _OF_FOLDER = {
     GATEWAYS: ByteClass.BOOKKEEPING,
     REQUESTS: ByteClass.BOOKKEEPING,
     DELETION: ByteClass.BOOKKEEPING,
+    MIGRATION: ByteClass.BOOKKEEPING,
+    ROOT: ByteClass.BOOKKEEPING,
+    SHARDS: ByteClass.BOOKKEEPING,
     RESCUED: ByteClass.RESCUED,
 }
 

@@ -13,8 +13,10 @@ from offloader.model import TopicName
 from offloader.offload.core import namespace_policies
 from offloader.offload.core.check import Check, attempt, fail
 from offloader.offload.driver.discovery import discover
-from offloader.operations.doctor import bridge_checks, deletion_checks, pulsar_checks, store_checks
+from offloader.operations.doctor import bridge_checks, deletion_checks, google_checks, pulsar_checks, store_checks
+from offloader.operations.doctor.google_checks import GoogleBucket
 from offloader.operations.doctor.probes import Probes, find_root, try_store, try_upload
+from offloader.operations.doctor.race import try_race
 
 
 def examine(config: Config, probes: Probes) -> Iterator[Check]:
@@ -55,6 +57,7 @@ def _store(probes: Probes) -> Iterator[Check]:
     yield store_checks.works("store", f"{probes.store.url} can be written, listed and read", written)
     if written is not None:
         return
+    yield store_checks.works("store-race", "of racing writers one creates", attempt(partial(try_race, probes.store)))
     yield store_checks.works("store-multipart", "parts can be uploaded", attempt(partial(try_upload, probes.store)))
     yield store_checks.root(attempt(partial(find_root, probes.store)), attempt(probes.admin.cluster))
 
@@ -99,7 +102,10 @@ def _bucket(probes: Probes, longest_roll_ms: int) -> Iterator[Check]:
     found = attempt(probes.bucket)
     if found is not None:
         facts, offset = (found, None) if isinstance(found, OffloadError) else found
-        yield from store_checks.life_cycle(facts, longest_roll_ms)
+        if isinstance(facts, GoogleBucket):
+            yield from google_checks.bucket(facts)
+        else:
+            yield from store_checks.life_cycle(facts, longest_roll_ms)
         yield from store_checks.clock("store-clock", offset)
 
 

@@ -50,9 +50,14 @@ def failing() -> Shown:
         f"{topics[5].topic}: the subscription stands at 4711:99, past what was acknowledged of 4711:20: message TTL, a "
         "backlog quota with consumer_backlog_eviction, or somebody moved it; remove that policy, data may be lost"
     )
-    topics[5] = replace(topics[5], filling=late, trouble=Trouble(moved, "pin-moved"))
+    topics[5] = replace(topics[5], filling=late, trouble=Trouble(moved, "pin-moved", since=NOW - 4 * MINUTE))
     refused = Trouble(
-        "the role offloader may not consume from this topic", "slice-failed", FailureKind.FATAL, 7, NOW + 200_000
+        "the role offloader may not consume from this topic",
+        "slice-failed",
+        FailureKind.FATAL,
+        7,
+        NOW + 200_000,
+        NOW - 6 * MINUTE,
     )
     topics[1] = replace(topics[1], state="Failed", filling=late, trouble=refused)
     topics[8] = replace(topics[8], filling=late)

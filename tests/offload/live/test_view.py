@@ -71,6 +71,22 @@ def test_what_did_not_change_is_the_same_object():
         after[BUSY].state = "mine"
 
 
+def test_of_many_topics_only_the_lines_of_those_that_changed_are_made(monkeypatch):
+    sim = started()
+    names = [TopicName.parse(f"public/default/many-{n}") for n in range(2_000)]
+    many = [replace(sim.registry.topics[BUSY], name=name) for name in names]
+    made = []
+    told = topic_status._status
+    monkeypatch.setattr(topic_status, "_status", lambda topic, state: made.append(topic.name) or told(topic, state))
+    first = tuple(sim.driver.statuses._look(many, 1_000))
+    assert made == names
+    made.clear()
+    many[7].pin = replace(many[7].pin, alarm="moved")
+    second = tuple(sim.driver.statuses._look(many, 2_000))
+    assert made == [names[7]]
+    assert [n for n in range(len(many)) if second[n] is not first[n]] == [7]
+
+
 def test_a_round_that_follows_at_once_makes_no_view():
     sim = started()
     seen(sim)
@@ -85,9 +101,9 @@ def test_a_look_that_takes_long_comes_less_often():
     seen(sim)
     told = sim.driver.statuses._look
 
-    def slow(topics):
+    def slow(topics, now):
         sim.clock.now += 400
-        return told(topics)
+        return told(topics, now)
 
     sim.driver.statuses._look = slow
     seen(sim)
@@ -135,6 +151,20 @@ def test_a_failing_topic_says_why_and_since_how_many_tries():
     assert (status.trouble.alarm, status.trouble.kind) == ("slice-failed", FailureKind.FATAL)
     assert status.trouble.attempts >= 1
     assert "the role may not" in status.trouble.text
+
+
+def test_how_long_the_same_is_wrong_is_told():
+    sim = started()
+    topic = sim.registry.topics[BUSY]
+    topic.pin = replace(topic.pin, alarm="it stands at 1:1")
+    first = sim.driver.statuses._look([topic], 1_000)
+    (status,) = first
+    topic.pin = replace(topic.pin, alarm="it stands at 1:2")
+    (later,) = sim.driver.statuses._look([topic], 9_000)
+    topic.pin = replace(topic.pin, alarm="", error="no answer")
+    (other,) = sim.driver.statuses._look([topic], 12_000)
+    assert [each.trouble.since for each in (status, later, other)] == [1_000, 1_000, 12_000]
+    assert later.trouble.text == "it stands at 1:2"
 
 
 def test_topics_that_are_refused_are_in_the_view():

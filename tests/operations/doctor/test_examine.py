@@ -131,6 +131,7 @@ def test_a_sound_installation(line) -> None:
         "admin-port",
         "exact-bytes",
         "store",
+        "store-race",
         "store-multipart",
         "root",
         "read-topic",
