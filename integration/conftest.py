@@ -34,6 +34,7 @@ LONGEST = (
     "test_slow_topics.py",
     "test_spark_cluster.py",
     "test_kills.py",
+    "test_shards.py",
     "test_kills_on_stores.py",
     "test_sources.py",
     "bookkeeper/test_closing.py",

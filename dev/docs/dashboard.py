@@ -228,6 +228,30 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
         ),
     ),
     (
+        "Shards",
+        (
+            Panel(
+                "Shards that nobody runs, and those that are run for others",
+                "Of an application in several processes; docs/scaling.md.",
+                [
+                    ("max(offloader_shards_silent)", "silent"),
+                    ("sum by (instance) (offloader_shards_stood_in)", "{{instance}} stands in"),
+                ],
+                width=12,
+            ),
+            Panel(
+                "Topics on their way to another shard",
+                "",
+                [
+                    ("sum by (instance) (offloader_shard_strangers)", "{{instance}} has others'"),
+                    ("sum by (instance) (offloader_shard_waiting)", "{{instance}} waits for"),
+                    (_rate("offloader_shard_passed_on_total", "instance"), "{{instance}} passed on, a second"),
+                ],
+                width=12,
+            ),
+        ),
+    ),
+    (
         "Subscriptions, bridge and the end of data",
         (
             Panel(

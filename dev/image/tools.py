@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offloader.errors import FatalError
+from offloader.version import installed
 
 TOOLS = ("docker", "podman", "buildah")
 BASE = "debian:bookworm-slim"
 EPOCH = 1_767_225_600  # 2026-01-01: the time of every file in our layers
+VERSION_LABEL = "org.opencontainers.image.version"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _ANSWERS = {"docker": ("version",), "podman": ("info",), "buildah": ("info",)}  # `docker version` also asks the daemon
 
@@ -32,7 +34,7 @@ class Tool:
         self, context: Path, base: str, tag: str, *, certificates: Path | None, cached: bool = True, stage: str = ""
     ) -> list[str]:
         """The command that builds the image of the Dockerfile in `context`, or one of its stages."""
-        flags = ["--build-arg", f"BASE={base}", "--tag", tag]
+        flags = ["--build-arg", f"BASE={base}", "--label", f"{VERSION_LABEL}={installed()}", "--tag", tag]
         if stage:
             flags += ["--target", stage]
         if certificates is not None:

@@ -105,6 +105,8 @@ CASES = (
         {'offloader_uploads_abandoned_total{namespace="public/orders"}': "0x60 2x100 2+1x20 22x2000"},
         150, 170, NAMESPACE, after=600,
     ),
+    above("OffloaderShardSilent", "offloader_shards_silent", 1, 15, {}, "critical"),
+    above("OffloaderShardTakenOver", "offloader_shards_stood_in", 2, 30, {}),
     above("OffloaderSubscriptionsNotCopied", "offloader_cursor_copy_oldest_seconds", 3700, 10, {}),
     Case("OffloaderSchemasNotCopied", {"offloader_topic_facts_failures_total": "0x60 0+1x1000"}, 65, 110, {}),
     once("OffloaderDeletionGivenUp", "offloader_deletion_gave_up_total", {"type": "LEDGER"}, "type"),

@@ -179,7 +179,7 @@ class Storage(Section):
 
     @property
     def scheme(self) -> str:
-        """`s3`, `gs`, `file`, or fsspec's name of a file system."""
+        """`s3`, `gs`, `az`, `file`, or fsspec's name of a file system."""
         return urlsplit(self.root).scheme
 
     @field_validator("root")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from crc32c import crc32c as checksum
+from google.cloud.storage import Bucket
 
 from offloader.errors import AccessDeniedError, FatalError, ObjectNotFoundError
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
@@ -37,11 +38,12 @@ class GcsStore:
         retry_deadline: float = 60.0,
         attempt_timeout: float = 35.0,
     ) -> None:
+        self.prefix = prefix.strip("/")
         self.url = f"gs://{name}/{prefix}".rstrip("/")
         self.retry_deadline = retry_deadline
         self.longest_call = REQUESTS_OF_A_CALL * (retry_deadline + attempt_timeout)
         self._bucket = bucket
-        self._base = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._base = f"{self.prefix}/" if self.prefix else ""
         self._calls = Calls(self.url, retry_deadline, GOOGLE)
         self._uploads = GcsUploads(bucket, self._calls, self._base)
 
@@ -129,10 +131,14 @@ class GcsStore:
     def keeps_versions(self) -> bool | None:
         """By versioning or soft delete. None where the role may not ask."""
         try:
-            told = self._calls.read("asking for versioning", self._bucket.told)
+            told = self.told()
         except (AccessDeniedError, FatalError):
             return None
         return bool(told.versioning_enabled or told.soft_delete_policy.retention_duration_seconds)
+
+    def told(self) -> Bucket:
+        """The bucket with all that it says of itself."""
+        return self._calls.read("asking what the bucket is", self._bucket.told)
 
     def close(self) -> None:
         """Close the connections."""

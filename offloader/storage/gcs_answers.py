@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -16,10 +17,13 @@ _META = "x-goog-meta-"
 
 def stat_of(blob: Blob) -> Stat:
     """Of an object that an answer has told of. The etag is the generation: Google's own changes with metadata, too."""
-    modified = blob.updated
-    # In seconds, as headers have it, so that a read and a look say the same.
-    at = int(modified.timestamp()) * 1000 if modified is not None else 0
-    return Stat(_told(blob.size, "size"), str(_told(blob.generation, "generation")), lower(blob.metadata), at)
+    size, generation = _told(blob.size, "size"), _told(blob.generation, "generation")
+    return Stat(size, str(generation), lower(blob.metadata), ms_of(blob.updated))
+
+
+def ms_of(at: datetime | None) -> int:
+    """A time of the store's, in whole seconds as headers have it: whoever compares two must not find one later."""
+    return int(at.timestamp()) * 1000 if at is not None else 0
 
 
 def stat_told(resource: Mapping[str, Any]) -> Stat:
@@ -31,7 +35,7 @@ def stat_in(headers: Mapping[str, str]) -> Stat:
     """Of the whole object, from the headers of an answer with its bytes or some of them."""
     meta = {name.lower().removeprefix(_META): text for name, text in headers.items() if name.lower().startswith(_META)}
     modified = headers.get("last-modified")
-    at = int(parsedate_to_datetime(modified).timestamp()) * 1000 if modified else 0
+    at = ms_of(parsedate_to_datetime(modified) if modified else None)
     return Stat(int(headers["x-goog-stored-content-length"]), str(int(headers["x-goog-generation"])), meta, at)
 
 

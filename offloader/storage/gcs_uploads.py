@@ -23,7 +23,7 @@ from offloader.format import crc
 from offloader.ports.object_store import OpenUpload, UploadedPart
 from offloader.storage import rules
 from offloader.storage.calls import Calls, looked_back
-from offloader.storage.gcs_answers import is_made
+from offloader.storage.gcs_answers import is_made, ms_of
 from offloader.storage.gcs_requests import GcsBucket
 
 COMPOSE_LIMIT = 32
@@ -93,7 +93,7 @@ class GcsUploads:
             key = (blob.metadata or {}).get(_KEY)
             if not key:  # not ours
                 continue
-            began = int(blob.time_created.timestamp() * 1000) if blob.time_created is not None else 0
+            began = ms_of(blob.time_created)
             first = found.get(upload_id)
             if first is None or began < first.began_at:
                 found[upload_id] = OpenUpload(key, rules.make_handle(key, upload_id), began)

@@ -12,6 +12,7 @@ from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.settings import StoreSettings
 
 AZURE_SCHEMES = ("az", "abfs", "abfss")
+GOOGLE_SCHEMES = ("gs", "gcs")
 _MEMORIES: dict[str, MemoryBacking] = {}
 _MEMORIES_LOCK = threading.Lock()
 
@@ -41,7 +42,7 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
         from offloader.storage.webhdfs_open import open_webhdfs
 
         return open_webhdfs(settings)
-    if scheme in ("gs", "gcs"):
+    if scheme in GOOGLE_SCHEMES:
         try:
             from offloader.storage.gcs_client import open_gcs
         except ImportError as e:

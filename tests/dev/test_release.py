@@ -12,6 +12,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from dev.image.tools import Tool
 from dev.release.build import REPOSITORY, build
 from offloader.cli.main import main
 from offloader.pulsar.commands import CLIENT_VERSION, connect
@@ -62,6 +63,8 @@ def test_every_version_is_that_of_pyproject() -> None:
     assert installed() == version, "the environment is older than pyproject.toml: make setup"
     assert CliRunner().invoke(main, ["--version"]).stdout == f"offloader, version {version}\n"
     assert connect("none", b"").connect.client_version == CLIENT_VERSION
+    image = Tool("buildah").build(REPOSITORY, "base", "tag", certificates=None)
+    assert f"org.opencontainers.image.version={version}" in image
     assert named() == CLIENT_VERSION == f"pulsar-streaming-offloader/{version}"
 
 
@@ -71,5 +74,7 @@ def test_no_other_file_says_a_version_of_its_own() -> None:
     for path in (REPOSITORY / "offloader").rglob("*.py"):
         assert not literal.search(path.read_text()), path
     version = project()["version"]
-    for chart in REPOSITORY.rglob("Chart.yaml"):
+    charts = list((REPOSITORY / "conf").rglob("Chart.yaml"))
+    assert charts
+    for chart in charts:
         assert re.search(rf"^appVersion: [\"']?{re.escape(version)}[\"']?$", chart.read_text(), re.MULTILINE), chart

@@ -274,3 +274,21 @@ def test_a_record_that_comes_late_is_taken_back_where_more_was_decided_meanwhile
     assert not first.driver.state(name).passed_to
     assert name in first.registry.topics
     check(first)
+
+
+def test_a_subscription_that_the_former_process_still_holds_is_no_trouble_at_first() -> None:
+    first = sharded(alone())
+    first.others = False
+    first.rounds(2)
+    held = first.pins
+    first.start()  # beside the one that has the subscriptions
+    first.rounds(3)
+    assert not first.registry.topics
+    assert not first.registry.refused
+    assert not first.registry.settled
+    first.rounds(10, step_ms=10_000)
+    assert set(first.registry.refused) == set(TOPICS)
+    held.close()
+    first.rounds(10)
+    assert set(first.registry.topics) == set(TOPICS)
+    assert not first.registry.refused

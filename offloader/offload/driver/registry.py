@@ -14,6 +14,7 @@ from offloader.errors import (
     OffloadError,
     OutcomeUnknownError,
     RetryableError,
+    SubscriptionBusyError,
     TopicNotFoundError,
 )
 from offloader.metadata.state import Releasing, TopicState
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 ADOPT_AGAIN_MS = 2_000
 ELSEWHERE_MS = 600_000  # nobody need ask: the list of claims tells of what is passed on
+LET_GO_MS = 90_000  # longer than brokers take to notice that a process does not answer
 REFUSED_FOR_GOOD_MS = 120_000  # longer than a broker holds a subscription for a process that is gone
 
 
@@ -176,6 +178,9 @@ class TopicRegistry:
             self._held.add(name)
         retry = self._adoptions.get(name, RetrySchedule()).failed(attempt.began, now)
         self._adoptions[name] = replace(retry, again_at=max(retry.again_at, now + ADOPT_AGAIN_MS))
+        if self._is_being_let_go(name, error, now):
+            self._retrying.setdefault(name, now)
+            return
         if self.refused.get(name) != str(error):
             log.warning("cannot offload topic=%s: %s", name, error, extra={"see": "not-offloaded"})
         self.refused[name] = str(error)
@@ -183,6 +188,12 @@ class TopicRegistry:
             self._retrying.setdefault(name, now)
         else:
             self._retrying.pop(name, None)
+
+    def _is_being_let_go(self, name: TopicName, error: OffloadError, now: int) -> bool:
+        """Whether another process that had this shard, or the topic, still has its subscription, as is to be
+        expected."""
+        waited = now - self._retrying.get(name, now)
+        return self._context.deal.sharded and isinstance(error, SubscriptionBusyError) and waited < LET_GO_MS
 
     def take_over(self, name: TopicName, taking: Taking) -> str:
         """Adopt a topic soon, with its ledgers that brokers have offloaded. Returns why not; empty: it is tried."""

@@ -13,7 +13,8 @@ from offloader.model import TopicName
 from offloader.offload.core import namespace_policies
 from offloader.offload.core.check import Check, attempt, fail
 from offloader.offload.driver.discovery import discover
-from offloader.operations.doctor import bridge_checks, deletion_checks, pulsar_checks, store_checks
+from offloader.operations.doctor import bridge_checks, deletion_checks, google_checks, pulsar_checks, store_checks
+from offloader.operations.doctor.google_checks import GoogleBucket
 from offloader.operations.doctor.probes import Probes, find_root, try_store, try_upload
 from offloader.operations.doctor.race import try_race
 
@@ -101,7 +102,10 @@ def _bucket(probes: Probes, longest_roll_ms: int) -> Iterator[Check]:
     found = attempt(probes.bucket)
     if found is not None:
         facts, offset = (found, None) if isinstance(found, OffloadError) else found
-        yield from store_checks.life_cycle(facts, longest_roll_ms)
+        if isinstance(facts, GoogleBucket):
+            yield from google_checks.bucket(facts)
+        else:
+            yield from store_checks.life_cycle(facts, longest_roll_ms)
         yield from store_checks.clock("store-clock", offset)
 
 

@@ -30,11 +30,13 @@ from offloader.model import MIB, TopicName
 from offloader.offload import settings
 from offloader.operations.doctor.bridge_checks import BridgeFacts
 from offloader.operations.doctor.bridge_probes import bridge_facts
+from offloader.operations.doctor.google_checks import GoogleBucket
 from offloader.operations.doctor.store_checks import AZURES_RULE, BucketFacts
 from offloader.ports.admin import Admin, TopicInfo
 from offloader.ports.entry_source import Extent
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.open import AZURE_SCHEMES, open_store
+from offloader.storage.open import AZURE_SCHEMES, GOOGLE_SCHEMES, open_store
+from offloader.storage.settings import StoreSettings
 
 
 class Probes(Protocol):
@@ -71,7 +73,7 @@ class Probes(Protocol):
     def stock_bucket(self) -> str | None:
         """Look into the bucket of Pulsar's own offloader; say which. None where none is named."""
 
-    def bucket(self) -> tuple[BucketFacts, float | None] | None:
+    def bucket(self) -> tuple[BucketFacts | GoogleBucket, float | None] | None:
         """The bucket's rules, and how far its clock is ahead; None where the store has no buckets."""
 
     def bridge(self, topic: TopicName) -> BridgeFacts:
@@ -151,7 +153,9 @@ class RealProbes:
             store.stat(ROOT)  # what is not there: only who may read is told so
             return store.url
 
-    def bucket(self) -> tuple[BucketFacts, float | None] | None:
+    def bucket(self) -> tuple[BucketFacts | GoogleBucket, float | None] | None:
+        if self._store_settings.scheme in GOOGLE_SCHEMES:
+            return _google_bucket(self._store_settings), None
         if self._store_settings.scheme in AZURE_SCHEMES:
             return BucketFacts("", (AZURES_RULE,)), None
         if self._store_settings.scheme != "s3":
@@ -163,6 +167,22 @@ class RealProbes:
 
     def bridge(self, topic: TopicName) -> BridgeFacts:
         return bridge_facts(self._config, self.admin, self.store, topic)
+
+
+def _google_bucket(settings: StoreSettings) -> GoogleBucket:
+    from offloader.storage.gcs_client import open_gcs
+
+    with closing(open_gcs(settings)) as store:
+        told = store.told()
+    return GoogleBucket(
+        store.prefix,
+        tuple(told.lifecycle_rules),
+        told.soft_delete_policy.retention_duration_seconds or 0,
+        told.retention_period or 0,
+        bool(told.versioning_enabled),
+        bool(told.default_event_based_hold),
+        told.storage_class or "STANDARD",
+    )
 
 
 class LedgerProbes:

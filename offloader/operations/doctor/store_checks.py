@@ -66,9 +66,8 @@ def life_cycle(facts: BucketFacts | OffloadError, longest_roll_ms: int) -> Itera
     """Rules that end our uploads while segments are open, or delete segments."""
     name = "life-cycle"
     if isinstance(facts, OffloadError):
-        yield warn(
-            name, f"not known: {facts}", "allow s3:GetLifecycleConfiguration, or look at the bucket's rules yourself"
-        )
+        remedy = "allow s3:GetLifecycleConfiguration (at Google storage.buckets.get), or look at the rules yourself"
+        yield warn(name, f"not known: {facts}", remedy)
         return
     rules = [rule for rule in facts.rules if _applies(rule, facts.prefix)]
     found = [check for rule in rules for check in _rule(name, rule, longest_roll_ms)]

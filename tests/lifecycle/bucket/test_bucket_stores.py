@@ -1,4 +1,4 @@
-"""Both phases in a folder, and over fsspec."""
+"""Both phases in a folder, over fsspec, and in a small Google Cloud Storage."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.fsspec import FsspecStore
 from offloader.storage.local import LocalStore
+from tests.storage.gcs_server import google_in_memory
+from tests.storage.servers import Stores
 
 from .contract_bucket import BucketContract
 
@@ -26,3 +28,12 @@ class TestFsspec(BucketContract):
         store = FsspecStore(f"memory://{request.node.name}")
         yield store
         store.delete([key for key, _ in store.list()])
+
+
+class TestGoogle(BucketContract):
+    @pytest.fixture
+    def store(self) -> Iterator[ObjectStore]:
+        stores = Stores()
+        with google_in_memory() as server:
+            yield stores.open(server.settings(server.fresh_root()))
+            stores.close()

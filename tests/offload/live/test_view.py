@@ -71,6 +71,22 @@ def test_what_did_not_change_is_the_same_object():
         after[BUSY].state = "mine"
 
 
+def test_of_many_topics_only_the_lines_of_those_that_changed_are_made(monkeypatch):
+    sim = started()
+    names = [TopicName.parse(f"public/default/many-{n}") for n in range(2_000)]
+    many = [replace(sim.registry.topics[BUSY], name=name) for name in names]
+    made = []
+    told = topic_status._status
+    monkeypatch.setattr(topic_status, "_status", lambda topic, state: made.append(topic.name) or told(topic, state))
+    first = tuple(sim.driver.statuses._look(many, 1_000))
+    assert made == names
+    made.clear()
+    many[7].pin = replace(many[7].pin, alarm="moved")
+    second = tuple(sim.driver.statuses._look(many, 2_000))
+    assert made == [names[7]]
+    assert [n for n in range(len(many)) if second[n] is not first[n]] == [7]
+
+
 def test_a_round_that_follows_at_once_makes_no_view():
     sim = started()
     seen(sim)
