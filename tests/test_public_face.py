@@ -128,7 +128,7 @@ def test_the_wheel_has_what_pages_are_made_of() -> None:
 
 def test_the_doubles_for_tests_need_no_extra() -> None:
     """Whoever tests against the in-memory Pulsar has installed the wheel, and nothing else."""
-    absent = ["jgo", "pulsar", "_pulsar", "kazoo", "gcsfs", "google.cloud", "adlfs", "azure", "cryptography"]
+    absent = ["jgo", "pulsar", "_pulsar", "kazoo", "google.cloud", "adlfs", "azure", "cryptography"]
     absent += ["matplotlib", "hypothesis", "moto", "pytest", "grpc_tools", "dev", "tests"]
     code = f"""
 import importlib, pkgutil, sys

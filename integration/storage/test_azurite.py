@@ -54,6 +54,8 @@ class TestAzurite(StoreContract, CopyContract, StrictCopyContract):
         for key in ("a/1", "a/2", "a/3", "a/4", "a/5"):
             store.put(key, b"x")
         assert next(iter(store.list("a/", "a/3"))) == ("a/4", 1)
+        assert list(store.list("a/", "b")) == []
+        assert len(list(store.list("a/", "A"))) == 5
 
     def test_many_parts_become_one_object(self, store: ObjectStore) -> None:
         check_many_parts(store, 100)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import click
 from rich.console import Console
@@ -19,6 +19,7 @@ from offloader.errors import FatalError, RetryableError
 from offloader.metadata import listing
 from offloader.metadata.journals import Journals
 from offloader.metadata.layout import encoded, topic_folder
+from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.offload.driver.retaining import RETENTION_FIELDS
 from offloader.offload.settings import retention
@@ -161,9 +162,16 @@ def _of_bookies(
     asked = Copies(session.admin)
     try:
         copies = {namespace: asked.of(namespace) or said for namespace in found.namespaces}
-        return copies, still_held(session.admin, [look.head for look in looked])
+        with step_progress("topics asked for in Pulsar", max(len(looked), 1), Console(stderr=True)) as advance:
+            return copies, still_held(session.admin, _told(looked, advance))
     except RetryableError as error:
         raise RetryableError(f"{error}; --no-pulsar leaves Pulsar out") from error
+
+
+def _told(looked: Iterable[TopicLook], advance: Callable[[int], None]) -> Iterator[CatalogHead]:
+    for look in looked:
+        yield look.head
+        advance(1)
 
 
 def _show(session: CommandSession, made: CostReport) -> None:

@@ -202,7 +202,10 @@ class AzureStore:
         return self._head(f"looking at {key}", self.blob(key))
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
-        begin = self._base + listed_from(start_after) if start_after > prefix else None
+        if start_after > prefix and not start_after.startswith(prefix):
+            return  # behind all that begins so
+        first = listed_from(start_after)  # which must be within the prefix
+        begin = self._base + first if first > prefix and first.startswith(prefix) else None
         listing = partial(
             self._container.list_blobs, name_starts_with=self._base + prefix, start_from=begin, results_per_page=PAGE
         )

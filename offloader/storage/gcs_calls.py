@@ -33,6 +33,7 @@ _NO_JSON = requests.exceptions.JSONDecodeError
 _NOT_SENT = (urllib3.NewConnectionError, urllib3.ConnectTimeoutError, urllib3.NameResolutionError, urllib3.ProxyError)
 _PASSING = frozenset({408, 409, 410, 429})  # 410: of an upload in chunks, which begins anew
 _FINAL_5XX = frozenset({501, 507})
+_TOO_FAST = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})  # of 403, too
 
 _BY_REASON: dict[str, tuple[type[OffloadError], str]] = {
     "retentionPolicyNotMet": (FatalError, "the bucket's retention policy forbids it: use a bucket without one"),
@@ -76,6 +77,8 @@ def _is_passing(e: BaseException) -> bool:
     if isinstance(e, _BROKEN):
         return True
     status = status_of(e)
+    if status == 403:
+        return bool(_TOO_FAST & (reasons_of(e) or frozenset()))
     return status in _PASSING or (status >= 500 and status not in _FINAL_5XX)
 
 

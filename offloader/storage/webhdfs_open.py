@@ -67,4 +67,8 @@ def _who(options: Mapping[str, str]) -> dict[str, str]:
     believes."""
     if "delegation" in options:
         return {"delegation": options["delegation"]}
-    return {"user.name": options.get("user") or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()}
+    user = options.get("user") or os.environ.get("HADOOP_USER_NAME")
+    try:
+        return {"user.name": user or getpass.getuser()}
+    except (KeyError, OSError):  # in a container whose users have no names
+        raise ConfigError("options.user: is not set, and this process' user has no name; set it") from None

@@ -11,7 +11,7 @@ from typing import TypeVar
 from offloader.archive.bounds import parse_bound, selected
 from offloader.archive.messages.limits import MAX_MESSAGE
 from offloader.archive.messages.message import Message, MessageProblem
-from offloader.archive.peek.entry import is_sound
+from offloader.archive.peek.entry import is_sound, preview
 from offloader.archive.peek.facts import owner_facts, peek_facts
 from offloader.archive.peek.place import Peeked
 from offloader.archive.records import LazyTopicRecords
@@ -235,7 +235,7 @@ class ArchivePages:
             found=found,
             facts=facts,
             sound="entry" not in facts or is_sound(facts["entry"]),
-            messages=[(message, size_of_value(message)) for message in shown],
+            messages=[(each, size_of_value(each), preview(each.value or b"")) for each in shown],
             count=len(messages),
             turn=turn,
             chosen=chosen,

@@ -27,12 +27,15 @@ LEGEND = (
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Bars and marks. Not `timed`: too few pieces say a time, so that they stand in their order."""
+    """Bars and marks. Not `timed`: too few pieces say a time, so that they stand in their order. `begin`, `end`: of the
+    axis, in ms."""
 
     bars: tuple[Bar, ...]
     ticks: tuple[Tick, ...]
     timed: bool
     legend: tuple[tuple[str, str], ...]
+    begin: int = 0
+    end: int = 0
 
 
 def timeline(
@@ -64,7 +67,7 @@ def timeline(
     kinds = {bar.kind for bar in bars}
     legend = tuple((kind, text) for kind, text in LEGEND if kind in kinds)
     ticks = time_ticks(int(begin), int(end)) if timed else []
-    return Timeline(tuple(bars), tuple(ticks), timed, legend)
+    return Timeline(tuple(bars), tuple(ticks), timed, legend, int(begin), int(end))
 
 
 def _next_time(pieces: Sequence[Piece], number: int) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from offloader.errors import (
@@ -81,6 +83,14 @@ class GcsFaultContract(FaultContract):
         data, found = store.read("k", 3, 4)
         assert len(proxy.requests) == before + 1
         assert (data, found.size, dict(found.meta)) == (b"3456", 10, {"role": "index"})
+
+    @pytest.mark.parametrize(
+        "rule", [{"status": 403, "code": "userRateLimitExceeded"}, {"status": 409, "code": "conflict"}, GOOGLE.busy]
+    )
+    def test_who_is_too_fast_waits(self, proxy: Proxy, store: ObjectStore, rule: dict[str, Any]) -> None:
+        refused = proxy.add(Rule(send, times=2, **rule))
+        assert store.put("slot", b"token", if_absent=True) is not None
+        assert refused.times == 0
 
     def test_a_begin_whose_answer_is_lost_leaves_one_upload(
         self, proxy: Proxy, store: ObjectStore, direct: ObjectStore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from offloader.errors import (
     UploadGoneError,
 )
 from offloader.ports.object_store import ObjectStore
+from offloader.storage.gcs_body import PIECE, MultipartBody
 from offloader.storage.gcs_uploads import COMPOSE_LIMIT
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
@@ -225,7 +227,17 @@ def test_a_part_is_checked_before_it_is_sent(store: ObjectStore) -> None:
     assert store.read("k")[0] == data
 
 
+def test_what_is_sent_is_not_copied_and_can_be_sent_again() -> None:
+    data = noise(2 * PIECE + 5)
+    body = MultipartBody({"name": "k", "contentType": "text/plain"}, data)
+    for _ in range(2):
+        _, *pieces, _ = sent = list(body)
+        assert sum(len(piece) for piece in sent) == len(body)
+        assert [len(piece) for piece in pieces] == [PIECE, PIECE, 5]
+        assert all(isinstance(piece, memoryview) and piece.obj is data for piece in pieces)
+
+
 def test_without_the_library_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "offloader.storage.gcs_client", None)
+    monkeypatch.setitem(sys.modules, "offloader.storage.gcs_client", None)
     with pytest.raises(ConfigError, match="extra gcs"):
         open_store(StoreSettings("gs://bucket/root"))

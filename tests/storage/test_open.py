@@ -140,6 +140,21 @@ def test_half_a_pair_of_keys_and_a_bad_endpoint_are_refused() -> None:
             open_store(settings)
 
 
+@pytest.mark.parametrize("error", [KeyError("uid not found: 1234"), OSError("No username set in the environment")])
+def test_a_process_whose_user_has_no_name_is_told_to_say_one(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, stores: Stores
+) -> None:
+    def nameless() -> str:
+        raise error
+
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    monkeypatch.setattr("getpass.getuser", nameless)
+    with pytest.raises(ConfigError, match=r"options\.user"):
+        open_store(StoreSettings("webhdfs://host/a"))
+    for options in ({"user": "me"}, {"delegation": "token"}):
+        stores.open(StoreSettings("webhdfs://host/a", options=tuple(options.items())))
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_hdfs_by_its_own_protocol_is_refused_with_the_way_that_there_is(read_only: bool) -> None:
     with pytest.raises(UnprovenStoreError, match="webhdfs://namenode:9870/folder"):
