@@ -90,6 +90,21 @@ class TestHdfs(StoreContract):
     def test_more_parts_than_one_request_appends(self, few: int, store: ObjectStore) -> None:
         check_many_parts(store, 3 * few + 2)
 
+    def test_names_as_long_as_a_url_are_appended(self, hdfs: Hdfs, stores: Stores) -> None:
+        settings = hdfs.settings()
+        check_many_parts(stores.open(replace(settings, root=f"{settings.root}{'/långer' * 60}")), 110)
+
+    def test_a_clock_that_is_ahead_removes_nothing(
+        self, subject: Subject, hdfs: Hdfs, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert subject.settings is not None
+        at = f"{urlsplit(subject.settings.root).path}/.tmp/theirs"
+        ask(hdfs, "PUT", at, "MKDIRS").raise_for_status()
+        ahead = time.time_ns() + 3 * LEFT_OVER_AFTER_MS * 1_000_000
+        monkeypatch.setattr(time, "time_ns", lambda: ahead)
+        stores.open(subject.settings).put("k", b"x")
+        assert ask(hdfs, "GET", at, "GETFILESTATUS").is_success
+
     def test_a_listing_of_several_pages_is_whole(self, store: ObjectStore) -> None:
         keys = [f"page/{i:03}{'-' * (i % 2)}/{i}" for i in range(50)]
         with ThreadPoolExecutor(8) as pool:
@@ -472,6 +487,13 @@ class TestHdfsWithFaults:
             namenode.add(Rule(renames, status=status, code=json_text))
             with pytest.raises(UnprovenStoreError, match="HttpFS"):
                 mine.open(settings).put("k", b"x")
+        mine.close()
+
+    def test_who_knows_no_numbers_is_not_written_to(self, namenode: Proxy, settings: StoreSettings) -> None:
+        mine = Stores()
+        namenode.add(refused(lambda _, path: "/.reserved/.inodes/" in path, "FileNotFoundException", status=404))
+        with pytest.raises(UnprovenStoreError, match="router"):
+            mine.open(settings).put("k", b"x")
         mine.close()
 
     def test_a_request_that_was_never_accepted_did_not_happen(self, hdfs: Hdfs, stores: Stores) -> None:

@@ -182,29 +182,34 @@ class WebHdfsStore:
                 yield path, file.size
 
     def _prepare(self) -> None:
-        """Before the first write: that renames do not overwrite, and what others have left."""
+        """Before the first write: that a namenode answers, and what others have left."""
         if self._prepared:
             return
         with self._preparing:
             if not self._prepared:
-                self._prove_renames()
-                self._sweep()
+                self._sweep(self._prove_namenode())
                 self._prepared = True
 
-    def _prove_renames(self) -> None:
-        one, _ = self._files.create("a trial", b"1")
+    def _prove_namenode(self) -> int:
+        """Try what others than namenodes do otherwise. The time there, in ms."""
+        one, file = self._files.create("a trial", b"1")
         two, _ = self._files.create("a trial", b"2")
         if not self._files.renames_like_hadoop(one, two):
             raise UnprovenStoreError(
                 f"{self.url}: no namenode answers here (HttpFS?): its renames do not say that a name is taken, so "
                 "nothing is created atomically; let storage.root name a namenode"
             )
+        if not self._files.reads_by_number(file):
+            raise UnprovenStoreError(
+                f"{self.url}: no namenode answers here (a router?): it finds no file by its number, so what is read "
+                "may be of two versions; let storage.root name a namenode"
+            )
         self._files.remove(one)
         self._files.remove(two)
+        return file.modified_at
 
-    def _sweep(self) -> None:
+    def _sweep(self, now: int) -> None:
         # What processes that were killed have left: nobody can come back to a temporary name.
-        now = time.time_ns() // 1_000_000
         for name, file in self._files.list(self._temporary):
             if file.modified_at < now - LEFT_OVER_AFTER_MS:
                 self._files.remove(f"{self._temporary}/{name.rstrip('/')}", recursive=True)

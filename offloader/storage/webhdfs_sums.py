@@ -37,7 +37,7 @@ def is_sum_of(told: Any, data: bytes) -> bool:
 def file_sum(data: bytes, crc: Callable[[memoryview], int], crc_of: int, crcs_of_block: int) -> bytes:
     """The MD5 of MD5s of CRCs. `crc_of`: bytes that each is of."""
     view = memoryview(data)
-    block = crc_of * crcs_of_block or len(view)
+    block = crc_of * crcs_of_block or max(len(view), 1)
     sums = b"".join(_block_sum(view[at : at + block], crc, crc_of) for at in range(0, len(view), block))
     buffer = _FIRST_BUFFER
     while buffer < len(sums):

@@ -19,6 +19,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from offloader.errors import PartRejectedError, StoreUnavailableError
 from offloader.ports.object_store import UploadedPart
@@ -29,7 +30,8 @@ from offloader.storage.webhdfs_files import File, WebHdfsFiles
 CLOSED = ".closed"
 DESCRIPTION = "upload.json"
 OBJECT = "object"
-SOURCES = 100  # of one request, whose names must fit into a URL
+SOURCES = 100  # of one request
+LONGEST_NAMES = 16_000  # characters of theirs in its URL; namenodes take headers of 64 KiB
 COPY_SIZE = 4 * 1024 * 1024
 
 
@@ -119,9 +121,10 @@ class WebHdfsUpload:
                 raise FileNotFoundError(whole) from None
 
     def _append(self, whole: str, found: File, missing: Sequence[UploadedPart]) -> None:
-        sources = [f"{self.closed}/{_name(part)}" for part in missing if part.size][:SOURCES]
+        sources = [f"{self.closed}/{_name(part)}" for part in missing if part.size]
+        most = min(SOURCES, 1 + LONGEST_NAMES // len(quote(sources[0], safe="")))
         try:
-            self.files.concat(whole, sources)
+            self.files.concat(whole, sources[:most])
         except FileNotFoundError:
             now = self.files.status(whole)
             if now is not None and now.size == found.size:
