@@ -174,7 +174,8 @@ class Storage(Section):
         "(`auto`, `path`, `virtual`), `payload_signing` (`auto`: over `http://`; `always`; `never`: saves SHA-256 of "
         "all that is sent, where nobody can change it on its way). For Google: the first four of these, and "
         "`user_project` (who pays). For Azure: the first four of these, `account_name`, and one of `account_key`, "
-        "`sas_token` and `connection_string` (else what the environment has, else our own identity). Not for `file://`.",
+        "`sas_token` and `connection_string` (else what the environment has, else our own identity). "
+        "For HDFS: the first four of these, `user`, `delegation`, `standby` (more namenodes). Not for `file://`.",
     )
 
     @property

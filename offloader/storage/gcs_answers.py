@@ -17,8 +17,14 @@ _META = "x-goog-meta-"
 
 def stat_of(blob: Blob) -> Stat:
     """Of an object that an answer has told of. The etag is the generation: Google's own changes with metadata, too."""
-    size, generation = _told(blob.size, "size"), _told(blob.generation, "generation")
-    return Stat(size, str(generation), lower(blob.metadata), ms_of(blob.updated))
+    return Stat(int(blob.size), str(blob.generation), lower(blob.metadata), ms_of(blob.updated))
+
+
+def whole(blob: Blob) -> Blob:
+    """An object as an answer tells of it. Raises ValueError where that was none of Google's."""
+    if blob.size is None or blob.generation is None:
+        raise ValueError("it tells of no object")
+    return blob
 
 
 def ms_of(at: datetime | None) -> int:
@@ -41,10 +47,4 @@ def stat_in(headers: Mapping[str, str]) -> Stat:
 
 def is_made(blob: Blob, size: int, crc: int) -> bool:
     """Whether the object has this size and this CRC32C, which Google knows of every object."""
-    return _told(blob.size, "size") == size and blob.crc32c == crc_text(crc)
-
-
-def _told(value: int | None, what: str) -> int:
-    if value is None:
-        raise ValueError(f"it has no {what}")
-    return int(value)
+    return bool(blob.size == size and blob.crc32c == crc_text(crc))

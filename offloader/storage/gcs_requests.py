@@ -15,13 +15,13 @@ from google.api_core.exceptions import GoogleAPICallError, from_http_response
 from google.cloud.storage import Blob, Bucket
 
 from offloader.ports.object_store import Stat
-from offloader.storage.gcs_answers import stat_in, stat_told
+from offloader.storage.gcs_answers import stat_in, stat_told, whole
 from offloader.storage.gcs_body import MultipartBody
 from offloader.storage.gcs_calls import is_absent, status_of
 
 PAGE = 1000
 ABSENT = 0  # the generation of what is not there
-_FIELDS = "items(name,size,generation,updated,timeCreated,crc32c,metadata),prefixes,nextPageToken"
+_FIELDS = "kind,items(name,size,generation,updated,timeCreated,crc32c,metadata),prefixes,nextPageToken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class GcsBucket:
             if is_absent(e):
                 return None
             raise
-        return blob
+        return whole(blob)
 
     def write(
         self, name: str, data: bytes, *, meta: Mapping[str, str], kind: str, crc: str, if_absent: bool = False
@@ -93,6 +93,8 @@ class GcsBucket:
             **self._options,
         )
         page = next(found.pages)
+        if "kind" not in page.raw_page:  # nobody's answer is no empty bucket
+            raise ValueError("it is no listing")
         return Page(list(page), sorted(page.prefixes), found.next_page_token)
 
     def delete(self, name: str, generation: int | None = None) -> bool:
@@ -122,7 +124,7 @@ class GcsBucket:
             if status_of(e) == 412 or is_absent(e):
                 return None
             raise
-        return blob
+        return whole(blob)
 
     def told(self) -> Bucket:
         """The bucket with all that it says of itself."""

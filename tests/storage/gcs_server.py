@@ -26,6 +26,7 @@ from tests.storage.proxy import json_error
 
 BUCKET = "bucket"
 COMPOSES = 32
+LISTING = "storage#objects"
 OBJECT = re.compile(r"(?:/download)?/storage/v1/b/([^/]+)/o/([^/]+)(/compose)?")
 
 
@@ -120,10 +121,13 @@ class Google:
         if delimiter:
             rests = ((name, name[len(prefix) :].partition(delimiter)) for name in names)
             folders = sorted({prefix + head + slash for _, (head, slash, _) in rests if slash})
-            return {"prefixes": folders, "items": []}
+            return {"kind": LISTING, "prefixes": folders, "items": []}
         names = [name for name in names if name > asked.get("pageToken", "")]
         most = int(asked.get("maxResults", "1000"))
-        answer: dict[str, Any] = {"items": [self.objects[bucket, name].resource for name in names[:most]]}
+        answer: dict[str, Any] = {
+            "kind": LISTING,
+            "items": [self.objects[bucket, name].resource for name in names[:most]],
+        }
         return answer | ({"nextPageToken": names[most - 1]} if len(names) > most else {})
 
     def delete(self, bucket: str, name: str, asked: dict[str, str]) -> None:

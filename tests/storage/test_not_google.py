@@ -36,14 +36,14 @@ def test_an_endpoint_that_only_redirects_is_asked_once_and_named(call: str, stat
 
 
 @pytest.mark.parametrize("call", OTHERS)
-@pytest.mark.parametrize("page", [b"", PAGE], ids=["nothing", "a-page-for-people"])
+@pytest.mark.parametrize("page", [b"", PAGE, b"{}", b"[]"], ids=["nothing", "a-page-for-people", "json", "list"])
 def test_what_is_none_of_googles_answers_is_no_empty_bucket_and_no_object(call: str, page: bytes) -> None:
     with answering(200, page, root=ROOT) as (store, _), pytest.raises(FatalError, match=r"check storage\.endpoint"):
         OTHERS[call](store)
 
 
 @pytest.mark.parametrize("call", WRITES)
-@pytest.mark.parametrize("page", [b"", PAGE], ids=["nothing", "a-page-for-people"])
+@pytest.mark.parametrize("page", [b"", PAGE, b"{}", b"[]"], ids=["nothing", "a-page-for-people", "json", "list"])
 def test_a_write_that_is_answered_so_may_have_happened(call: str, page: bytes) -> None:
     with answering(200, page, root=ROOT) as (store, _), pytest.raises(OutcomeUnknownError):
         WRITES[call](store)
