@@ -85,7 +85,7 @@ class Shard:
         told: Counter[str] = Counter()
         for name, labels, value in self.series():
             if name == "offloader_store_requests_total" and "shard=" not in labels:
-                told[labels.split('"')[1]] += int(value)
+                told[labels.partition('verb="')[2].partition('"')[0]] += int(value)
         return told
 
 

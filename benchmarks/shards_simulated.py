@@ -1,4 +1,4 @@
-"""`shards-simulated`: 100,000 topics over eight shards, Pulsar and the store in memory, time simulated: what a start
+"""`shards-simulated`: many topics over eight shards, Pulsar and the store in memory, time simulated: what a start
 costs, what each shard holds in memory, how many requests an idle hour makes, and what it costs to run another's topics.
 """
 

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,9 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dev.embedded import launch
 from integration.processes import HANGS
 
 SCRIPT = Path(__file__).with_name("container.sh")
+LAUNCH = Path(launch.__file__)
 WRITABLE = ("/tmp", "/var/lib/offloader")
 
 
@@ -68,6 +73,8 @@ class Container:
         if self._process is not None:
             self._process.kill()  # and with it, by --kill-child, the first process and so all others
             self._process.wait()
+            if self._process.stdin is not None:
+                self._process.stdin.close()
 
     def start(self, *arguments: str, entrypoint: Sequence[str] | None = None) -> Self:
         """Start the image's command, or these arguments of its entry point; returns at once."""
@@ -86,10 +93,11 @@ class Container:
         told = [f"{name}={value}" for name, value in self.environment.items()]
         command = [*self.image.environment, *told, *first, *(arguments or self.image.config["Cmd"])]
         with self.log.open("ab") as log:
+            unshare = [str(shutil.which("unshare")), "--mount", "--pid", "--fork", "--kill-child", "sh", str(SCRIPT)]
             self._process = subprocess.Popen(
-                ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", str(SCRIPT), *command],
+                [sys.executable, "-I", "-S", str(LAUNCH), *unshare, *command],  # does not outlive us
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
@@ -141,9 +149,10 @@ class Container:
     def first(self) -> int:
         """The machine's number of the container's process 1."""
         with suppress(FileNotFoundError):
-            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-            if children:
-                return int(children[0])
+            for child in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+                numbers = re.findall(r"^NSpid:.*\t(\d+)$", Path(f"/proc/{child}/status").read_text(), re.MULTILINE)
+                if numbers == ["1"]:
+                    return int(child)
         raise AssertionError(f"the container has ended:\n{self.text()[-2000:]}")
 
 

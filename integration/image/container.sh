@@ -31,4 +31,4 @@ mount -o remount,ro "$root"
 
 cd "$root"
 exec chroot . /usr/bin/env -i --chdir="$WORKDIR" /usr/bin/setpriv --reuid="$USER_ID" --regid="$GROUP_ID" --clear-groups \
-  --bounding-set=-all --inh-caps=-all --no-new-privs -- /usr/bin/env -i "$@"
+  --bounding-set=-all --inh-caps=-all --no-new-privs --pdeathsig=KILL -- /usr/bin/env -i "$@"
