@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 from dev.image.build import build
 from integration.image.building import TAG, buildah, layers
 
@@ -17,6 +19,7 @@ def main() -> None:
         tag = f"{TAG}-anew-{number}"
         build(tool, tag, cached=False)
         found.append(layers(tool, tag))
+        subprocess.run(tool.command("rmi", tag), capture_output=True, check=True)
     for place, name in OURS.items():
         print(f"{name}: {found[0][place]}")
     different = [name for place, name in OURS.items() if found[0][place] != found[1][place]]

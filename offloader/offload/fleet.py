@@ -48,6 +48,7 @@ class Fleet:
         self._run = run
         self._lock = threading.Lock()
         self._runs: dict[int, _Run] = {}
+        self._left_at: dict[int, int] = {}  # whoever has these now needs time to show a sign of life
         self._liveness = Liveness(deal, after_ms, clock_ms())
         self._may_return_at: int | None = None
 
@@ -80,6 +81,7 @@ class Fleet:
         """It does not any more. `is_over`: the shard was to end, and has nothing left."""
         with self._lock:
             self._runs.pop(index, None)
+            self._left_at[index] = self._clock_ms()
         if is_over:
             self._heartbeats.remove(index)
 
@@ -87,10 +89,12 @@ class Fleet:
         """Show signs of life, look at those of the others. Returns the shards that this process should run as well."""
         self._show()
         self._observe()
+        now = self._clock_ms()
         with self._lock:
             own = set(self._runs)
+            left = {index for index, at in self._left_at.items() if now - at < self._after_ms}
         room = MOST_STAND_INS - len(own - {self.deal.index})
-        return self._liveness.due(own, self._clock_ms())[: max(room, 0)]
+        return [index for index in self._liveness.due(own, now) if index not in left][: max(room, 0)]
 
     @property
     def silent(self) -> int:

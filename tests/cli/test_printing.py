@@ -165,6 +165,7 @@ CALLS: dict[str, list[list[str]]] = {
     "orphans retry": [["78"], ["99"], ["--all"]],
     "orphans undo": [["77"], [EVIL]],
     "run": [["--timeout", EVIL]],
+    "shards": [[], ["--unclaimed"]],
     "subscriptions protect": [["--once", "--dry-run"], [str(TOPIC), "--once"], [EVIL, "--once"]],
     "takeover": [[EVIL], [APPLICATION]],
     "topics accept-loss": [[str(TOPIC), "--to", "1:1"], [str(TOPIC), "--to", EVIL]],

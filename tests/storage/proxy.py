@@ -44,6 +44,7 @@ class Rule:
     without a body.
     `damaged`: a byte of the request's body, or of the answer's where that has none, is changed on the way.
     `unsent`: the connection is closed and nothing is forwarded. `header`: only those that have it.
+    `without`: forwarded without this header, and answered.
     """
 
     matches: Callable[[str, str], bool]
@@ -56,6 +57,7 @@ class Rule:
     unsent: bool = False
     damaged: bool = False
     header: str = ""
+    without: str = ""
 
 
 class Proxy:
@@ -183,8 +185,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if rule is not None and rule.damaged:
             body = _damaged(body)
+        if rule is not None and rule.without:
+            del self.headers[rule.without]
         status, headers, answer = self.server.proxy.forward(self.command, self.path, self.headers, body)
-        if rule is None:
+        if rule is None or rule.without:
             self._answer(status, headers, answer)
         elif rule.damaged:
             self._answer(status, headers, answer if body else _damaged(answer))

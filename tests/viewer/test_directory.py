@@ -15,9 +15,9 @@ from offloader.viewer.directory import KEPT_SECONDS, SECONDS, Directory, TopicRo
 class ManyStore(MemoryStore):
     """So many topics, of which each takes a while to list."""
 
-    def __init__(self, clock: Clock, topics: int) -> None:
+    def __init__(self, clock: Clock, topics: int, seconds: float = 0.0001) -> None:
         super().__init__()
-        self.clock, self.topics, self.listings = clock, topics, 0
+        self.clock, self.topics, self.seconds, self.listings = clock, topics, seconds, 0
 
     def folders(self, prefix: str = "") -> Iterator[str]:
         self.listings += 1
@@ -25,7 +25,7 @@ class ManyStore(MemoryStore):
             yield f"{prefix}{'b' if prefix else 'a'}/"
             return
         for number in range(self.topics):
-            self.clock.now += 0.0001
+            self.clock.now += self.seconds
             yield f"{prefix}topic-{number:07d}/"
 
 
@@ -36,13 +36,13 @@ class Clock:
         return self.now
 
 
-def test_a_hundred_thousand_topics_are_listed_once_in_a_while() -> None:
+def test_many_topics_are_listed_once_in_a_while() -> None:
     clock = Clock()
-    store = ManyStore(clock, 100_000)
+    store = ManyStore(clock, 20_000)
     directory = Directory(store, clock)
     for _ in range(3):
         rows, complete = directory.topics("a/b")
-        assert (len(rows), complete) == (100_000, True)
+        assert (len(rows), complete) == (20_000, True)
     assert store.listings == 1
     clock.now += KEPT_SECONDS
     directory.topics("a/b")
@@ -51,7 +51,7 @@ def test_a_hundred_thousand_topics_are_listed_once_in_a_while() -> None:
 
 def test_a_listing_ends_after_its_time_or_number_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    rows, complete = Directory(ManyStore(clock, 10**6), clock).topics("a/b")
+    rows, complete = Directory(ManyStore(clock, 10**6, seconds=0.02), clock).topics("a/b")
     assert not complete
     assert clock.now < SECONDS + 1
     monkeypatch.setattr(directory_module, "MOST_NAMES", 10)

@@ -168,7 +168,8 @@ class ShardWorld(World):
                 for index in range(self.setup.shards):
                     if self.process_of(index) is None:
                         self.sleep(self.rng.uniform(0, 8))
-                        self.start_shard(index)
+                        if index < self.setup.shards:  # their number may have changed meanwhile
+                            self.start_shard(index)
 
         self.meanwhile("supervisor", work)
 
