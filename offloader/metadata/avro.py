@@ -61,9 +61,9 @@ class AvroBytes:
             self.long()
         return abs(number)
 
-    def one_more(self) -> None:
+    def more(self, count: int = 1) -> None:
         """Raises ValueError where there were too many values."""
-        self.values -= 1
+        self.values -= count
         if self.values < 0:
             raise ValueError(f"it has more than {MOST_VALUES} values")
 
@@ -180,7 +180,7 @@ def _fixed(size: Any) -> Read:
 
 def _record(fields: list[tuple[str, Read]]) -> Read:
     def read(rest: AvroBytes) -> dict[str, object]:
-        rest.one_more()
+        rest.more(max(len(fields), 1))
         rest.depth += 1
         if rest.depth > DEEPEST:
             raise ValueError("it nests too deep")
@@ -196,7 +196,7 @@ def _array(item: Read) -> Read:
         found: list[object] = []
         while count := rest.count():
             for _ in range(count):
-                rest.one_more()
+                rest.more()
                 found.append(item(rest))
         return found
 
@@ -208,7 +208,7 @@ def _map(value: Read) -> Read:
         found: dict[str, object] = {}
         while count := rest.count():
             for _ in range(count):
-                rest.one_more()
+                rest.more()
                 key = rest.text()
                 found[key] = value(rest)
         return found

@@ -17,7 +17,7 @@ from typing import Self
 from offloader.errors import ConfigError
 
 LEAST_TOKEN = 16
-_BY_PROXY = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP")
+_BY_PROXY = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP", "HTTP_X_ENVOY_")  # so they begin
 
 
 class Allowance(Enum):
@@ -67,7 +67,7 @@ class PageAccess:
         """Of a request, by its WSGI environment."""
         if self.token:
             return Allowance.ALLOWED if self._proven(environ) else Allowance.TOKEN_WANTED
-        proxied = any(environ.get(header) for header in _BY_PROXY)  # then everybody comes from loopback
+        proxied = any(header.startswith(_BY_PROXY) for header in environ)  # then everybody comes from loopback
         host = host_name(str(environ.get("HTTP_HOST", "")))
         ours = is_loopback(host) or host in self.names
         from_here = is_loopback(str(environ.get("REMOTE_ADDR", "")))

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from offloader.printable import printable
 
@@ -66,7 +66,7 @@ def text_block(text: str | bytes) -> TextBlock:
     return TextBlock("\n".join(lines))
 
 
-def url(path: str, **query: object) -> str:
+def url(path: str, /, **query: object) -> str:
     """An address of this site. What is None is left out."""
     given = {name.rstrip("_"): str(value) for name, value in query.items() if value is not None}
     text = urlencode(given, quote_via=quote, errors="surrogatepass")
@@ -113,7 +113,13 @@ def duration_text(ms: float) -> str:
     return words[0] if words else "0 s"
 
 
+def as_it_is(value: object) -> Markup:
+    """For a hidden field, which the browser sends back: what does not print is part of a name, too."""
+    return escape(str(value).encode("utf-8", "replace").decode())
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
+    "as_it_is": as_it_is,
     "block": text_block,
     "bytes": bytes_text,
     "count": count_text,

@@ -139,8 +139,7 @@ class Site:
                 "elsewhere needs a token, and none is configured",
             )
         if self._access.is_token(query.get("token", "")):
-            rest = {name: value for name, value in query.items() if name != "token"}
-            return PageAnswer.see(url(path, **rest), self._cookie(environ))
+            return PageAnswer.see(_local(_own(environ)), self._cookie(environ))
         if verdict is Allowance.TOKEN_WANTED:
             return self._token_form(HTTPStatus.UNAUTHORIZED, _own(environ), wrong="token" in query)
         return self._page(PageRequest(path, query))
@@ -170,7 +169,7 @@ class Site:
         if method != "POST":
             return self._token_form(HTTPStatus.OK, "/", wrong=False)
         length = str(environ.get("CONTENT_LENGTH") or "0")
-        if not (length.isascii() and length.isdecimal() and int(length[:9]) <= MOST_FORM):
+        if not (length.isascii() and length.isdecimal() and len(length) < 9 and int(length) <= MOST_FORM):
             return self._problem(HTTPStatus.BAD_REQUEST, "the form is too large")
         try:
             form = _fields(environ["wsgi.input"].read(int(length)).decode("latin-1"))

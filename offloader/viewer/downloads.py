@@ -99,19 +99,22 @@ def _pieces(
     source: Iterator[Item | Message],
 ) -> Iterator[bytes]:
     line, until, sent, count = FORMS[form], clock() + MOST_SECONDS, 0, 0
-    held: list[bytes] = []
+    held, yielded, before = list[bytes](), 0, None
     ended = "complete"
     try:
         for item in found:
-            if sent > MOST_BYTES or clock() > until:
-                ended = f"there is more: go on from {_position(item)}"
+            position = _position(item)
+            if (sent > MOST_BYTES or clock() > until) and position != before:  # a batch is not cut: it has one position
+                ended = f"there is more: go on from {position}"
                 break
+            before = position
             held.append(f"{line(item)}\n".encode())
             sent += len(held[-1])
             count += not isinstance(item, Missing)
-            if sum(map(len, held)) >= PIECE:
+            if sent - yielded >= PIECE:
                 yield b"".join(held)
                 held.clear()
+                yielded = sent
     except OffloadError as error:
         ended = f"ended early: {error}"
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 from typing import TypeVar
 
 from offloader.archive.bounds import parse_bound, selected
@@ -22,14 +21,15 @@ from offloader.metadata import layout
 from offloader.metadata.history import History
 from offloader.metadata.manifest import row_of
 from offloader.metadata.state import CatalogHead
-from offloader.model import Loss, Position, Segment, TopicName
+from offloader.model import MIB, Loss, Position, Segment, TopicName
 from offloader.pages.rendering import Renderer, url
 from offloader.pages.site import Page, PageAnswer, PageRequest
 from offloader.viewer.directory import TopicRow
 from offloader.viewer.downloads import FORMS, items_of, lines_of
+from offloader.viewer.facts import few_of
 from offloader.viewer.outline import outline
 from offloader.viewer.piece import Piece
-from offloader.viewer.rows import entry_row, record_row, start_of, state_of
+from offloader.viewer.rows import EntryRow, entry_row, record_row, start_of, state_of
 from offloader.viewer.timeline import timeline, title
 from offloader.viewer.values import views_of
 from offloader.viewer.viewed import MUCH, ViewedArchive, position_named, topic_named
@@ -40,6 +40,7 @@ TOPICS_A_PAGE = 50
 NAMES_A_PAGE = 200
 RECORDS_A_PAGE = 64
 ENTRIES_A_PAGE = 50
+BYTES_A_PAGE = 32 * MIB  # of entries
 MESSAGES_A_PAGE = 50
 ROWS = 200  # of the tables of a segment
 
@@ -209,15 +210,20 @@ class ArchivePages:
                 raise FatalError(f"{name}: nothing was published at or after {request.get('from')}")
             selection = Selection(position)
         found = topic.items(selection)
+        rows, size, following = list[EntryRow](), 0, None
         with closing(found):  # type: ignore[type-var]
-            items = list(islice(found, ENTRIES_A_PAGE + 1))
-        following = items[ENTRIES_A_PAGE:]
+            for item in found:
+                if len(rows) == ENTRIES_A_PAGE or size > BYTES_A_PAGE:
+                    following = start_of(item)
+                    break
+                rows.append(entry_row(item))  # its bytes are let go
+                size += rows[-1].size
         return self._page(
             "entries.html",
             topic=name,
             start=request.get("from"),
-            rows=[entry_row(item) for item in items[:ENTRIES_A_PAGE]],
-            following=start_of(following[0]) if following else None,
+            rows=rows,
+            following=following,
         )
 
     def entry(self, request: PageRequest) -> PageAnswer:
@@ -234,6 +240,7 @@ class ArchivePages:
             topic=name,
             found=found,
             facts=facts,
+            few=few_of(facts),
             sound="entry" not in facts or is_sound(facts["entry"]),
             messages=[(each, size_of_value(each), preview(each.value or b"")) for each in shown],
             count=len(messages),

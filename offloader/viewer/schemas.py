@@ -7,8 +7,9 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from graphlib import TopologicalSorter
 from typing import Any
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -26,6 +27,7 @@ from offloader.metadata.value_codec import damage_of
 from offloader.ports.topic_states import TopicSchema
 
 PARSING_INFO = "__PARSING_INFO__"
+LONGEST_VERSION = 8  # bytes: brokers number versions with a long
 
 
 def decoded(schema: TopicSchema, data: bytes) -> object:
@@ -44,8 +46,10 @@ def decoded(schema: TopicSchema, data: bytes) -> object:
 
 
 def version_of(schema_version: bytes | None) -> int | None:
-    """The number of the version that a message names; None: it names none."""
-    return int.from_bytes(schema_version, signed=True) if schema_version is not None else None
+    """The number of the version that a message names; None: it names none, or what is no number of a broker's."""
+    if schema_version is None or len(schema_version) > LONGEST_VERSION:
+        return None
+    return int.from_bytes(schema_version, signed=True)
 
 
 def _avro(schema: TopicSchema, data: bytes) -> object:
@@ -69,22 +73,23 @@ def _native(schema: TopicSchema, data: bytes) -> object:
     described = parse_json(schema.data)
     files = FileDescriptorSet.FromString(base64.b64decode(described["fileDescriptorSet"], validate=True))
     pool = DescriptorPool()
-    for file in _in_order(list(files.file)):
+    for file in _in_order(files.file):
         pool.AddSerializedFile(file.SerializeToString())
     kind = GetMessageClass(pool.FindMessageTypeByName(described["rootMessageTypeName"]))
-    return MessageToDict(kind.FromString(data), preserving_proto_field_name=True)
+    try:
+        return MessageToDict(kind.FromString(data), preserving_proto_field_name=True)
+    except AttributeError as error:  # a Timestamp, say, that is not Google's
+        raise ValueError(f"its schema has a well-known type that has no field {error}") from error
 
 
-def _in_order(files: list[FileDescriptorProto]) -> list[FileDescriptorProto]:
+def _in_order(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
     """Each behind those that it imports."""
-    found: dict[str, FileDescriptorProto] = {}
-    while files:
-        ready = [file for file in files if all(name in found for name in file.dependency)]
-        if not ready:
-            raise ValueError("its schema imports a file that it does not have")
-        found |= {file.name: file for file in ready}
-        files = [file for file in files if file.name not in found]
-    return list(found.values())
+    named = {file.name: file for file in files}
+    order = TopologicalSorter({name: file.dependency for name, file in named.items()}).static_order()
+    try:
+        return [named[name] for name in order]
+    except KeyError as error:
+        raise ValueError(f"its schema imports {error}, a file that it does not have") from error
 
 
 def _protobuf(schema: TopicSchema, data: bytes) -> object:

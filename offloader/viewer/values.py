@@ -15,7 +15,8 @@ from offloader.viewer.schemas import decoded
 
 SHOWN_TEXT = 16 * 1024  # characters
 SHOWN_HEX = 4 * 1024  # bytes
-LARGEST_JSON = 512 * 1024  # of what is larger the beginning is shown as text
+LARGEST_DECODED = 512 * 1024  # of what is larger the beginning is shown as text
+UNBOUNDED = frozenset(("JSON", "PROTOBUF", "PROTOBUF_NATIVE", "KEY_VALUE"))  # two bytes may be a value of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ def _by_schema(value: bytes, schema: TopicSchema | None) -> View | None:
     if schema is None or schema.type in ("BYTES", "NONE"):
         return None
     name = f"{schema.type}, version {schema.version}"
+    if schema.type in UNBOUNDED and len(value) > LARGEST_DECODED:
+        return View(name, TextBlock(""), f"It is larger than {LARGEST_DECODED} bytes, too large to be decoded here.")
     try:
         text, cut = json_text(decoded(schema, value))
     except DamagedRecordError as error:
@@ -63,7 +66,7 @@ def _by_schema(value: bytes, schema: TopicSchema | None) -> View | None:
 
 
 def _as_json(value: bytes) -> View | None:
-    if not value[:1].strip() or value.lstrip()[:1] not in (b"{", b"[") or len(value) > LARGEST_JSON:
+    if not value[:1].strip() or value.lstrip()[:1] not in (b"{", b"[") or len(value) > LARGEST_DECODED:
         return None
     try:
         text, cut = json_text(parse_json(value))

@@ -89,9 +89,14 @@ def test_a_record_may_be_within_itself_and_is_known_by_either_name() -> None:
 
 
 RECORD = {"type": "record", "name": "R", "fields": []}
+WIDE = {"type": "record", "name": "W", "fields": [{"name": f"f{n}", "type": "null"} for n in range(5_000)]}
 POISON: dict[str, tuple[str, bytes]] = {
     "an endless array of nothing": (json.dumps({"type": "array", "items": "null"}), long(2**62) + long(0)),
     "an endless array of empty records": (json.dumps({"type": "array", "items": RECORD}), long(2**62) + long(0)),
+    "few bytes that are many wide records of nothing": (
+        json.dumps({"type": "array", "items": WIDE}),
+        long(2_000) + long(0),
+    ),
     "a text of 8 EB": ('"string"', long(2**62)),
     "a negative length": ('"bytes"', long(-1)),
     "a number without end": ('"long"', b"\xff" * 100),

@@ -27,7 +27,18 @@ def test_without_a_token_nobody_comes_from_elsewhere(peer: str) -> None:
     assert PageAccess().verdict(HERE | {"REMOTE_ADDR": peer}) is Allowance.REFUSED
 
 
-@pytest.mark.parametrize("header", ["HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_REAL_IP"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "HTTP_X_FORWARDED_FOR",
+        "HTTP_X_FORWARDED_PROTO",
+        "HTTP_X_FORWARDED_CLIENT_CERT",
+        "HTTP_X_ENVOY_EXPECTED_RQ_TIMEOUT_MS",
+        "HTTP_FORWARDED",
+        "HTTP_VIA",
+        "HTTP_X_REAL_IP",
+    ],
+)
 def test_what_comes_through_a_proxy_does_not_come_from_this_machine(header: str) -> None:
     assert PageAccess().verdict({**HERE, header: "10.0.0.7"}) is Allowance.REFUSED
 

@@ -113,6 +113,15 @@ def test_a_token_in_the_address_does_not_stay_there() -> None:
     reply = ask(site(PageAccess(TOKEN)), f"/?a=b&token={TOKEN}")
     assert (reply.status, reply.headers["Location"]) == (303, "/?a=b")
     assert ask(site(PageAccess(TOKEN)), "/?token=wrong").status == 401
+    for path, then in (("//evil.example/", "/"), ("/a\r\nB: c", "/a%0D%0AB%3A%20c")):
+        assert ask(site(PageAccess(TOKEN)), f"{path}?token={TOKEN}").headers["Location"] == then
+
+
+@pytest.mark.parametrize("name", ["path", "self", "", "query"])
+def test_an_address_may_name_its_fields_as_it_likes(name: str) -> None:
+    asked = ask(site(PageAccess(TOKEN)), f"/?{name}=b")
+    assert asked.status == 401
+    assert ("input", {"name": "then", "type": "hidden", "value": f"/?{name}=b"}) in Html(asked.text).elements
 
 
 @pytest.mark.parametrize("then", ["//evil.example", "https://evil.example", "/\\evil.example", "x", "/a\r\nB: c", "%"])
@@ -125,6 +134,8 @@ def test_a_form_that_is_none_is_refused() -> None:
     for body in (b"x" * 5000, b"&".join([b"a=b"] * 40)):
         assert ask(site(PageAccess(TOKEN)), "/sign-in", "POST", body).status == 400
     assert ask(site(PageAccess(TOKEN)), "/sign-in", "POST", b"token=\xff%ff%zz").status == 401
+    for length in ("0" * 9 + "9" * 12, "1" * 4_000):
+        assert ask(site(PageAccess(TOKEN)), "/sign-in", "POST", CONTENT_LENGTH=length).status == 400
     assert ask(site(), "/sign-in", "POST", b"token=").status in (404, 405)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.archive.messages.message import Message
 from offloader.errors import StoreUnavailableError
 from offloader.model import Position
 from offloader.viewer import downloads
@@ -21,7 +22,7 @@ def entries(count: int, *, fails: bool = False) -> Iterator[Item]:
         raise StoreUnavailableError("it does not\nanswer")
 
 
-def ended(form: str, items: Iterator[Item], clock: float = 0) -> str:
+def ended(form: str, items: Iterator[Item | Message], clock: float = 0) -> str:
     return b"".join(lines_of(items, form, lambda: clock)).decode().splitlines()[-1]
 
 
@@ -44,6 +45,12 @@ def test_a_large_one_says_from_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(downloads, "MOST_BYTES", 500)
     said = json.loads(ended("json", entries(100)))
     assert said["end"] == f"there is more: go on from 1:{said['count']}"
+
+
+def test_a_batch_is_not_cut_so_that_going_on_doubles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "MOST_BYTES", 0)
+    found = (Message(Position(0, 1, entry), number, 3, b"x") for entry in range(9) for number in range(3))
+    assert json.loads(ended("json", found)) == {"end": "there is more: go on from 1:1", "count": 3}
 
 
 def test_it_comes_in_pieces_and_closes_what_it_reads() -> None:

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.errors import StoreUnavailableError
 from offloader.metadata import layout
 from offloader.model import MIB, Position, SegmentLayout, TopicName
 from offloader.pages.site import Site
 from offloader.printable import printable
 from offloader.storage.memory import MemoryStore
-from offloader.viewer import viewed
+from offloader.viewer import pages, viewed
 from tests.archive.messages.encoder import Producer, Sent, batch, single
 from tests.archive.support import Archive
 from tests.format.support import Stored
@@ -260,6 +261,43 @@ def test_what_is_huge_is_cut_or_refused_in_one_line(monkeypatch: pytest.MonkeyPa
     assert "1,000 in all" in reply.text
     monkeypatch.setattr(viewed, "MOST_MESSAGES", 49)
     assert "too many for a page" in get(site_of(store), "/entry", topic=archive.topic, at="1:1").text
+
+
+def test_many_fields_of_one_entry_are_no_page_of_many_megabytes() -> None:
+    store = MemoryStore()
+    archive = Archive(store)
+    archive.claim(1, 0)
+    metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1).SerializeToString()
+    group = b"\xc3\x3e" + b"\xc0\x3e\x00" * 200 + b"\xc4\x3e"  # fields that no version of Pulsar has
+    metadata += b"\xc3\x3e" + group * 200 + b"\xc4\x3e"
+    archive.add([Stored(1, 0, len(metadata).to_bytes(4) + metadata + b"x")])
+    reply = get(site_of(store), "/entry", topic=archive.topic, at="1:0")
+    assert (reply.status, len(reply.body) < 2 * MIB) == (200, True)
+    assert "There is more" in reply.text
+
+
+def test_a_page_of_large_entries_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "BYTES_A_PAGE", 1_000)
+    store = MemoryStore()
+    archive = Archive(store)
+    archive.claim(1, 0)
+    archive.add([Stored(1, number, single(Producer(), Sent(b"x" * 600)).data) for number in range(5)])
+    assert "From 1:2 on" in page(site_of(store), "/entries", topic=archive.topic).text.replace("0:1:2", "1:2")
+
+
+@pytest.mark.parametrize("part", ["a\u202eb", "a\u3000b", "a\\b", 'a"<b>'])
+def test_forms_send_names_as_they_are(part: str) -> None:
+    store = MemoryStore()
+    topic = TopicName("public", part, part)
+    archive = Archive(store, topic)
+    archive.claim(1, 0)
+    archive.add([Stored(1, 0, single(Producer(), Sent(b"x")).data)])
+    site = site_of(store)
+    pages_with_forms = [page(site, "/topic", name=topic), page(site, "/entries", topic=topic)]
+    sent = [a["value"] for each in pages_with_forms for _, a in each.elements if a.get("name") == "topic"]
+    assert sent == [str(topic)] * 3
+    names = [a["value"] for _, a in page(site, "/namespace", name=topic.namespace).elements if a.get("name") == "name"]
+    assert names == [topic.namespace]
 
 
 TEXTS = st.text() | st.sampled_from([SCRIPT, BIDI, "</pre>", "&lt;", "{{ 7 * 7 }}", "\n", "\r\n"])

@@ -34,6 +34,9 @@ def own_file() -> FileDescriptorProto:
     return file
 
 
+FALSE_TIME = FileDescriptorProto(name="t", package="google.protobuf", message_type=[{"name": "Timestamp"}])
+
+
 @pytest.mark.parametrize(
     ("kind", "data", "value"),
     [
@@ -91,6 +94,9 @@ def test_a_key_and_a_value_together_and_apart() -> None:
         TopicSchema(0, "PROTOBUF_NATIVE", b"{}"),
         native(FileDescriptorProto(name="a", dependency=["b"])),
         native(FileDescriptorProto(name="a"), root="none"),
+        native(FileDescriptorProto(name="a", dependency=["a"])),
+        native(FALSE_TIME, root="google.protobuf.Timestamp"),
+        native(*(FileDescriptorProto(name=f"{n}", dependency=[f"{n + 1}"]) for n in range(9_000))),
     ],
     ids=str,
 )
@@ -133,3 +139,11 @@ def test_versions() -> None:
     assert version_of(None) is None
     assert version_of(pack(">q", 3)) == 3
     assert version_of(b"") == 0
+    assert version_of(b"x" * 5_000) is None
+
+
+@pytest.mark.parametrize(("kind", "one"), [("JSON", b"[],"), ("PROTOBUF", b"\x08\x00")])
+def test_of_what_is_large_and_may_be_millions_of_values_the_beginning_is_shown(kind: str, one: bytes) -> None:
+    first, *others = views_of(one * 2**19, TopicSchema(0, kind))
+    assert (first.text, "too large to be decoded here" in first.note) == ("", True)
+    assert others

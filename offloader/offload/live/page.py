@@ -21,6 +21,7 @@ from offloader.pages.rendering import Renderer, bytes_text, count_text, duration
 from offloader.pages.site import PageAnswer, PageRequest, Site
 
 REFRESH = 5  # seconds
+OLD_VIEW_MS = 30_000
 OLD_WORK = 60.0  # seconds: work that has waited for longer is named
 _WORDS = {Need.DANGER: "danger", Need.TROUBLE: "trouble", Need.LATE: "late", Need.NONE: ""}
 _MINUTE_TICKS = (45, 30, 15)  # ago
@@ -107,13 +108,14 @@ class LivePage:
     def _answer(self, template: str, ordered: Ordered, **values: object) -> PageAnswer:
         running, now = self._running, self._running.clock_ms()
         alive, ready = running.metrics.health.alive(), running.metrics.health.ready()
+        ending, old = running.ending(), now - ordered.view.at > OLD_VIEW_MS
         body = self.renderer.render(
             template,
             refresh=REFRESH,
             application=running.application,
             version=running.version,
             uptime=now - self._started,
-            ending=running.ending(),
+            ending=ending,
             stuck="" if alive.good else alive.text,
             not_ready="" if ready.good else ready.text,
             ordered=ordered,
@@ -121,6 +123,8 @@ class LivePage:
             view=ordered.view,
             now=ordered.view.at,
             age=now - ordered.view.at,
+            old=old,
+            hindered=bool(ending or old or not alive.good or not ready.good),
             remedy_of=remedy_of,
             pieces=pieces,
             shares=shares,

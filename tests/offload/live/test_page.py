@@ -156,13 +156,16 @@ def test_it_says_what_it_waits_for_and_that_it_ends():
     shown.metrics.health.checked("store", "no answer of store:9000")
     text = shown.page().text
     assert "It stops, as asked" in text
+    assert "all is well" not in text.lower()
     assert "nothing is lost: store: no answer of store:9000" in text
     shown.seconds += 3600
     assert "the main loop has not turned for 3600 s" in shown.page().text
 
 
 def test_a_view_that_is_old_is_told():
-    assert "What you see is 5 min old" in Shown(view(caught_up("t"), at=NOW - 5 * MINUTE)).page().text
+    text = Shown(view(caught_up("t"), at=NOW - 5 * MINUTE)).page().text
+    assert "What you see is 5 min old" in text
+    assert "all is well" not in text.lower(), "nobody knows"
 
 
 def test_only_this_machine_sees_it_without_a_token():
