@@ -296,7 +296,7 @@ def test_a_subscription_that_the_former_process_still_holds_is_no_trouble_at_fir
 
 
 def test_a_topic_that_brokers_are_to_read_stays_and_goes_on_being_offloaded() -> None:
-    """The journal remembers it until it is released: it would come to an end here, and nobody would have what follows."""
+    """The journal remembers it until it is released: it would end here, and nobody would have what follows."""
     first = sharded(alone())
     name = MOVING[0]
     first.journal.record([replace(first.driver.state(name), handed_over=True)])
