@@ -43,6 +43,7 @@ class Rule:
     `cut`: only so many bytes of the answer's body arrive. `status` and `code`: answered so, not forwarded; `empty`:
     without a body.
     `unsent`: the connection is closed and nothing is forwarded. `header`: only those that have it.
+    `without`: forwarded without this header, and answered.
     """
 
     matches: Callable[[str, str], bool]
@@ -54,6 +55,7 @@ class Rule:
     empty: bool = False
     unsent: bool = False
     header: str = ""
+    without: str = ""
 
 
 class Proxy:
@@ -179,8 +181,10 @@ class _Handler(BaseHTTPRequestHandler):
         if rule is not None and rule.unsent:
             self._hang_up()
             return
+        if rule is not None and rule.without:
+            del self.headers[rule.without]
         status, headers, answer = self.server.proxy.forward(self.command, self.path, self.headers, body)
-        if rule is None:
+        if rule is None or rule.without:
             self._answer(status, headers, answer)
         elif rule.cut is None:
             self._hang_up()
