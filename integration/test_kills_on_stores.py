@@ -1,7 +1,7 @@
 """Exactly once under kills, as `test_kills.py` shows it on disk and on S3, on every other store.
 
-What differs from store to store is how a part comes to be and how a commit ends: workers are killed while they upload,
-and an application right after the commit of a segment. Soaks have all kinds of kills.
+What differs from store to store is how a part comes to be and how a commit ends: a worker is killed while it uploads,
+and its application right after the commit of a segment. Soaks have all kinds of kills.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dev.embedded.standalone import PulsarStandalone
 from integration.azurite import AzuriteServer
 from integration.fake_gcs import GoogleServer
 from integration.hdfs.cluster import Hdfs
-from integration.killing import ALL, Sizes, kill_and_check, kill_in_a_seal, kill_workers
-from integration.soak import AFTER, SOAK
+from integration.killing import ALL, Sizes, kill_a_worker_and_after_a_commit, kill_and_check
+from integration.soak import SOAK
 
 SIZES = Sizes(parts=("1M", "2M", "8M"))
-KILLS = ALL * 2 if SOAK else (kill_workers, kill_in_a_seal("complete", AFTER))
+KILLS = ALL * 2 if SOAK else (kill_a_worker_and_after_a_commit,)
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(14_400 if SOAK else 3_600)]
 
 
 @pytest.mark.hdfs
 def test_exactly_once_under_kills_on_hdfs(pulsar: PulsarStandalone, namespace: str, tmp_path: Path, hdfs: Hdfs) -> None:
-    kill_and_check(pulsar, namespace, hdfs.settings(), tmp_path, SIZES, seed=3, kills=KILLS)
+    kill_and_check(pulsar, namespace, hdfs.settings(), tmp_path, SIZES, seed=3, kills=KILLS, light_end=not SOAK)
 
 
 @pytest.mark.fake_gcs
@@ -33,7 +33,7 @@ def test_exactly_once_under_kills_on_google(
     pulsar: PulsarStandalone, namespace: str, tmp_path: Path, fake_gcs: GoogleServer
 ) -> None:
     storage = fake_gcs.settings(fake_gcs.fresh_root())
-    kill_and_check(pulsar, namespace, storage, tmp_path, SIZES, seed=4, kills=KILLS)
+    kill_and_check(pulsar, namespace, storage, tmp_path, SIZES, seed=4, kills=KILLS, light_end=not SOAK)
 
 
 @pytest.mark.azurite
@@ -41,4 +41,4 @@ def test_exactly_once_under_kills_on_azure(
     pulsar: PulsarStandalone, namespace: str, tmp_path: Path, azurite: AzuriteServer
 ) -> None:
     storage = azurite.settings(azurite.fresh_root())
-    kill_and_check(pulsar, namespace, storage, tmp_path, SIZES, seed=5, kills=KILLS)
+    kill_and_check(pulsar, namespace, storage, tmp_path, SIZES, seed=5, kills=KILLS, light_end=not SOAK)
