@@ -198,6 +198,23 @@ class TestHdfs(StoreContract):
             assert len(standby.requests) == 1
             mine.close()
 
+    @pytest.mark.parametrize("exception", ["RetriableException", ""], ids=["starts", "silent"])
+    def test_a_namenode_that_was_active_is_left_when_it_starts_again_or_falls_silent(
+        self, hdfs: Hdfs, exception: str
+    ) -> None:
+        with (
+            Proxy("127.0.0.1", hdfs.namenode, json_as_told) as former,
+            socket.create_server(("127.0.0.1", 0)) as silent,
+        ):
+            former.add(refused(anything, exception))
+            first = former.port if exception else silent.getsockname()[1]
+            settings = hdfs.settings(first, standby=f"127.0.0.1:{hdfs.namenode}", read_timeout="0.5")
+            mine = Stores()
+            store = mine.open(settings)
+            store.put("k", b"x")
+            assert store.read("k")[0] == b"x"
+            mine.close()
+
 
 class TestHdfsWithFaults:
     """`store` and `impatient`, which soon gives up, go through two proxies, of the namenode and the datanode; `direct`

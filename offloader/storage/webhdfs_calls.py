@@ -33,9 +33,10 @@ LONGEST_MESSAGE = 400
 Body = Callable[[], Iterator[bytes]]  # made anew for each try
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_STANDBY = frozenset({"StandbyException", "ObserverRetryOnActiveException"})
 _DAMAGED = "DamagedOnTheWay"  # the name of our own error, no namenode says so
-_NOT_APPLIED = _STANDBY | {"RetriableException", "SafeModeException", _DAMAGED}
+_NOT_APPLIED = frozenset(
+    {"StandbyException", "ObserverRetryOnActiveException", "RetriableException", "SafeModeException", _DAMAGED}
+)
 _FULL = frozenset(
     {"QuotaExceededException", "DSQuotaExceededException", "NSQuotaExceededException"}
     | {"QuotaByStorageTypeExceededException"}
@@ -166,14 +167,15 @@ class WebHdfsCalls:
         return _json(self._ask(method, path, op, parameters))
 
     def _ask(self, method: str, path: str, op: str, parameters: Mapping[str, str]) -> httpx.Response:
-        """An answer of the active namenode."""
+        """An answer of the active namenode. Where it has none for us the next try asks another one: it may be starting
+        again, or silent, while that has taken over."""
         namenode = self._active
         url = f"{self._namenodes[namenode]}/webhdfs/v1{quote(path)}"
         try:
             answer = self._client.request(method, url, params={"op": op, **self._who, **parameters})
             return _checked(answer)
-        except (*_NOT_SENT, _AnswerError) as error:
-            if not isinstance(error, _AnswerError) or error.name in _STANDBY:
+        except (httpx.TransportError, _AnswerError) as error:
+            if _is_passing(error, write=True):
                 self._active = (namenode + 1) % len(self._namenodes)
             raise
 
