@@ -45,7 +45,8 @@ def takeover(
     of_others = {c.topic for c in known.values() if c.claim is not None and c.claim.application != old_application}
     with Journal.open(store, new_application, new_token) as journal:
         wanted = [t for t in inherited if not (t in failed or t in journal.topics or t in of_others)]
-        journal.record(inherited[topic].state for topic in wanted)
+        # Nobody is on the way to a shard any more: its name means nothing in this journal.
+        journal.record(replace(inherited[topic].state, passed_to="") for topic in wanted)
     for head in owned:
         catalogs.take_over_claim(head, old_application, now)
     _inherit_released(store, catalogs, known.values(), old_application, new_application, now)
