@@ -96,6 +96,8 @@ class ArchivePages:
     def namespace(self, request: PageRequest) -> PageAnswer:
         """A namespace's topics."""
         name, wanted = _needed(request, "name"), request.get("filter").casefold()
+        if not all(name.partition("/")[::2]):
+            raise ConfigError(f"{name!r} is no namespace; write TENANT/NAMESPACE")
         rows, complete = self.archive.directory.topics(name)
         matching = [row for row in rows if wanted in row.name.name.casefold()]
         shown, turn = _turned(matching, request, TOPICS_A_PAGE)
