@@ -233,8 +233,8 @@ class ArchivePages:
         name, position = topic_named(_needed(request, "topic")), position_named(_needed(request, "at"))
         topic = self.archive.topic(name)
         found = topic.peek(position)
+        messages = self.archive.messages(topic, found)  # refuses what is too much, before all of it is taken apart
         facts = peek_facts(found, MAX_MESSAGE)
-        messages = self.archive.messages(topic, found)
         chosen = _chosen(request, messages)
         shown, turn = _turned(messages, request, MESSAGES_A_PAGE)
         return self._page(
