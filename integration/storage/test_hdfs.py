@@ -22,13 +22,14 @@ from offloader.errors import (
     FatalError,
     OffloadError,
     OutcomeUnknownError,
+    PartRejectedError,
     StoreFullError,
     StoreUnavailableError,
     UnprovenStoreError,
     UploadGoneError,
 )
 from offloader.ports.object_store import ObjectStore, UploadedPart
-from offloader.storage import webhdfs_uploads
+from offloader.storage import rules, webhdfs_uploads
 from offloader.storage.settings import StoreSettings
 from offloader.storage.webhdfs import LEFT_OVER_AFTER_MS
 from tests.storage.contract import StoreContract
@@ -60,6 +61,10 @@ def changes(method: str, path: str) -> bool:
     return method != "GET"
 
 
+def sums(method: str, path: str) -> bool:
+    return op(path, "GETFILECHECKSUM")
+
+
 def anything(method: str, path: str) -> bool:
     return True
 
@@ -84,6 +89,21 @@ class TestHdfs(StoreContract):
 
     def test_more_parts_than_one_request_appends(self, few: int, store: ObjectStore) -> None:
         check_many_parts(store, 3 * few + 2)
+
+    def test_names_as_long_as_a_url_are_appended(self, hdfs: Hdfs, stores: Stores) -> None:
+        settings = hdfs.settings()
+        check_many_parts(stores.open(replace(settings, root=f"{settings.root}{'/långer' * 60}")), 110)
+
+    def test_a_clock_that_is_ahead_removes_nothing(
+        self, subject: Subject, hdfs: Hdfs, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert subject.settings is not None
+        at = f"{urlsplit(subject.settings.root).path}/.tmp/theirs"
+        ask(hdfs, "PUT", at, "MKDIRS").raise_for_status()
+        ahead = time.time_ns() + 3 * LEFT_OVER_AFTER_MS * 1_000_000
+        monkeypatch.setattr(time, "time_ns", lambda: ahead)
+        stores.open(subject.settings).put("k", b"x")
+        assert ask(hdfs, "GET", at, "GETFILESTATUS").is_success
 
     def test_a_listing_of_several_pages_is_whole(self, store: ObjectStore) -> None:
         keys = [f"page/{i:03}{'-' * (i % 2)}/{i}" for i in range(50)]
@@ -297,6 +317,69 @@ class TestHdfsWithFaults:
             impatient.put("k", b"x", if_absent=True)
         assert direct.stat("k") is None
 
+    def test_a_byte_that_changes_on_the_way_is_sent_again(
+        self, datanode: Proxy, store: ObjectStore, direct: ObjectStore
+    ) -> None:
+        changed = [datanode.add(Rule(changes, times=2, damaged=True))]
+        store.put("k", noise(100_000))
+        assert direct.read("k")[0] == noise(100_000)
+        changed.append(datanode.add(Rule(changes, damaged=True)))
+        upload = store.begin("l")
+        changed.append(datanode.add(Rule(changes, damaged=True)))
+        parts = upload_parts(store, upload, [noise(100_000)])
+        store.commit(upload, parts)
+        assert direct.read("l")[0] == noise(100_000)
+        assert [rule.times for rule in changed] == [0, 0, 0]
+        assert not any(op(path, "OPEN") for _, path in datanode.requests[:2]), "the checksum is enough"
+
+    def test_bytes_that_always_change_on_the_way_never_count(
+        self, datanode: Proxy, impatient: ObjectStore, direct: ObjectStore
+    ) -> None:
+        upload = impatient.begin("l")
+        datanode.add(Rule(changes, times=FOR_EVER, damaged=True))
+        for call in (lambda: impatient.put("k", b"x"), lambda: impatient.put_part(upload, 1, 0, b"x", crc32c(b"x"))):
+            with pytest.raises(StoreUnavailableError, match="other bytes than ours"):
+                call()
+        assert direct.stat("k") is None
+        with pytest.raises(PartRejectedError):
+            direct.commit(upload, [UploadedPart(1, 1, rules.part_etag(1, crc32c(b"x")), crc32c(b"x"))])
+
+    @pytest.mark.parametrize("place", ["namenode", "datanode"])
+    def test_a_cluster_that_tells_no_checksum_is_read_back(
+        self, namenode: Proxy, datanode: Proxy, store: ObjectStore, direct: ObjectStore, place: str
+    ) -> None:
+        told = {"FileChecksum": {"algorithm": "COMPOSITE-CRC32C", "bytes": "00000000", "length": 4}}
+        where = {"namenode": namenode, "datanode": datanode}[place]
+        for rule in (
+            refused(sums, "UnsupportedOperationException", status=400, times=2),
+            refused(sums, "IOException", times=2),
+            Rule(sums, times=2, status=404),
+            Rule(sums, times=2, status=200, code=json.dumps(told)),
+        ):
+            where.add(rule)
+            changed = datanode.add(Rule(changes, damaged=True))
+            store.put("k", noise(3_000_000))
+            assert direct.read("k")[0] == noise(3_000_000)
+            assert rule.times == changed.times == 0
+
+    def test_a_checksum_whose_answer_is_lost_is_asked_again(
+        self, namenode: Proxy, datanode: Proxy, store: ObjectStore, direct: ObjectStore
+    ) -> None:
+        lost = [namenode.add(Rule(sums)), datanode.add(Rule(sums))]
+        assert store.put("k", b"x", if_absent=True) == direct.stat("k")
+        assert [rule.times for rule in lost] == [0, 0]
+
+    def test_who_removes_what_we_write_does_not_end_our_upload(
+        self, datanode: Proxy, store: ObjectStore, impatient: ObjectStore
+    ) -> None:
+        upload = store.begin("k")
+        datanode.add(refused(changes, "FileNotFoundException", status=404, times=1))
+        parts = upload_parts(store, upload, [b"one"])
+        store.commit(upload, parts)
+        datanode.add(refused(changes, "FileNotFoundException", status=404))
+        with pytest.raises(StoreUnavailableError):
+            impatient.put("l", b"x")
+
     def test_a_body_that_is_cut_short_is_read_again(self, datanode: Proxy, store: ObjectStore) -> None:
         data = noise(300_000)
         store.put("k", data)
@@ -371,12 +454,46 @@ class TestHdfsWithFaults:
         assert store.read("k")[0] == b"".join(contents)
         assert [key for key, _ in store.list()] == ["k"]
 
+    def test_a_copy_of_blocks_with_other_bytes_never_counts(
+        self, namenode: Proxy, datanode: Proxy, impatient: ObjectStore, direct: ObjectStore
+    ) -> None:
+        namenode.add(refused(lambda _, path: op(path, "CONCAT"), "UnsupportedOperationException", status=400))
+        upload = impatient.begin("k")
+        parts = upload_parts(impatient, upload, [noise(1000, 1), noise(7, 2)])
+        for read in (False, True):  # on its way to the datanode; while it is read for the copy
+            changed = datanode.add(Rule(lambda method, path: (method == "GET") is read, damaged=True))  # noqa: B023
+            with pytest.raises(StoreUnavailableError, match="other bytes"):
+                impatient.commit(upload, parts)
+            assert changed.times == 0
+            assert direct.stat("k") is None
+        impatient.commit(upload, parts)
+        assert direct.read("k")[0] == noise(1000, 1) + noise(7, 2)
+
+    def test_commits_side_by_side_that_copy_make_one_object(
+        self, namenode: Proxy, store: ObjectStore, impatient: ObjectStore
+    ) -> None:
+        namenode.add(refused(lambda _, path: op(path, "CONCAT"), "UnsupportedOperationException", status=400))
+        for i in range(6):
+            upload = store.begin(f"k/{i}")
+            parts = upload_parts(store, upload, [noise(1000, 1), noise(1000, 2), noise(7, 3)])
+            with ThreadPoolExecutor(4) as pool:
+                done = list(pool.map(lambda one: one.commit(upload, parts).size, [store, impatient] * 2))  # noqa: B023
+            assert done == [2007] * 4
+            assert store.read(f"k/{i}")[0] == noise(1000, 1) + noise(1000, 2) + noise(7, 3)
+
     def test_who_renames_in_another_way_is_not_written_to(self, namenode: Proxy, settings: StoreSettings) -> None:
         mine = Stores()
         for status, json_text in ((200, '{"boolean": true}'), (200, '{"boolean": false}')):
             namenode.add(Rule(renames, status=status, code=json_text))
             with pytest.raises(UnprovenStoreError, match="HttpFS"):
                 mine.open(settings).put("k", b"x")
+        mine.close()
+
+    def test_who_knows_no_numbers_is_not_written_to(self, namenode: Proxy, settings: StoreSettings) -> None:
+        mine = Stores()
+        namenode.add(refused(lambda _, path: "/.reserved/.inodes/" in path, "FileNotFoundException", status=404))
+        with pytest.raises(UnprovenStoreError, match="router"):
+            mine.open(settings).put("k", b"x")
         mine.close()
 
     def test_a_request_that_was_never_accepted_did_not_happen(self, hdfs: Hdfs, stores: Stores) -> None:

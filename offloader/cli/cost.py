@@ -15,7 +15,7 @@ from offloader.cli.parsing import parsed
 from offloader.cli.progress_bar import step_progress
 from offloader.cli.reading import not_archived
 from offloader.cli.topics import journals_of
-from offloader.errors import FatalError, RetryableError
+from offloader.errors import AccessDeniedError, FatalError, RetryableError
 from offloader.metadata import listing
 from offloader.metadata.journals import Journals
 from offloader.metadata.layout import encoded, topic_folder
@@ -33,6 +33,7 @@ from offloader.operations.cost.requests import Idling
 from offloader.operations.cost.stored import Listed
 
 LOOK_INTO = 1_000
+LEFT_OUT = "--no-pulsar leaves Pulsar out"
 
 
 @click.command("cost")
@@ -165,7 +166,9 @@ def _of_bookies(
         with step_progress("topics asked for in Pulsar", max(len(looked), 1), Console(stderr=True)) as advance:
             return copies, still_held(session.admin, _told(looked, advance))
     except RetryableError as error:
-        raise RetryableError(f"{error}; --no-pulsar leaves Pulsar out") from error
+        raise RetryableError(f"{error}; {LEFT_OUT}") from error
+    except AccessDeniedError as error:
+        raise AccessDeniedError(f"{error}; {LEFT_OUT}") from error
 
 
 def _told(looked: Iterable[TopicLook], advance: Callable[[int], None]) -> Iterator[CatalogHead]:

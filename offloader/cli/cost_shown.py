@@ -95,7 +95,8 @@ def _sums(made: CostReport, prices: PriceList) -> Iterator[str]:
     if not prices.known:
         yield NO_PRICES
         return
-    yield f"in all{_cost(monthly(made, prices), prices, 'a month')}, by prices of {prices.settings.as_of}"
+    whole = _cost(monthly(made, prices), prices, "a month") or ": not known, a price of bytes or requests is missing"
+    yield f"in all{whole}; by prices of {prices.settings.as_of}"
 
 
 def _cost(cost: float | None, prices: PriceList, per: str = "") -> str:

@@ -24,7 +24,7 @@ from offloader.config.problems import refuse
 from offloader.config.protection import ProtectionSettings
 from offloader.config.running import Limits, MetricsSettings, Spark
 from offloader.config.section import Section
-from offloader.config.sharding import Shards
+from offloader.config.sharding import Shards, too_soon
 from offloader.config.units import Time
 from offloader.errors import ConfigError
 
@@ -71,7 +71,8 @@ class Config(Section):
         found = limits.check(config.policies, config.storage.root, has_bookies=has_bookies)
         of_lifecycle = (*unreachable(config.lifecycle, has_bookies=has_bookies), *too_short(config.lifecycle))
         of_bridge = out_of_reach(config.policies, config.storage.scheme, has_bookies=has_bookies)
-        refuse((*found, *of_lifecycle, *of_bridge), written.lines)
+        of_shards = too_soon(config.shards, config.spark.trigger_ms)
+        refuse((*found, *of_lifecycle, *of_bridge, *of_shards), written.lines)
         return config
 
     @property

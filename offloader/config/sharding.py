@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from offloader.config.problems import ConfigProblem
 from offloader.config.section import Section
-from offloader.config.units import Wait
+from offloader.config.units import Wait, format_time
 
 MOST = 256
 
@@ -30,7 +32,7 @@ class Shards(Section):
         120_000,
         ge=5_000,
         description="A shard that has shown no sign of life for so long is run by another shard's process as well, "
-        "until its own is back. Only a hint of when to try: the journal decides.",
+        "until its own is back; at least twice `spark.trigger`. Only a hint of when to try: the journal decides.",
     )
 
     @model_validator(mode="after")
@@ -38,3 +40,11 @@ class Shards(Section):
         if self.index is not None and self.index >= self.count:
             raise ValueError(f"index {self.index} is not among {self.count} shards, which are counted from 0")
         return self
+
+
+def too_soon(section: Shards | None, trigger_ms: int) -> Iterator[ConfigProblem]:
+    """An idle application turns its loop, and so shows a sign of life, no more often than it looks for work."""
+    least = 2 * trigger_ms
+    if section is not None and section.take_over_after_ms < least:
+        said = f"{format_time(section.take_over_after_ms)} is less than twice spark.trigger: write at least "
+        yield ConfigProblem(("shards", "takeOverAfter"), f"{said}{format_time(least)}, or have it trigger more often")

@@ -172,7 +172,7 @@ class Catalogs:
         is not ours. Raises RetryableError where the catalog has changed since the head was read."""
         if head.claim is None or head.claim.application != self._application:
             return head
-        self._store.put(layout.claim_key(to, head.topic), str(head.topic).encode(), if_absent=True)
+        self.mark_for(to, head.topic)
         claim = replace(head.claim, application=to, at=at, reason=f"passed on by {self._application}")
         head, written = self._write(head, linked(head, claim))
         if not written:
@@ -182,8 +182,12 @@ class Catalogs:
     def mark(self, topic: TopicName) -> None:
         """Note that the application may have claimed a topic, for `claimed`; once in a process."""
         if topic not in self._marked:
-            self._store.put(layout.claim_key(self._application, topic), str(topic).encode(), if_absent=True)
+            self.mark_for(self._application, topic)
             self._marked.add(topic)
+
+    def mark_for(self, application: str, topic: TopicName) -> None:
+        """The same of another application, which hears of the topic by its list of claims."""
+        self._store.put(layout.claim_key(application, topic), str(topic).encode(), if_absent=True)
 
     def unmark(self, topic: TopicName) -> None:
         """The application has not claimed the topic any more."""

@@ -105,7 +105,7 @@ class Application:
                 checkpoint=checkpoint,
                 clock_ms=self._clock_ms,
                 workers=self._workers,
-                agrees=None if fleet is None else fleet.agrees,
+                agrees=_nobody if fleet is None else fleet.agrees,
                 until_caught_up=self._until_caught_up,
             )
             if fleet is not None and not self._may_return(fleet, metrics):
@@ -217,6 +217,11 @@ class Application:
         _quietly(lambda: session.sparkContext.setLogLevel("ERROR"))()
         for query in queries:
             query.stop()
+
+
+def _nobody(_: str) -> bool:
+    """There are no other shards, or we pass nothing on to them."""
+    return False
 
 
 def _quietly(action: Callable[[], object]) -> Callable[[], None]:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from offloader.metadata.deal import Deal, index_of_shard
 from offloader.metadata.heartbeats import Heartbeat, Heartbeats
-from offloader.offload.core.liveness import LIVED_WELL, Liveness, wait_before_return
+from offloader.offload.core.liveness import LIVED_WELL, LOOKS, Liveness, wait_before_return
 
 log = logging.getLogger(__name__)
 
 MOST_STAND_INS = 2  # of one process: each needs as much memory as its own shard
-LOOKS = 4  # in the time that a shard may be silent
 
 
 @dataclass(slots=True)

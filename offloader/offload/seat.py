@@ -58,8 +58,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Reached:
-    """What all shards of a process share. `agrees`: whether the shard of a name lives, and deals as we do; None: there
-    are none. `workers`: what tests wrap around what executors reach."""
+    """What all shards of a process share. `agrees`: whether the shard of a name lives, and deals as we do. `workers`:
+    what tests wrap around what executors reach."""
 
     admin: AdminClient
     store: ObjectStore
@@ -71,7 +71,7 @@ class Reached:
     checkpoint: str
     clock_ms: Callable[[], int]
     workers: Wrapper
-    agrees: Callable[[str], bool] | None = None
+    agrees: Callable[[str], bool]
     until_caught_up: bool = False
 
 
@@ -169,8 +169,8 @@ class Seat:
         bridging = Bridging(context, config.bridge, reach.parts(new_uuid), urgent=reached.until_caught_up)
         requests = RequestHandler(context, config.spark.trigger_ms, retaining, bridging)
         copying = copying_of(context, config, stack)
-        if reached.agrees is not None:
-            self.passing_on = PassingOn(context, registry, reached.agrees, requests.is_asked)
+        # Also where there are no others (any more): what the journal says to be on its way has to arrive.
+        self.passing_on = PassingOn(context, registry, reached.agrees, requests.is_asked)
         return Driver(
             context, registry, plans, requests, retaining, bridging, config.spark.trigger_ms, copying, self.passing_on
         )

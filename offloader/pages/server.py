@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from socketserver import TCPServer, ThreadingMixIn
@@ -25,6 +26,7 @@ WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]
 
 SHUTDOWN_POLL = 0.05
 MOST_CONNECTIONS = 128
+MOST_OF_ONE = 64  # from one address, so that nobody alone keeps probes and scrapers out
 HEAD_SECONDS = 10.0  # for a whole request, however it trickles in
 WRITE_SECONDS = 10.0  # for each piece of an answer
 
@@ -66,7 +68,8 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._open: Counter[str] = Counter()  # connections, by address
+        self._counting = threading.Lock()
 
     def server_bind(self) -> None:
         """Without HTTPServer's look-up of our own name, which can hang where DNS does."""
@@ -77,8 +80,12 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread of its own, while there are not too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
+        if self._let_in(client_address[0]):
+            try:
+                super().process_request(request, client_address)
+            except RuntimeError:  # the machine has no more threads
+                self._left(client_address[0])
+                raise
             return
         request.settimeout(0)
         try:
@@ -92,7 +99,20 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._left(client_address[0])
+
+    def _let_in(self, address: str) -> bool:
+        with self._counting:
+            free = self._open.total() < MOST_CONNECTIONS and self._open[address] < MOST_OF_ONE
+            if free:
+                self._open[address] += 1
+            return free
+
+    def _left(self, address: str) -> None:
+        with self._counting:
+            self._open[address] -= 1
+            if not self._open[address]:
+                del self._open[address]
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 (the base class's)
         """A client that went away, or was too slow; what our own code raises never comes here."""

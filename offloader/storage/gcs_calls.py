@@ -11,7 +11,7 @@ from typing import Any
 
 import requests
 from google.api_core.exceptions import GoogleAPICallError
-from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from urllib3 import exceptions as urllib3
 
@@ -37,6 +37,10 @@ _TOO_FAST = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})  # of 403,
 
 _BY_REASON: dict[str, tuple[type[OffloadError], str]] = {
     "retentionPolicyNotMet": (FatalError, "the bucket's retention policy forbids it: use a bucket without one"),
+    "orgPolicyConstraintFailed": (
+        FatalError,
+        "a policy of the organization forbids it: change the bucket or the policy",
+    ),
     "objectUnderActiveHold": (FatalError, "the object is held, or the bucket holds new ones: switch the holds off"),
 }
 _BY_STATUS: dict[int, tuple[type[OffloadError], str]] = {
@@ -69,9 +73,14 @@ def is_absent(e: BaseException) -> bool:
     return status_of(e) == 404 and reasons_of(e) is not None
 
 
+def is_conflict(e: BaseException) -> bool:
+    """Whether a condition of ours refused a write. Policies of an organization say 412, too, and are none."""
+    return status_of(e) == 412 and "conditionNotMet" in (reasons_of(e) or ())
+
+
 def _is_passing(e: BaseException) -> bool:
-    if isinstance(e, GoogleAuthError):
-        return bool(e.retryable)
+    if isinstance(e, GoogleAuthError):  # the library calls nothing retryable that became of the way to a token
+        return bool(e.retryable) or isinstance(e, TransportError) or isinstance(e.__cause__, TransportError)
     if isinstance(e, (*_USELESS, _NO_JSON)):
         return False
     if isinstance(e, _BROKEN):

@@ -48,8 +48,9 @@ def open_gcs(settings: StoreSettings) -> GcsStore:
         bucket = client.bucket(name, user_project=options.get("user_project"))
     except ValueError as e:
         raise ConfigError(f"store: {e}") from e
+    waits = 1 if isinstance(session.credentials, AnonymousCredentials) else 2  # the first one for a token
     return GcsStore(
-        GcsBucket(bucket, session, timeout), name, prefix, retry_deadline=deadline, attempt_timeout=sum(timeout)
+        GcsBucket(bucket, session, timeout), name, prefix, retry_deadline=deadline, attempt_timeout=waits * sum(timeout)
     )
 
 

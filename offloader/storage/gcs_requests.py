@@ -13,11 +13,12 @@ from typing import Any
 
 from google.api_core.exceptions import GoogleAPICallError, from_http_response
 from google.cloud.storage import Blob, Bucket
+from urllib3.exceptions import IncompleteRead
 
 from offloader.ports.object_store import Stat
 from offloader.storage.gcs_answers import stat_in, stat_told, whole
 from offloader.storage.gcs_body import MultipartBody
-from offloader.storage.gcs_calls import is_absent, status_of
+from offloader.storage.gcs_calls import is_absent, is_conflict
 
 PAGE = 1000
 ABSENT = 0  # the generation of what is not there
@@ -66,10 +67,11 @@ class GcsBucket:
         url = f"{self._client.api_endpoint}/upload/storage/v1{self._bucket.path}/o"
         headers = {"Content-Type": body.content_type}
         with self._session.post(url, params=asked, data=body, headers=headers, timeout=self._timeout) as answer:
-            if answer.status_code == 412:
-                return None
             if answer.status_code != 200:
-                raise from_http_response(answer)
+                error = from_http_response(answer)
+                if if_absent and is_conflict(error):
+                    return None
+                raise error
             return stat_told(answer.json())
 
     def read(self, name: str, offset: int, length: int | None) -> tuple[bytes, Stat | None] | None:
@@ -102,9 +104,10 @@ class GcsBucket:
         try:
             self._bucket.blob(name).delete(if_generation_match=generation, **self._options)
         except GoogleAPICallError as e:
-            if status_of(e) != 412 and not is_absent(e):
+            if is_conflict(e):
+                return False
+            if not is_absent(e):
                 raise
-            return status_of(e) != 412
         return True
 
     def compose(
@@ -121,7 +124,7 @@ class GcsBucket:
                 **self._options,
             )
         except GoogleAPICallError as e:
-            if status_of(e) == 412 or is_absent(e):
+            if is_conflict(e) or is_absent(e):
                 return None
             raise
         return whole(blob)
@@ -149,4 +152,8 @@ class GcsBucket:
                 return b"", None
             if answer.status_code not in (200, 206):
                 raise from_http_response(answer)
-            return answer.raw.read(), stat_in(answer.headers)
+            data, found = answer.raw.read(), stat_in(answer.headers)
+        asked_for = max(0, found.size - offset if length is None else min(length, found.size - offset))
+        if len(data) != asked_for:  # a proxy on the way may not know ranges, or not say how much it was to send
+            raise IncompleteRead(len(data), asked_for - len(data))
+        return data, found

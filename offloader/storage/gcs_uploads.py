@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from google.cloud.storage import Blob
 
-from offloader.errors import PartRejectedError, UploadGoneError
+from offloader.errors import OutcomeUnknownError, PartRejectedError, RetryableError, UploadGoneError
 from offloader.format import crc
 from offloader.ports.object_store import OpenUpload, UploadedPart
 from offloader.storage import rules
@@ -70,15 +70,14 @@ class GcsUploads:
         stored = {blob.name: blob for blob in self._list(f"completing {key}", folder)}
         opened = stored.get(folder + _OPEN)
         if opened is None:
-            return self._committed(key, listed, f"the upload of {key} is gone")
-        missing = next((part for part in listed if not _is_stored(stored, self._part(upload, part), part)), None)
-        if missing is None:
-            made = self._composed(upload, listed, opened)
-        else:  # or another commit has just made the object, and removes the parts
-            made = self._made(key, listed)
-            if made is None:
-                raise PartRejectedError(f"{upload}: part {missing.number} is missing or is another one")
-        self._remove(f"completing {key}", folder)
+            made = self._committed(key, listed, f"the upload of {key} is gone")
+        else:
+            made = self._completed(upload, listed, stored, opened)
+        if stored:
+            try:
+                self._remove(f"completing {key}", folder)
+            except RetryableError as e:
+                raise OutcomeUnknownError(f"completing {key}: it is there, and so are parts of it: {e}") from e
         return made
 
     def abort(self, upload: str) -> None:
@@ -104,6 +103,15 @@ class GcsUploads:
             self._bucket.write, name, data, meta=meta, kind=DATA_TYPE, crc=rules.crc_text(crc32c), if_absent=False
         )
         self._calls.write(what, sending)
+
+    def _completed(self, upload: str, parts: Sequence[UploadedPart], stored: Mapping[str, Blob], opened: Blob) -> Blob:
+        missing = next((part for part in parts if not _is_stored(stored, self._part(upload, part), part)), None)
+        if missing is None:
+            return self._composed(upload, parts, opened)
+        made = self._made(rules.split_handle(upload)[0], parts)
+        if made is None:  # else another commit has just made the object, and removes the parts
+            raise PartRejectedError(f"{upload}: part {missing.number} is missing or is another one")
+        return made
 
     def _composed(self, upload: str, parts: Sequence[UploadedPart], opened: Blob) -> Blob:
         key, _ = rules.split_handle(upload)
@@ -167,8 +175,11 @@ class GcsUploads:
         """Delete objects, several at once: the library's batches do not say which of them failed as what."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             deleting = [pool.submit(self._calls.write, what, partial(self._bucket.delete, name)) for name in names]
-            for each in deleting:
-                each.result()
+            try:
+                for each in deleting:
+                    each.result()
+            finally:  # a store that does not answer is not waited for again for each of them
+                pool.shutdown(cancel_futures=True)
 
     def _list(self, what: str, prefix: str) -> Iterator[Blob]:
         token: str | None = None

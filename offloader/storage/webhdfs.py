@@ -1,8 +1,9 @@
 """HDFS by WebHDFS, the REST interface of its namenodes: `webhdfs://namenode:9870/folder`, `swebhdfs://` with TLS.
 
-A file is visible in HDFS while it is written, so each is written without a name under `.tmp/` and then renamed. A
-rename that must not overwrite has one winner: the namenode decides. A reader names the file that it looked at by its
-number, so its bytes are of one version. Metadata is not kept. Multipart uploads are in `webhdfs_uploads.py`.
+A file is visible in HDFS while it is written, so each is written without a name under `.tmp/`, proven to hold our
+bytes, and then renamed. A rename that must not overwrite has one winner: the namenode decides. A reader names the file
+that it looked at by its number, so its bytes are of one version. Metadata is not kept. Multipart uploads are in
+`webhdfs_uploads.py`.
 
 HttpFS and routers are others than namenodes: their renames do not refuse, or they know no numbers. The first write
 tries it.
@@ -28,14 +29,14 @@ from offloader.json_text import parse_json
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
 from offloader.storage.calls import looked_back
-from offloader.storage.webhdfs_calls import WebHdfsCalls, pieces
+from offloader.storage.webhdfs_calls import WebHdfsCalls
 from offloader.storage.webhdfs_files import File, WebHdfsFiles
 from offloader.storage.webhdfs_names import before, key_of, path_of, written
 from offloader.storage.webhdfs_uploads import CLOSED, DESCRIPTION, WebHdfsUpload
 
 LEFT_OVER_AFTER_MS = 86_400_000
 READ_ATTEMPTS = 20
-CALLS_OF_ONE = 8  # a write into a new folder whose rename is looked up twice
+CALLS_OF_ONE = 10  # a write that is proven by reading, into a new folder whose rename is looked up twice
 
 
 class WebHdfsStore:
@@ -64,7 +65,7 @@ class WebHdfsStore:
         """Metadata is not kept."""
         target = self._path(key)
         self._prepare()
-        path, file = self._files.create(f"writing {key}", len(data), pieces(data))
+        path, file = self._files.create(f"writing {key}", data)
         try:
             self._files.rename(path, file, target, replace=not if_absent)
         except FileExistsError:
@@ -181,29 +182,34 @@ class WebHdfsStore:
                 yield path, file.size
 
     def _prepare(self) -> None:
-        """Before the first write: that renames do not overwrite, and what others have left."""
+        """Before the first write: that a namenode answers, and what others have left."""
         if self._prepared:
             return
         with self._preparing:
             if not self._prepared:
-                self._prove_renames()
-                self._sweep()
+                self._sweep(self._prove_namenode())
                 self._prepared = True
 
-    def _prove_renames(self) -> None:
-        one, _ = self._files.create("a trial", 1, pieces(b"1"))
-        two, _ = self._files.create("a trial", 1, pieces(b"2"))
+    def _prove_namenode(self) -> int:
+        """Try what others than namenodes do otherwise. The time there, in ms."""
+        one, file = self._files.create("a trial", b"1")
+        two, _ = self._files.create("a trial", b"2")
         if not self._files.renames_like_hadoop(one, two):
             raise UnprovenStoreError(
                 f"{self.url}: no namenode answers here (HttpFS?): its renames do not say that a name is taken, so "
                 "nothing is created atomically; let storage.root name a namenode"
             )
+        if not self._files.reads_by_number(file):
+            raise UnprovenStoreError(
+                f"{self.url}: no namenode answers here (a router?): it finds no file by its number, so what is read "
+                "may be of two versions; let storage.root name a namenode"
+            )
         self._files.remove(one)
         self._files.remove(two)
+        return file.modified_at
 
-    def _sweep(self) -> None:
+    def _sweep(self, now: int) -> None:
         # What processes that were killed have left: nobody can come back to a temporary name.
-        now = time.time_ns() // 1_000_000
         for name, file in self._files.list(self._temporary):
             if file.modified_at < now - LEFT_OVER_AFTER_MS:
                 self._files.remove(f"{self._temporary}/{name.rstrip('/')}", recursive=True)

@@ -8,6 +8,7 @@ nothing of a write.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +25,7 @@ from offloader.errors import (
 )
 from offloader.json_text import parse_json
 from offloader.storage.calls import Calls, ClientErrors
+from offloader.storage.webhdfs_sums import is_sum_of
 
 PIECE = 1024 * 1024  # of a body on its way
 LONGEST_MESSAGE = 400
@@ -32,7 +34,8 @@ Body = Callable[[], Iterator[bytes]]  # made anew for each try
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _STANDBY = frozenset({"StandbyException", "ObserverRetryOnActiveException"})
-_NOT_APPLIED = _STANDBY | {"RetriableException", "SafeModeException"}
+_DAMAGED = "DamagedOnTheWay"  # the name of our own error, no namenode says so
+_NOT_APPLIED = _STANDBY | {"RetriableException", "SafeModeException", _DAMAGED}
 _FULL = frozenset(
     {"QuotaExceededException", "DSQuotaExceededException", "NSQuotaExceededException"}
     | {"QuotaByStorageTypeExceededException"}
@@ -90,46 +93,77 @@ class WebHdfsCalls:
 
     def fetch(self, what: str, path: str, offset: int, length: int) -> bytes:
         """So many bytes of a file that has them. Raises FileNotFoundError."""
-        parameters = {"offset": str(offset), "length": str(length)}
 
         def send() -> bytes:
-            datanode = _datanode(self._ask("GET", path, "OPEN", parameters))
-            # Streamed: an answer that has its content lives until Python looks for cycles.
-            with self._client.stream("GET", datanode) as answer:
-                if answer.is_error:
-                    answer.read()
-                data = b"".join(_checked(answer).iter_raw())
+            with self._opened(path, offset=str(offset), length=str(length)) as answer:
+                data = b"".join(answer.iter_raw())
             if len(data) != length:
                 raise httpx.ReadError(f"{len(data)} bytes came instead of {length}")
             return data
 
         return self._reading.read(what, send)
 
-    def create(self, what: str, new_path: Callable[[], str], size: int, body: Body) -> str:
+    def create(self, what: str, new_path: Callable[[], str], data: bytes) -> str:
+        """A file that has been proven to hold these bytes; else as `stream`."""
+        return self._create(what, new_path, len(data), pieces(data), partial(self._prove, data))
+
+    def stream(self, what: str, new_path: Callable[[], str], size: int, body: Body) -> str:
         """A file of these bytes under a name that nobody knows, another one for each try; its path. What a broken try
-        leaves nobody ever names."""
-
-        def send() -> str:
-            path = new_path()
-            datanode = _datanode(self._ask("PUT", path, "CREATE", {"overwrite": "false"}))
-            headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-            _checked(self._client.put(datanode, headers=headers, content=body()))
-            return path
-
-        return self._reading.read(what, send)
+        leaves nobody ever names. Nothing shows yet that no byte has changed on the way."""
+        return self._create(what, new_path, size, body, lambda _: None)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def _told(self, method: str, path: str, op: str, parameters: Mapping[str, str]) -> Any:
-        answer = self._ask(method, path, op, parameters)
-        if not answer.content:
-            return None
+    def _create(
+        self, what: str, new_path: Callable[[], str], size: int, body: Body, prove: Callable[[str], None]
+    ) -> str:
+        def send() -> str:
+            path = new_path()
+            with _alone(path):
+                datanode = _datanode(self._ask("PUT", path, "CREATE", {"overwrite": "false"}))
+            headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+            answer = self._client.put(datanode, headers=headers, content=body())
+            with _alone(path):
+                _checked(answer)
+                prove(path)
+            return path
+
+        return self._reading.read(what, send)
+
+    def _prove(self, data: bytes, path: str) -> None:
+        """By the checksum that HDFS tells, else by reading it back."""
+        if data and not self._is_sum_told(path, data) and not self._is_read_back(path, data):
+            raise _AnswerError(201, _DAMAGED, "other bytes than ours have arrived")
+
+    def _is_sum_told(self, path: str, data: bytes) -> bool:
         try:
-            return parse_json(answer.content)
-        except ValueError:
-            raise _AnswerError(answer.status_code, "", "the answer is no JSON") from None
+            datanode = _datanode(self._ask("GET", path, "GETFILECHECKSUM", {}))
+            return is_sum_of(_json(_checked(self._client.get(datanode))), data)
+        except _AnswerError:  # it may not do this; where it does nothing else either, reading tells what is wrong
+            return False
+
+    def _is_read_back(self, path: str, data: bytes) -> bool:
+        view, at = memoryview(data), 0
+        with self._opened(path) as answer:
+            for piece in answer.iter_raw():
+                if bytes(view[at : at + len(piece)]) != piece:
+                    return False
+                at += len(piece)
+        return at == len(data)
+
+    @contextmanager
+    def _opened(self, path: str, **parameters: str) -> Iterator[httpx.Response]:
+        """A file's bytes. Streamed: an answer that has its content lives until Python looks for cycles."""
+        datanode = _datanode(self._ask("GET", path, "OPEN", parameters))
+        with self._client.stream("GET", datanode) as answer:
+            if answer.is_error:
+                answer.read()
+            yield _checked(answer)
+
+    def _told(self, method: str, path: str, op: str, parameters: Mapping[str, str]) -> Any:
+        return _json(self._ask(method, path, op, parameters))
 
     def _ask(self, method: str, path: str, op: str, parameters: Mapping[str, str]) -> httpx.Response:
         """An answer of the active namenode."""
@@ -148,6 +182,24 @@ def pieces(data: bytes) -> Body:
     """A body of bytes that are there: sent at once they would be copied as a whole."""
     view = memoryview(data)
     return lambda: (bytes(view[at : at + PIECE]) for at in range(0, len(view), PIECE))
+
+
+def _json(answer: httpx.Response) -> Any:
+    if not answer.content:
+        return None
+    try:
+        return parse_json(answer.content)
+    except ValueError:
+        raise _AnswerError(answer.status_code, "", "the answer is no JSON") from None
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """Whatever befalls a file whose name only we know, somebody has meddled with it: another one may do better."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError) as error:
+        raise _AnswerError(404, "IOException", f"{path}: {error}") from error
 
 
 def _datanode(answer: httpx.Response) -> str:

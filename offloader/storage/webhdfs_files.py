@@ -63,13 +63,15 @@ class WebHdfsFiles:
         path = f"/.reserved/.inodes/{file.number}"
         return self._calls.fetch(f"reading {length} bytes of file {file.number}", path, offset, length)
 
-    def create(self, what: str, size: int, body: Body) -> tuple[str, File]:
-        """A new file without a name: where it is, and what it is."""
-        path = self._calls.create(what, lambda: f"{self._temporary}/{uuid4().hex}", size, body)
-        made = self.status(path)
-        if made is None or made.size != size:
-            raise StoreUnavailableError(f"{self.url}: {what}: the file that was written is not there, or not whole")
-        return path, made
+    def create(self, what: str, data: bytes) -> tuple[str, File]:
+        """A new file without a name, which holds just these bytes: where it is, and what it is."""
+        path = self._calls.create(what, self._new_path, data)
+        return path, self._made(what, path, len(data))
+
+    def stream(self, what: str, size: int, body: Body) -> tuple[str, File]:
+        """The same, of so many bytes that do not fit into memory: what they are, who calls has to look at."""
+        path = self._calls.stream(what, self._new_path, size, body)
+        return path, self._made(what, path, size)
 
     def rename(self, source: str, file: File, target: str, *, replace: bool) -> None:
         """Give a file its name, in a folder that is made where it is missing. Raises FileExistsError where something
@@ -98,6 +100,13 @@ class WebHdfsFiles:
             return True
         return False
 
+    def reads_by_number(self, file: File) -> bool:
+        """Whether a file is found by its number. Routers do not know that path."""
+        try:
+            return len(self.read(file, 0, file.size)) == file.size
+        except FileNotFoundError:
+            return False
+
     def concat(self, target: str, sources: Sequence[str]) -> None:
         """Append files to another one, which takes their blocks: no bytes are copied, and they are gone. Raises
         FileNotFoundError where one is missing; UnsupportedError where these cannot be put together so."""
@@ -110,6 +119,15 @@ class WebHdfsFiles:
     def remove(self, path: str, *, recursive: bool = False) -> None:
         """Remove a file, or a folder with all that is in it. What is missing is no error."""
         self._calls.write(f"deleting {path}", "DELETE", path, "DELETE", recursive=str(recursive).lower())
+
+    def _new_path(self) -> str:
+        return f"{self._temporary}/{uuid4().hex}"
+
+    def _made(self, what: str, path: str, size: int) -> File:
+        made = self.status(path)
+        if made is None or made.size != size:
+            raise StoreUnavailableError(f"{self.url}: {what}: the file that was written is not there, or not whole")
+        return made
 
     def _named(self, source: str, file: File, target: str, *, replace: bool) -> bool:
         """False where the source or the target's folder is missing. An earlier try that lost its answer may have moved

@@ -10,7 +10,7 @@ atomic, so the object's length says at any moment which parts it has. Whoever re
 also beside another one: who is late finds the sources gone, and looks again. At last a rename gives the object its key.
 
 Where the namenode refuses to hand over blocks (in encryption zones, for one) they are read and written again, in
-pieces.
+pieces, and what has come of it is read back.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
-from offloader.errors import PartRejectedError
+from offloader.errors import PartRejectedError, StoreUnavailableError
 from offloader.ports.object_store import UploadedPart
-from offloader.storage.rules import part_etag
-from offloader.storage.webhdfs_calls import UnsupportedError, pieces
+from offloader.storage.rules import holds_parts, part_etag
+from offloader.storage.webhdfs_calls import UnsupportedError
 from offloader.storage.webhdfs_files import File, WebHdfsFiles
 
 CLOSED = ".closed"
 DESCRIPTION = "upload.json"
 OBJECT = "object"
-SOURCES = 100  # of one request, whose names must fit into a URL
+SOURCES = 100  # of one request
+LONGEST_NAMES = 16_000  # characters of theirs in its URL; namenodes take headers of 64 KiB
 COPY_SIZE = 4 * 1024 * 1024
 
 
@@ -48,7 +50,7 @@ class WebHdfsUpload:
     def create(self, key: str, began_at: int) -> None:
         """Make it appear complete or not at all."""
         text = json.dumps({"key": key, "began_at": began_at}).encode()
-        path, made = self.files.create(f"beginning {key}", len(text), pieces(text))
+        path, made = self.files.create(f"beginning {key}", text)
         spare = f"{path}-folder"
         self.files.rename(path, made, f"{spare}/{DESCRIPTION}", replace=False)
         folder = self.files.status(spare)
@@ -62,7 +64,7 @@ class WebHdfsUpload:
     def write(self, part: UploadedPart, data: bytes) -> None:
         """Raises FileNotFoundError where the upload is gone."""
         target = f"{self.folder}/{_name(part)}"
-        path, _ = self.files.create(f"writing {target}", part.size, pieces(data))
+        path, _ = self.files.create(f"writing {target}", data)
         try:
             self.files.move(path, target)
         except FileExistsError:  # sent before, with the same bytes
@@ -101,7 +103,10 @@ class WebHdfsUpload:
             missing = [part for part, end in zip(parts, ends, strict=True) if end > found.size]
             if not missing:
                 return whole, found
-            self._append(whole, found, missing)
+            try:
+                self._append(whole, found, missing)
+            except UnsupportedError:
+                self._copy(whole, found, parts, missing)
 
     def remove(self) -> None:
         """End it: afterwards nothing can be created in it."""
@@ -116,17 +121,16 @@ class WebHdfsUpload:
                 raise FileNotFoundError(whole) from None
 
     def _append(self, whole: str, found: File, missing: Sequence[UploadedPart]) -> None:
-        sources = [f"{self.closed}/{_name(part)}" for part in missing if part.size][:SOURCES]
+        sources = [f"{self.closed}/{_name(part)}" for part in missing if part.size]
+        most = min(SOURCES, 1 + LONGEST_NAMES // len(quote(sources[0], safe="")))
         try:
-            self.files.concat(whole, sources)
+            self.files.concat(whole, sources[:most])
         except FileNotFoundError:
             now = self.files.status(whole)
             if now is not None and now.size == found.size:
                 raise PartRejectedError(f"{self.folder}: parts were removed while they were put together") from None
-        except UnsupportedError:
-            self._copy(whole, found, missing)
 
-    def _copy(self, whole: str, found: File, missing: Sequence[UploadedPart]) -> None:
+    def _copy(self, whole: str, found: File, parts: Sequence[UploadedPart], missing: Sequence[UploadedPart]) -> None:
         sources = [found]
         for part in missing:
             source = self.files.status(f"{self.closed}/{_name(part)}")
@@ -134,7 +138,10 @@ class WebHdfsUpload:
                 raise PartRejectedError(f"{self.folder}: part {part.number} is missing or is another one")
             sources.append(source)
         size = sum(source.size for source in sources)
-        path, _ = self.files.create(f"copying {len(sources)} files", size, lambda: self._bytes_of(sources))
+        path, copy = self.files.stream(f"copying {len(sources)} files", size, lambda: self._bytes_of(sources))
+        if not holds_parts(lambda at, length: self.files.read(copy, at, length), copy.size, parts):
+            self.files.remove(path)
+            raise StoreUnavailableError(f"{self.files.url}: copying {len(sources)} files: other bytes have arrived")
         self.files.move(path, whole, replace=True)
 
     def _bytes_of(self, sources: Sequence[File]) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.errors import BrokerUnavailableError
+from offloader.errors import AccessDeniedError, BrokerUnavailableError, OffloadError
 from offloader.metadata import layout
 from offloader.model import TopicName
 from tests.archive.support import TOPIC, Archive, stream, uuid_of
@@ -70,6 +70,8 @@ def test_prices_are_the_configurations_and_say_their_day(archived: Line) -> None
     assert shown["monthly"] == pytest.approx(0.001 * shown["bytes"] + costs, rel=1e-6)
     text = archived.ok("cost", "--no-pulsar")
     assert "by prices of 2026-11-26" in text
+    archived.config = CONFIG + "cost: {asOf: 2026-11-26, storeGibMonth: 1}\n"
+    assert "in all: not known, a price of bytes or requests is missing" in archived.ok("cost", "--no-pulsar")
 
 
 def test_a_price_without_its_day_is_refused(archived: Line) -> None:
@@ -99,12 +101,14 @@ def test_one_topic_or_one_namespace(archived: Line) -> None:
 def test_what_is_not_looked_into_is_scaled_up_and_said(archived: Line) -> None:
     for number in range(3):
         other = Archive(archived.archive.store, TopicName("public", "other", f"t{number}"))
+        other.sealed_at = LATE
         other.claim(9)
-        other.add(stream(9, 0, 9))
+        other.add(stream(9, 0, 99))
     shown = archived.json("cost", "public/other", "--no-pulsar", "--look-into", "1")
     assert (shown["topics"], shown["lookedInto"], shown["segmentShare"]) == (3, 1, pytest.approx(1 / 3))
     all_of_them = archived.json("cost", "public/other", "--no-pulsar")
     assert shown["requestsAMonth"] == all_of_them["requestsAMonth"]
+    assert shown["plan"] == all_of_them["plan"] != []
     assert "33.3% of the segments" in archived.ok("cost", "public/other", "--no-pulsar", "--look-into", "1")
     nothing = archived.json("cost", "public/other", "--no-pulsar", "--look-into", "0")
     assert nothing["requestsAMonth"] == []
@@ -139,10 +143,17 @@ def test_pulsar_says_copies_and_what_bookkeeper_still_holds(archived: Line) -> N
     archived.cluster.admin.runtime_configuration = lambda: {"managedLedgerDefaultWriteQuorum": "5"}
     assert archived.json("cost")["bookies"]["copies"] == {"public/default": 5}
 
+    def refused() -> object:
+        raise AccessDeniedError("only super users")
 
-def test_without_pulsar_an_error_says_what_to_do(archived: Line) -> None:
+    archived.cluster.admin.runtime_configuration = refused
+    assert archived.json("cost")["bookies"]["copies"] == {"public/default": 2}
+
+
+@pytest.mark.parametrize("error", [BrokerUnavailableError, AccessDeniedError])
+def test_without_pulsar_an_error_says_what_to_do(archived: Line, error: type[OffloadError]) -> None:
     def away(_: object) -> object:
-        raise BrokerUnavailableError("no broker answers")
+        raise error("no broker answers")
 
     archived.cluster.admin.namespace_policies = away
     assert archived.error("cost") == "no broker answers; --no-pulsar leaves Pulsar out"

@@ -51,3 +51,13 @@ def test_what_is_refused() -> None:
     ]
     assert refused("shards: {count: 0}")[0].startswith("shards.count")
     assert refused("shards: {takeOverAfter: 1s}")[0].startswith("shards.takeOverAfter")
+
+
+def test_an_idle_shard_is_not_taken_for_dead() -> None:
+    slow = "spark: {trigger: 30s}\n"
+    assert refused(f"{slow}shards: {{takeOverAfter: 59s}}")[0].startswith(
+        "shards.takeOverAfter: 59s is less than twice"
+    )
+    assert parse(f"{slow}shards: {{takeOverAfter: 60s}}").shards is not None
+    assert refused("shards: {takeOverAfter: 5s}") != []
+    assert parse("shards: {takeOverAfter: 10s}").shards is not None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.errors import ConfigError, OvertakenError
+from offloader.errors import ConfigError, OvertakenError, RetryableError
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
@@ -57,6 +57,26 @@ def test_claims_and_open_segments_change_hands(store):
     former = record_uuid(TOPIC, claim("old"))
     assert adopted == replace(claim("new"), at=77, reason="taken over from old", former=former)
     assert sorted(Catalogs(store, "new").claimed()) == sorted((TOPIC, OTHER_TOPIC, IDLE))
+
+
+def test_a_topic_that_was_on_its_way_to_another_shard_is_on_it_no_more(store):
+    """Whoever has the journal next has never heard of that shard, and would never begin anything in the topic."""
+    with Journal.open(store, "old", tokens("leaving")) as journal:
+        journal.record([TopicState(IDLE, passed_to="old~3")])
+    late = Catalogs(store, "old")
+    head = late.head(IDLE)
+    take(store)
+    with Journal.open(store, "new", tokens("new")) as journal:
+        assert IDLE not in journal.topics
+    with pytest.raises(RetryableError):
+        late.pass_on(head, "old~3", 78)  # from a process that was paused
+    assert owners(store) == TAKEN
+
+
+def test_shards_of_one_application_are_not_taken_over_for_ever(store):
+    with pytest.raises(ConfigError, match="old~3 is a shard of old; `shards"):
+        takeover(store, "old~3", "old", tokens("t"), 77)
+    Journal.open(store, "old~3", tokens("starts"))
 
 
 def test_a_running_old_application_stops(store):

@@ -10,13 +10,18 @@ import pytest
 
 from offloader.config import Config
 from offloader.errors import FatalError, OffloadError, OvertakenError, StoreUnavailableError
+from offloader.metadata.catalog import Catalogs
 from offloader.metadata.heartbeats import Heartbeat, Heartbeats
 from offloader.metadata.journal import Journal
+from offloader.metadata.state import TopicState
+from offloader.model import TopicName
 from offloader.offload import application as module
 from offloader.offload.application import Application
+from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.settings import chosen_shard
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.scripted import ScriptedFaults
+from tests.metadata.support import claim
 
 CONFIG = """
 application: app
@@ -116,3 +121,27 @@ def test_a_shard_that_was_overtaken_says_that_it_may_be_started_again(
     with pytest.raises(OvertakenError, match="started again, it takes its topics back"):
         Application(chosen_shard(config, 1)).run()
     surroundings.healthy.check_not_overtaken()  # that of another shard
+
+
+@pytest.mark.parametrize("section", ["", "shards: {count: 1}\n"])
+@pytest.mark.parametrize("until_caught_up", [False, True])
+def test_what_is_on_its_way_to_another_shard_arrives_whoever_has_the_journal(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch, section: str, *, until_caught_up: bool
+) -> None:
+    """Nothing is begun in such a topic: without its claim nobody would offload it."""
+    topic, store = TopicName.parse("public/default/t"), surroundings.store
+    catalogs = Catalogs(store, "app")
+    catalogs.append(catalogs.head(topic), claim())
+    with Journal.open(store, "app", module.new_uuid) as journal:
+        journal.record([TopicState(topic, passed_to="app~1")])
+    context = SimpleNamespace(setLogLevel=lambda _: None)
+    surroundings.session(monkeypatch, lambda: SimpleNamespace(stop=lambda: None, sparkContext=context))
+    query = SimpleNamespace(isActive=True, stop=lambda: None)
+    monkeypatch.setattr(module.spark_side, "start_query", lambda *_: query)
+    config = Config.parse(CONFIG.format(checkpoint="null") + section, {})
+    running = Application(chosen_shard(config, None), until_caught_up=until_caught_up, timeout=60)
+    monkeypatch.setattr(PassingOn, "_done", lambda *_: running.stop())
+    assert running.run() in (0, 2)
+    arrived = catalogs.head(topic).claim
+    assert arrived is not None
+    assert arrived.application == "app~1"

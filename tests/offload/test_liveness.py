@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offloader.metadata.deal import Deal
 from offloader.metadata.heartbeats import FoundSign, Heartbeat, Heartbeats
-from offloader.offload.core.liveness import LONGEST_WAIT_MS, Liveness, wait_before_return
+from offloader.offload.core.liveness import LONGEST_WAIT_MS, LOOKS, Liveness, wait_before_return
 from offloader.offload.fleet import MOST_STAND_INS, Fleet
 from offloader.storage.memory import MemoryStore
 
@@ -64,6 +64,26 @@ def test_topics_are_passed_on_only_to_whom_we_saw_live_and_who_deals_as_we_do() 
     assert liveness.agrees(1, 200)
     assert not liveness.agrees(1, 100 + AFTER)
     assert not liveness.observed(found((1, 9), count=5), 300).agrees(1, 300)
+
+
+def test_what_nobody_could_see_is_no_silence() -> None:
+    """The store was gone for all, or we stood still: the others may just not have been able to show a sign yet."""
+    for gap in (AFTER, 10 * AFTER):
+        seen = lived(Liveness(Deal("app", 0, 4), AFTER, 0), 2 * AFTER, set())
+        back = 2 * AFTER + gap
+        seen = seen.observed(found(*((i, 2 * AFTER) for i in range(4))), back)
+        assert seen.due({0}, back) == []
+        assert Liveness(Deal("app", 0, 4), AFTER, 0).observed({}, gap).due({0}, gap) == []
+        for now in range(back, back + AFTER, 250):
+            seen = seen.observed(found(*((i, 2 * AFTER if i == 3 else now) for i in range(4))), now)
+        assert seen.due({0}, now) == [3]
+
+
+def test_who_looks_rarely_sees_silence_nevertheless() -> None:
+    seen = Liveness(Deal("app", 0, 2), AFTER, 0)
+    for now in range(0, 10 * AFTER, AFTER):
+        seen = seen.observed(found((0, now), (1, 0)), now)
+    assert seen.due({0}, now) == [1]
 
 
 def test_a_shard_beyond_the_number_of_them_is_run_until_its_sign_is_removed() -> None:
@@ -170,8 +190,9 @@ def test_a_process_that_waits_goes_on_at_once_where_nobody_has_its_shard_any_mor
     world.begin(0, 1, 2)
     Heartbeats(world.store, "app").write(Heartbeat(1, 3, "topic", 2, "dead", 5, taken=9))
     again = world.fleet(1)
-    assert not again.may_return()
-    world.clock.now += AFTER
+    for _ in range(LOOKS):
+        assert not again.may_return()
+        world.clock.now += AFTER // LOOKS
     assert again.may_return()
 
 
@@ -186,13 +207,16 @@ def test_a_process_runs_no_more_others_than_it_has_room_for() -> None:
     store, clock = MemoryStore(), Clock()
     fleet = Fleet(Heartbeats(store, "app"), Deal("app", 0, 8), AFTER, clock, "run")
     fleet.joins(0, lambda: clock.now)
-    clock.now = 100 * AFTER
-    due = fleet.look()
+    due: list[int] = []
+    for _ in range(8 * LOOKS):
+        clock.now += AFTER // LOOKS
+        due = fleet.look()
     assert len(due) == MOST_STAND_INS
     for index in due:
         fleet.joins(index, lambda: clock.now)
-    clock.now += AFTER
-    assert fleet.look() == []
+    for _ in range(LOOKS):
+        clock.now += AFTER // LOOKS
+        assert fleet.look() == []
     assert fleet.silent == 8 - 1 - MOST_STAND_INS
 
 

@@ -10,6 +10,7 @@ import pytest
 from offloader.errors import HeldByShardError, OvertakenError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deal import ALONE, Deal
+from offloader.metadata.layout import claim_key
 from offloader.model import RollReason, TopicName
 from offloader.offload.driver.adoption import adopt
 from offloader.offload.driver.work import WorkKind
@@ -292,3 +293,54 @@ def test_a_subscription_that_the_former_process_still_holds_is_no_trouble_at_fir
     first.rounds(10)
     assert set(first.registry.topics) == set(TOPICS)
     assert not first.registry.refused
+
+
+def test_a_topic_that_brokers_are_to_read_stays_and_goes_on_being_offloaded() -> None:
+    """The journal remembers it until it is released: it would end here, and nobody would have what follows."""
+    first = sharded(alone())
+    name = MOVING[0]
+    first.journal.record([replace(first.driver.state(name), handed_over=True)])
+    other = second(first)
+    together(first, other)
+    assert set(other.registry.topics) == set(MOVING[1:])
+    for topic in TOPICS:
+        first.produce(topic, 3)
+    check(first, other)
+    first.journal.record([replace(first.driver.state(name), handed_over=False)])
+    together(first, other)
+    assert set(other.registry.topics) == set(MOVING)
+    check(first, other)
+
+
+def test_a_topic_that_the_list_of_claims_has_lost_is_passed_on_all_the_same() -> None:
+    """Whoever waits for it tells its owner, who knows of what is dealt to others by that list alone."""
+    first = alone()
+    first.settle()
+    first.close()
+    assert first.store is not None
+    first.store.delete([claim_key("sim", topic) for topic in MOVING])
+    first.deal = TWO
+    first.start()
+    together(first, second(first), rounds=3)
+    other = second(first)
+    together(first, other)
+    assert first.owners() == {topic: TWO.owner_of(topic) for topic in TOPICS}
+    assert set(other.registry.topics) == set(MOVING)
+    check(first, other)
+
+
+def test_what_is_not_listed_any_more_is_passed_on_once() -> None:
+    first = alone()
+    first.settle()
+    first.close()
+    first.cluster.delete(MOVING[0])
+    first.deal = TWO
+    first.start()
+    first.registry.found._interval_ms = 3_600_000
+    passed: list[TopicName] = []
+    passing = first.driver._passing_on
+    assert passing is not None
+    begin = passing._begin
+    passing._begin = lambda name: (passed.append(name), begin(name))  # type: ignore[assignment, func-returns-value]
+    together(first, rounds=20)
+    assert passed.count(MOVING[0]) <= 2  # journaled, and looked at while it is under way

@@ -29,9 +29,9 @@ def server() -> Iterator[WebServer]:
     found.close()
 
 
-def connected(server: WebServer) -> socket.socket:
+def connected(server: WebServer, own: tuple[str, int] | None = None) -> socket.socket:
     host, port = re.fullmatch(r"http://(.*):(\d+)", server.url).groups()  # type: ignore[union-attr]
-    return socket.create_connection((host, int(port)))
+    return socket.create_connection((host, int(port)), source_address=own)
 
 
 def get(server: WebServer, path: str = "/") -> httpx.Response:
@@ -56,6 +56,19 @@ def test_one_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> 
     try:
         with connected(server), connected(server), connected(server) as refused:
             assert refused.recv(100).startswith(b"HTTP/1.0 503 ")
+    finally:
+        server.close()
+
+
+def test_one_address_alone_keeps_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MOST_OF_ONE", 1)
+    server = WebServer(hello, "127.0.0.1", 0, setting="--listen", instead="choose another")
+    try:
+        with connected(server), connected(server) as refused:
+            assert refused.recv(100).startswith(b"HTTP/1.0 503 ")
+            with connected(server, ("127.0.0.2", 0)) as other:
+                other.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                assert other.recv(100).startswith(b"HTTP/1.0 200 ")
     finally:
         server.close()
 

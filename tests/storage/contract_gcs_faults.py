@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from offloader.errors import (
     UploadGoneError,
 )
 from offloader.ports.object_store import ObjectStore
-from tests.storage.contract_faults import FOR_EVER, FaultContract, Wire, any_request
+from tests.storage.contract_faults import FOR_EVER, IMPATIENT_SECONDS, FaultContract, Wire, any_request
 from tests.storage.proxy import Proxy, Rule, json_error
 from tests.storage.subject import noise, upload_parts
 
@@ -142,11 +143,58 @@ class GcsFaultContract(FaultContract):
         upload = impatient.begin("k")
         parts = upload_parts(impatient, upload, [b"one", b"two"])
         proxy.add(Rule(delete, times=FOR_EVER, **GOOGLE.busy))
-        with pytest.raises(StoreUnavailableError):
+        with pytest.raises(OutcomeUnknownError):
             impatient.commit(upload, parts)
         assert direct.read("k")[0] == b"onetwo"
         assert direct.commit(upload, parts) == direct.stat("k")
         assert list(direct.list_uploads()) == []
+
+    def test_a_commit_that_had_ended_its_upload_and_left_parts_removes_them_when_repeated(
+        self, proxy: Proxy, impatient: ObjectStore, direct: ObjectStore
+    ) -> None:
+        upload = impatient.begin("k")
+        parts = upload_parts(impatient, upload, [b"one", b"two"])
+        proxy.add(Rule(delete, after=1, times=FOR_EVER, **GOOGLE.busy))
+        with pytest.raises(OutcomeUnknownError):
+            impatient.commit(upload, parts)
+        assert direct.commit(upload, parts) == direct.stat("k")
+        assert list(direct.list_uploads()) == []
+
+    def test_a_policy_that_answers_as_a_condition_does_is_none(
+        self, proxy: Proxy, store: ObjectStore, direct: ObjectStore
+    ) -> None:
+        upload = store.begin("k")
+        parts = upload_parts(direct, upload, [b"data"])
+        policy = {"status": 412, "code": "orgPolicyConstraintFailed"}
+        proxy.add(Rule(send, times=FOR_EVER, **policy))
+        proxy.add(Rule(compose, times=FOR_EVER, **policy))
+        for call in (
+            lambda: store.put("slot", b"x"),
+            lambda: store.put("slot", b"x", if_absent=True),
+            lambda: store.begin("k"),
+            lambda: upload_parts(store, upload, [b"data"]),
+            lambda: store.commit(upload, parts),
+        ):
+            with pytest.raises(FatalError, match="policy of the organization"):
+                call()
+        assert direct.stat("slot") is None
+
+    def test_bytes_that_are_not_those_of_the_range_are_none(
+        self, proxy: Proxy, store: ObjectStore, direct: ObjectStore
+    ) -> None:
+        direct.put("k", b"0123456789")
+        whole = proxy.add(Rule(media, without="Range"))
+        assert store.read("k", 3, 4)[0] == b"3456"
+        assert whole.times == 0
+
+    def test_many_deletions_do_not_each_wait_for_a_store_that_is_gone(
+        self, proxy: Proxy, impatient: ObjectStore
+    ) -> None:
+        proxy.add(Rule(delete, times=FOR_EVER, **GOOGLE.busy))
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailableError):
+            impatient.delete([f"k{i}" for i in range(200)])
+        assert time.monotonic() - began < 10 * IMPATIENT_SECONDS
 
     @pytest.mark.parametrize(
         ("status", "code", "expected", "text"),

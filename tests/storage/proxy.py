@@ -42,7 +42,9 @@ class Rule:
     `matches(method, path)` says with which. Without more the request is forwarded, and its answer is lost.
     `cut`: only so many bytes of the answer's body arrive. `status` and `code`: answered so, not forwarded; `empty`:
     without a body.
+    `damaged`: a byte of the request's body, or of the answer's where that has none, is changed on the way.
     `unsent`: the connection is closed and nothing is forwarded. `header`: only those that have it.
+    `without`: forwarded without this header, and answered.
     """
 
     matches: Callable[[str, str], bool]
@@ -53,7 +55,9 @@ class Rule:
     code: str = ""
     empty: bool = False
     unsent: bool = False
+    damaged: bool = False
     header: str = ""
+    without: str = ""
 
 
 class Proxy:
@@ -179,9 +183,15 @@ class _Handler(BaseHTTPRequestHandler):
         if rule is not None and rule.unsent:
             self._hang_up()
             return
+        if rule is not None and rule.damaged:
+            body = _damaged(body)
+        if rule is not None and rule.without:
+            del self.headers[rule.without]
         status, headers, answer = self.server.proxy.forward(self.command, self.path, self.headers, body)
-        if rule is None:
+        if rule is None or rule.without:
             self._answer(status, headers, answer)
+        elif rule.damaged:
+            self._answer(status, headers, answer if body else _damaged(answer))
         elif rule.cut is None:
             self._hang_up()
         else:
@@ -215,3 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class names it so)
         """Say nothing."""
+
+
+def _damaged(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1]) if data else data

@@ -8,6 +8,7 @@ import logging
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,11 +16,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from azure.core.credentials import AccessTokenInfo
+from azure.core.exceptions import ClientAuthenticationError
+from azure.identity import DefaultAzureCredential
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.errors import ConfigError, FatalError, OffloadError, OutcomeUnknownError
+from offloader.errors import (
+    AccessDeniedError,
+    ConfigError,
+    FatalError,
+    OffloadError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
 from offloader.ports.object_store import NO_CRC, ObjectStore, UploadedPart
 from offloader.storage import azure_client
 from offloader.storage.azure import AzureStore
@@ -76,8 +87,8 @@ def test_each_url_names_a_container_and_an_account(root: str, account: str) -> N
         ({}, {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_STORAGE_ACCOUNT_KEY": KEY}, "SharedKeyCredentialPolicy"),
         ({}, {"AZURE_STORAGE_CONNECTION_STRING": f"AccountName=account;AccountKey={KEY}"}, "SharedKeyCredentialPolicy"),
         ({"account_name": "account", "sas_token": SIGNATURE}, {"AZURE_STORAGE_KEY": KEY}, "NoneType"),
-        ({"account_name": "account"}, {}, "DefaultAzureCredential"),
-        ({}, {"AZURE_STORAGE_ACCOUNT": "account"}, "DefaultAzureCredential"),
+        ({"account_name": "account"}, {}, "OwnIdentity"),
+        ({}, {"AZURE_STORAGE_ACCOUNT": "account"}, "OwnIdentity"),
     ],
 )
 def test_credentials_are_those_of_the_options_then_the_environments_then_our_own_identity(
@@ -122,6 +133,53 @@ def test_what_is_wrong_is_said_in_one_line(root: str, options: dict[str, str], t
 def test_an_identity_is_not_shown_to_whoever_listens() -> None:
     with pytest.raises(ConfigError, match="HTTPS"):
         opened("az://container", {"account_name": "account"}, "http://127.0.0.1:1/account")
+
+
+@pytest.fixture
+def identity(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Who gives tokens to this machine; nobody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}/token")
+        monkeypatch.setenv("IDENTITY_HEADER", "x")
+        yield silent
+
+
+def of_our_own_identity(**more: str) -> ObjectStore:
+    options = {"account_name": "account", "retry_deadline": "0.1", **more}
+    return open_azure(
+        StoreSettings("az://container", "https://127.0.0.1:1/account", options=tuple(options.items())), {}
+    )
+
+
+def test_who_gives_tokens_and_is_silent_is_not_waited_for(identity: socket.socket) -> None:
+    store = of_our_own_identity(connect_timeout="0.3", read_timeout="0.3")
+    began = time.monotonic()
+    with pytest.raises(AccessDeniedError, match="log in"):
+        store.stat("k")
+    assert time.monotonic() - began < store.longest_call
+    store.close()
+
+
+def test_no_token_may_pass_for_whom_had_one(identity: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = AccessTokenInfo("token", int(time.time()) + 60)  # so soon over that each request asks for another
+    answers = iter([one])
+
+    def token(*_: object, **__: object) -> AccessTokenInfo:
+        try:
+            return next(answers)
+        except StopIteration:
+            raise ClientAuthenticationError("DefaultAzureCredential failed to retrieve a token") from None
+
+    monkeypatch.setattr(DefaultAzureCredential, "get_token_info", token)
+    store = of_our_own_identity()
+    for call in (lambda: store.stat("k"), lambda: store.put("k", b"x", if_absent=True), lambda: store.stat("k")):
+        with pytest.raises(StoreUnavailableError):
+            call()
+    store.close()
+    fresh = of_our_own_identity()
+    with pytest.raises(AccessDeniedError):
+        fresh.stat("k")
+    fresh.close()
 
 
 def test_timeouts_are_those_of_the_options() -> None:

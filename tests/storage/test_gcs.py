@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from crc32c import crc32c
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from offloader.errors import (
     AccessDeniedError,
@@ -28,7 +32,7 @@ from tests.storage.contract import StoreContract
 from tests.storage.contract_gcs_faults import GcsFaultContract, compose, delete
 from tests.storage.gcs_server import BUCKET, Google, google_in_memory
 from tests.storage.proxy import Proxy, Rule
-from tests.storage.servers import Stores
+from tests.storage.servers import Stores, free_port
 from tests.storage.subject import Subject, check_many_parts, noise, upload_parts
 
 
@@ -210,6 +214,39 @@ def test_without_credentials_one_line_says_what_to_do(monkeypatch: pytest.Monkey
     with pytest.raises(AccessDeniedError, match="set GOOGLE_APPLICATION_CREDENTIALS") as caught:
         open_store(StoreSettings("gs://bucket/root"))
     assert "\n" not in str(caught.value)
+
+
+def service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    """Our credentials are those of one whose tokens come from a port of this machine."""
+    key = rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    told = {"type": "service_account", "client_email": "a@b.c", "private_key": key.decode()}
+    (tmp_path / "key.json").write_text(json.dumps(told | {"token_uri": f"http://127.0.0.1:{port}/token"}))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+
+
+def test_who_gives_tokens_and_is_silent_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: Stores
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        service_account(tmp_path, monkeypatch, silent.getsockname()[1])
+        options = (("read_timeout", "0.3"), ("retry_deadline", "0.2"), ("connect_timeout", "0.3"))
+        store = stores.open(StoreSettings("gs://bucket/root", "https://localhost:1", options=options))
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailableError, match="timed out"):
+            store.stat("k")
+        assert time.monotonic() - began < store.longest_call
+
+
+def test_who_gives_tokens_may_be_away_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: Stores
+) -> None:
+    service_account(tmp_path, monkeypatch, free_port())
+    store = stores.open(StoreSettings("gs://bucket/root", "https://localhost:1", options=(("retry_deadline", "0.2"),)))
+    for call in (lambda: store.stat("k"), lambda: store.put("k", b"x", if_absent=True)):
+        with pytest.raises(StoreUnavailableError, match="/token"):
+            call()
 
 
 def test_no_token_is_sent_to_an_endpoint_without_tls(monkeypatch: pytest.MonkeyPatch, stores: Stores) -> None:

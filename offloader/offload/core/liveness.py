@@ -1,7 +1,9 @@
 """Which shards show no sign of life, and which of them a process should run beside its own. Pure: a frozen value, and
 what follows from it at a moment.
 
-Only our own clock counts, between two of our own looks: whoever's sign does not change for so long is silent."""
+Only our own clock counts, between two of our own looks: whoever's sign does not change for so long is silent. What is
+between two looks that are far apart does not count: after an outage of the store each would take the others for dead
+that come back a little later."""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from typing import Self
 from offloader.metadata.deal import Deal
 from offloader.metadata.heartbeats import FoundSign, Heartbeat
 
+LOOKS = 4  # in the time that a shard may be silent
 LONGEST_WAIT_MS = 3_600_000
 LIVED_WELL = 30  # times `after_ms`: then what was before is forgotten
 
@@ -28,33 +31,40 @@ class SeenSign:
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """What the process of shard `deal.index` has seen since `began`. `after_ms`: how long a shard may be silent. Times
+    """What the process of shard `deal.index` has seen since `began`. `after_ms`: how long a shard may be silent.
+    `blind_ms`: how long nobody looked, of the time since it began; what `SeenSign.since` says is without that. Times
     are in milliseconds."""
 
     deal: Deal
     after_ms: int
     began: int
     seen: Mapping[int, SeenSign] = field(default_factory=dict)
+    looked: int | None = None
+    blind_ms: int = 0
 
     def observed(self, found: Mapping[int, FoundSign], now: int) -> Self:
         """After one more look."""
-        seen = {index: self._seen(self.seen.get(index), each, now) for index, each in found.items()}
+        apart = now - (self.began if self.looked is None else self.looked)
+        blind = self.blind_ms + max(apart - self.after_ms // LOOKS, 0)
+        since = now - blind
+        seen = {index: self._seen(self.seen.get(index), each, since) for index, each in found.items()}
         gone = {
-            i: SeenSign(b"", None, self.seen[i].since if not self.seen[i].data else now)
+            i: SeenSign(b"", None, self.seen[i].since if not self.seen[i].data else since)
             for i in self.seen
             if i not in found
         }
-        return replace(self, seen=seen | {index: each for index, each in gone.items() if index < self.deal.count})
+        there = seen | {index: each for index, each in gone.items() if index < self.deal.count}
+        return replace(self, seen=there, looked=now, blind_ms=blind)
 
     @staticmethod
-    def _seen(before: SeenSign | None, found: FoundSign, now: int) -> SeenSign:
+    def _seen(before: SeenSign | None, found: FoundSign, since: int) -> SeenSign:
         if before is not None and before.data == found.data:
             return before
-        return SeenSign(found.data, found.heartbeat, now, moved=before is not None)
+        return SeenSign(found.data, found.heartbeat, since, moved=before is not None)
 
     def silence(self, index: int, now: int) -> int:
         """For how long a shard has shown no sign of life, as far as we know."""
-        return now - (self.seen[index].since if index in self.seen else self.began)
+        return now - self.blind_ms - (self.seen[index].since if index in self.seen else self.began)
 
     def agrees(self, index: int, now: int) -> bool:
         """Whether we have seen a shard live, and it deals as we do."""

@@ -95,7 +95,9 @@ def _mind_other_shard(context: Context, name: TopicName, owner: str) -> None:
             f"{name} is with {owner}, a shard of this application: with shards: {{count: 1}} in the configuration its "
             "topics come here"
         )
-    if not context.deal.is_dealt(name):
+    if context.deal.is_dealt(name):
+        context.catalogs.mark_for(owner, name)  # or it may not know: what is dealt to others only the list tells it
+    else:
         context.catalogs.unmark(name)  # it was passed on by a process that did not live to say so
     raise HeldByShardError(f"{name} is with {owner}, which passes it on once it runs with the same section `shards`")
 

@@ -123,6 +123,10 @@ class Claims(NamedTuple):
     unclear: frozenset[TopicName]
     absent: frozenset[TopicName]
 
+    def without(self, name: TopicName) -> Claims:
+        """The same, but for what became of an absent topic since the list was read."""
+        return self._replace(absent=self.absent - {name}) if name in self.absent else self
+
 
 Findings = tuple[Discovery, Claims]
 

@@ -80,8 +80,8 @@ class PassingOn:
         ready: dict[TopicName, str] = {}
         for topic in strangers:
             owner = self._context.deal.owner_of(topic.name)
-            if not self._agrees(owner):
-                retiring.stays(topic)
+            if not self._agrees(owner) or self._context.state(topic.name).handed_over:
+                retiring.stays(topic)  # what brokers are to read stays in the journal until it is released
                 continue
             retiring.goes_elsewhere(self._context, topic)
             if len(ready) < most and self._is_over(topic):

@@ -228,6 +228,7 @@ class TopicRegistry:
         self.topics.pop(name, None)
         self._held.discard(name)
         self.found.claimed -= {name}
+        self.found.claims = self.found.claims.without(name)
 
     def is_awaited(self, name: TopicName) -> bool:
         """Whether somebody has asked to take a topic's ledgers over that brokers have offloaded."""

@@ -109,6 +109,7 @@ class LivePage:
         running, now = self._running, self._running.clock_ms()
         alive, ready = running.metrics.health.alive(), running.metrics.health.ready()
         ending, old = running.ending(), now - ordered.view.at > OLD_VIEW_MS
+        stood_in = int(sum(running.metrics.told(d.SHARDS_STOOD_IN).values()))
         body = self.renderer.render(
             template,
             refresh=REFRESH,
@@ -124,7 +125,8 @@ class LivePage:
             now=ordered.view.at,
             age=now - ordered.view.at,
             old=old,
-            hindered=bool(ending or old or not alive.good or not ready.good),
+            stood_in=stood_in,
+            hindered=bool(ending or old or stood_in or not alive.good or not ready.good),
             remedy_of=remedy_of,
             pieces=pieces,
             shares=shares,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from offloader.errors import AbsentError
+from offloader.errors import AbsentError, AccessDeniedError
 from offloader.metadata.state import CatalogHead
 from offloader.operations.cost.looked import StillHeld
 from offloader.ports.admin import Admin
@@ -36,8 +36,15 @@ class Copies:
         if isinstance(said, dict) and (found := _number(said.get(QUORUM))):
             return found
         if self._default is None:
-            self._default = _number(self._admin.runtime_configuration().get(DEFAULT_QUORUM))
+            self._default = self._of_brokers()
         return self._default or None
+
+    def _of_brokers(self) -> int:
+        """0: they do not say it, for example because they say it to super users alone."""
+        try:
+            return _number(self._admin.runtime_configuration().get(DEFAULT_QUORUM))
+        except (AbsentError, AccessDeniedError):
+            return 0
 
 
 def _number(value: object) -> int:

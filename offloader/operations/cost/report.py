@@ -77,9 +77,10 @@ def report(
     ages: Counter[Age] = Counter()
     for each in found:
         ages.update(each.ages)
-    offloading = times(added(requests_a_month(each.pace) for each in found), 1 / share if share else 1)
+    scale = 1 / share if share else 1
+    offloading = times(added(requests_a_month(each.pace) for each in found), scale)
     idle = times(of_idle_hour(idling), HOURS_A_MONTH) if idling is not None else {}
-    paced = [PacedTopic(cuts[each.topic], each.pace) for each in found]
+    plan = changes([PacedTopic(cuts[each.topic], each.pace) for each in found])
     return CostReport(
         heap,
         listed.namespaces,
@@ -94,7 +95,7 @@ def report(
         _read_once(found, cuts, share),
         copies,
         held,
-        [*changes(paced), *_of_looking(idling)],
+        [*(replace(each, saves=each.saves.times(scale)) for each in plan), *_of_looking(idling)],
     )
 
 

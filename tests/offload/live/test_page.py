@@ -162,6 +162,14 @@ def test_it_says_what_it_waits_for_and_that_it_ends():
     assert "the main loop has not turned for 3600 s" in shown.page().text
 
 
+def test_topics_of_shards_that_it_stands_in_for_are_elsewhere_and_it_says_so():
+    shown = Shown(view(caught_up("t")))
+    shown.metrics.shards(1, 0)
+    text = shown.page().text
+    assert "also runs 1 shard of other processes" in text
+    assert "all is well" not in text.lower(), "what it does not show may not be well"
+
+
 def test_a_view_that_is_old_is_told():
     text = Shown(view(caught_up("t"), at=NOW - 5 * MINUTE)).page().text
     assert "What you see is 5 min old" in text
