@@ -40,6 +40,7 @@ VERSIONS = {
     "ServiceMonitor": "monitoring.coreos.com/v1",
 }
 SHARDS = 3
+GATEWAYS = "gateway.enabled=true,config.gateway.listen=0.0.0.0:6650,config.gateway.metricsListen=0.0.0.0:9466"
 
 
 def of_kind(found: list[Object], kind: str) -> list[Object]:
@@ -152,6 +153,12 @@ def test_pods_run_as_the_image_is_meant_to_and_may_write_where_it_must(values):
         assert not pod["spec"]["automountServiceAccountToken"]
 
 
+def test_the_cluster_may_choose_the_user():
+    chosen = [f"podSecurityContext.{name}=null" for name in ("runAsUser", "runAsGroup", "fsGroup")]
+    for pod in pods(objects(template(*GATEWAY, settings=chosen))):
+        assert pod["spec"]["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
 @SETS
 def test_one_process_a_shard_at_a_time(values):
     found = [
@@ -258,6 +265,16 @@ def test_the_monitor_finds_each_pod_once():
         ("config.metrics.host=127.0.0.1", "config.metrics.host must not be loopback"),
         ("config.metrics.port=0", "config.metrics.port must be a port"),
         ("gateway.enabled=true", "config.gateway is needed"),
+        (
+            f"{GATEWAYS},config.gateway.metricsListen=127.0.0.1:9466",
+            "nobody outside of the pod reaches; write 0.0.0.0:9466",
+        ),
+        (f"{GATEWAYS},config.gateway.listen=localhost:6650", "config.gateway.listen is localhost:6650, which nobody"),
+        (f"{GATEWAYS},config.gateway.listen=0.0.0.0:0", "names no port"),
+        (f"{GATEWAYS},config.gateway.listen=", "clients come in there; write 0.0.0.0:6650"),
+        ("config.pulsar.authParams=token:eyJ", "config.pulsar.authParams stands in config as it is"),
+        ("config.metrics.pageToken=0123456789abcdef", "config.metrics.pageToken stands in config as it is"),
+        ("config.storage.options.account_key=x", "config.storage.options.account_key stands in config as it is"),
         ("replicas=2", "replicas"),  # what the chart does not know
         ("environment.POD_IP=x", "POD_IP"),
     ],

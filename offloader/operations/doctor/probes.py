@@ -19,7 +19,7 @@ from offloader.bookkeeper.status import Answer, answer
 from offloader.config import Config
 from offloader.config.lifecycle import Lifecycle
 from offloader.errors import BookieUnavailableError, ConfigError, OffloadError
-from offloader.java import find_java
+from offloader.java import check_user, find_java
 from offloader.lifecycle.ledgers.open import open_scanner
 from offloader.lifecycle.ledgers.stock_copies import stock_store
 from offloader.lifecycle.ledgers.told import refusal_told
@@ -94,6 +94,7 @@ class RealProbes:
 
     def java(self) -> str:
         found = find_java()
+        check_user()
         return f"Java {found.version} in {found.home}"
 
     def connect(self) -> str:
