@@ -11,7 +11,6 @@ Each block is sent with its MD5, which the service checks.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -110,8 +109,8 @@ class AzureStore:
         blob, block, what = self.blob(key), block_id(upload_id, part), f"uploading part {number} of {key}"
         checked = {"Content-MD5": rules.md5_text(data)}
 
-        def send() -> None:  # as a stream: else the time to connect would be all that there is to send the whole block
-            told(blob.stage_block(block, io.BytesIO(data), length=len(data), headers=dict(checked)))
+        def send() -> None:
+            told(blob.stage_block(block, data, length=len(data), headers=dict(checked)))
 
         if data:  # Azure takes no empty block
             self._calls.write(what, send)

@@ -3,7 +3,6 @@ Azurite: integration/storage/test_azurite.py."""
 
 from __future__ import annotations
 
-import io
 import logging
 import socket
 import sys
@@ -13,7 +12,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 from azure.core.credentials import AccessTokenInfo
@@ -31,14 +29,15 @@ from offloader.errors import (
     OutcomeUnknownError,
     StoreUnavailableError,
 )
+from offloader.model import MIB
 from offloader.ports.object_store import NO_CRC, ObjectStore, UploadedPart
 from offloader.storage import azure_client
 from offloader.storage.azure import AzureStore
 from offloader.storage.azure_client import open_azure
 from offloader.storage.azure_names import block_id, check_name, in_order, listed_from
-from offloader.storage.azure_transport import OneAttempt
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
+from tests.storage.subject import noise
 
 KEY, SIGNATURE = "a2V5", "sv=2026-06-06&sig=s3cr3t%2Bs"
 OPTIONS = {"account_name": "account", "account_key": KEY}
@@ -355,17 +354,36 @@ def test_credentials_are_not_shown() -> None:
         assert "s3cr3t" not in repr(access)
 
 
-def test_a_part_is_sent_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes would be sent in one go, for which the client leaves no more time than for a connection: on a slow line no
-    part would ever arrive."""
-    sent: list[object] = []
-    send = OneAttempt.send
+@pytest.mark.parametrize(
+    "call", [lambda store: store.put("k", noise(3 * MIB)), lambda store: store.put_part("id:k", 1, 0, *part(3 * MIB))]
+)
+def test_on_a_slow_line_bytes_arrive_although_they_take_longer_than_to_connect(
+    call: Callable[[ObjectStore], object],
+) -> None:
+    """Bytes that are sent in one go get no more time than a connection."""
+    arrived: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # of what it accepts
 
-    def watched(transport: OneAttempt, request: Any, **more: Any) -> Any:
-        sent.append(request.data)
-        return send(transport, request, **more)
+        def read_slowly() -> None:
+            with listening.accept()[0] as line:
+                while len(found := line.recv(1 << 16)):
+                    arrived.append(len(found))
+                    time.sleep(0.02)
+                    if sum(arrived) > 3 * MIB:
+                        return
 
-    monkeypatch.setattr(OneAttempt, "send", watched)
-    with answering(201) as (store, _), pytest.raises(OutcomeUnknownError):
-        store.put_part("id:k", 1, 0, b"data", crc32c(b"data"))
-    assert isinstance(sent[0], io.BytesIO)
+        thread = threading.Thread(target=read_slowly)
+        thread.start()
+        endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}/account"
+        options = (*OPTIONS.items(), ("retry_deadline", "0.1"), ("connect_timeout", "0.3"))
+        store = open_store(StoreSettings("az://container/p", endpoint, options=options))
+        with pytest.raises(OutcomeUnknownError):
+            call(store)
+        thread.join()
+        store.close()
+    assert sum(arrived) > 3 * MIB
+
+
+def part(size: int) -> tuple[bytes, int]:
+    return noise(size), crc32c(noise(size))
