@@ -34,7 +34,7 @@ class OneAttempt(RequestsTransport):  # type: ignore[misc]  # it is imported whe
 
     def send(self, request: Any, **kwargs: Any) -> Any:
         """Make a request. Its body goes as a stream: in one piece, all of it must leave within the time to connect."""
-        if isinstance(request.data, bytes):
+        if isinstance(request.data, bytes) and request.data:
             request.data = io.BytesIO(request.data)
         try:
             response = super().send(request, **kwargs)

@@ -354,12 +354,7 @@ def test_credentials_are_not_shown() -> None:
         assert "s3cr3t" not in repr(access)
 
 
-@pytest.mark.parametrize(
-    "call", [lambda store: store.put("k", noise(3 * MIB)), lambda store: store.put_part("id:k", 1, 0, *part(3 * MIB))]
-)
-def test_on_a_slow_line_bytes_arrive_although_they_take_longer_than_to_connect(
-    call: Callable[[ObjectStore], object],
-) -> None:
+def test_on_a_slow_line_bytes_may_take_longer_than_to_connect() -> None:
     """Bytes that are sent in one go get no more time than a connection."""
     arrived: list[int] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -369,21 +364,17 @@ def test_on_a_slow_line_bytes_arrive_although_they_take_longer_than_to_connect(
             with listening.accept()[0] as line:
                 while len(found := line.recv(1 << 16)):
                     arrived.append(len(found))
-                    time.sleep(0.02)
-                    if sum(arrived) > 3 * MIB:
+                    time.sleep(0.03)
+                    if sum(arrived) > 8 * MIB:
                         return
 
         thread = threading.Thread(target=read_slowly)
         thread.start()
         endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}/account"
-        options = (*OPTIONS.items(), ("retry_deadline", "0.1"), ("connect_timeout", "0.3"))
+        options = (*OPTIONS.items(), ("retry_deadline", "0.1"), ("connect_timeout", "0.6"))
         store = open_store(StoreSettings("az://container/p", endpoint, options=options))
         with pytest.raises(OutcomeUnknownError):
-            call(store)
+            store.put("k", noise(8 * MIB))
         thread.join()
         store.close()
-    assert sum(arrived) > 3 * MIB
-
-
-def part(size: int) -> tuple[bytes, int]:
-    return noise(size), crc32c(noise(size))
+    assert sum(arrived) > 8 * MIB
