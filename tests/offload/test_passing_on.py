@@ -4,19 +4,24 @@ what is begun."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from offloader.errors import HeldByShardError, OvertakenError
+from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deal import ALONE, Deal
 from offloader.metadata.layout import claim_key
 from offloader.model import RollReason, TopicName
 from offloader.offload.driver.adoption import adopt
+from offloader.offload.driver.discovery import DiscoveredTopics
 from offloader.offload.driver.work import WorkKind
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.in_turn import InTurn
+from tests.offload.bridges import ReadablePolicies
 from tests.offload.simulation import Simulation
 
 TOPICS = [TopicName.parse(f"public/default/t{number}") for number in range(12)]
@@ -344,3 +349,25 @@ def test_what_is_not_listed_any_more_is_passed_on_once() -> None:
     passing._begin = lambda name: (passed.append(name), begin(name))  # type: ignore[assignment, func-returns-value]
     together(first, rounds=20)
     assert passed.count(MOVING[0]) <= 2  # journaled, and looked at while it is under way
+
+
+def test_topics_that_are_gone_are_asked_about_once_however_often_the_list_of_claims_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = sharded(alone())
+    first.settle()
+    gone = TOPICS[3]
+    first.cluster.delete(gone)
+    asked: list[TopicName] = []
+    monkeypatch.setattr(BridgeLog, "is_open", lambda _, name: bool(asked.append(name)))
+    policies: Any = ReadablePolicies(first.context.policies, SimpleNamespace(readable=True))
+    found = DiscoveredTopics(replace(first.context, policies=policies), 1_000, [])
+    for _ in range(5):
+        _, claims = found._discover(set())
+        assert claims.absent == {gone}
+    assert asked == [gone]
+    first.cluster.create(gone)
+    assert found._discover(set())[1].absent == set()
+    first.cluster.delete(gone)
+    assert found._discover(set())[1].absent == {gone}
+    assert asked == [gone, gone]

@@ -45,6 +45,8 @@ class PassingOn:
         self._is_asked = is_asked
         self._look_at = 0
         self._ours: set[TopicName] = set()  # of those that are adopted: asking each time would take its time
+        self._absent_of: frozenset[TopicName] = frozenset()
+        self._absent_strangers: list[TopicName] = []
         self._retries: dict[TopicName, RetrySchedule] = {}
 
     def look(self, now: int) -> None:
@@ -55,7 +57,7 @@ class PassingOn:
         leaving = self._leaving(now)
         strangers = self._strangers()
         self._context.metrics.shard_topics(len(strangers) + len(leaving), self._registry.waiting)
-        self._pass_on(strangers, AT_A_TIME - len(leaving))
+        self._pass_on(strangers, max(AT_A_TIME - len(leaving), 0))
 
     @property
     def all_gone(self) -> bool:
@@ -93,10 +95,12 @@ class PassingOn:
 
     def _absent(self, most: int) -> dict[TopicName, str]:
         """Topics of ours that Pulsar does not list: whoever has them next decides what goes of their archive."""
-        deal, here = self._context.deal, self._context.journal.topics.keys() | self._registry.topics.keys()
-        left = (
-            name for name in sorted(self._registry.found.claims.absent - here - self._ours) if not deal.is_dealt(name)
-        )
+        deal, absent = self._context.deal, self._registry.found.claims.absent
+        if absent is not self._absent_of:  # there are ever more of them, and nearly all are ours
+            self._absent_of = absent
+            self._absent_strangers = sorted(name for name in absent if not deal.is_dealt(name))
+        here = (self._context.journal.topics, self._registry.topics)
+        left = (name for name in self._absent_strangers if not any(name in known for known in here))
         free = (name for name in left if not any(self._context.work.has(kind, name) for kind in WorkKind))
         return {name: deal.owner_of(name) for name in islice(free, most) if self._agrees(deal.owner_of(name))}
 
