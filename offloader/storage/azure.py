@@ -253,6 +253,14 @@ class AzureStore:
         kept = told.get("delete_retention_policy")
         return True if kept is not None and kept.enabled else None
 
+    def has_folders(self) -> bool | None:
+        """Whether the account has a hierarchical namespace. None where the role may not ask."""
+        try:
+            told = self._calls.read("asking what the account is", self._service.get_account_information)
+        except (AccessDeniedError, FatalError):
+            return None
+        return bool(told.get("is_hns_enabled"))
+
     def close(self) -> None:
         """Close the connections."""
         self._service.close()
@@ -326,7 +334,10 @@ class AzureStore:
             yield from page
 
     def _delete(self, batch: Sequence[str]) -> None:
-        for answer in self._container.delete_blobs(*batch, raise_on_any_failure=False):
+        answers = list(self._container.delete_blobs(*batch, raise_on_any_failure=False))
+        if len(answers) != len(batch) and all(answer.status_code < 300 for answer in answers):
+            raise ValueError(f"it tells of {len(answers)} deletions of {len(batch)}")
+        for answer in answers:
             if answer.status_code >= 300:
                 error = HttpResponseError(response=answer)
                 if not (answer.status_code == 404 and code_of(error) in ("", "BlobNotFound")):

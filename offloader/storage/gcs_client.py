@@ -42,7 +42,7 @@ def open_gcs(settings: StoreSettings) -> GcsStore:
         client = Client(
             project=None,
             credentials=session.credentials,
-            client_options={"api_endpoint": settings.endpoint or ENDPOINT},
+            client_options={"api_endpoint": (settings.endpoint or ENDPOINT).rstrip("/")},
             _http=session,
         )
         bucket = client.bucket(name, user_project=options.get("user_project"))

@@ -304,6 +304,17 @@ def test_an_answer_of_another_service_is_no_object_and_no_listing(call: str, pag
         READS[call](store)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_an_account_says_whether_it_has_real_folders(told: bool) -> None:
+    headers = {"x-ms-version": "2021-12-02", "x-ms-is-hns-enabled": str(told).lower()}
+    with answering(200, **headers) as (store, _):
+        assert isinstance(store, AzureStore)
+        assert store.has_folders() is told
+    with answering(403, **{"x-ms-error-code": "AuthorizationFailure"}) as (store, _):
+        assert isinstance(store, AzureStore)
+        assert store.has_folders() is None
+
+
 @pytest.mark.parametrize("call", WRITES)
 def test_a_write_that_another_service_answers_may_have_happened(call: str) -> None:
     with answering(200) as (store, _), pytest.raises(OutcomeUnknownError, match=r"check storage\.endpoint"):

@@ -204,6 +204,21 @@ def test_a_server_that_is_silent_is_noticed_by_the_timeout(stores: Stores) -> No
             assert time.monotonic() - began < store.longest_call
 
 
+def test_an_endpoint_may_end_with_a_slash(stores: Stores) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        options = (("read_timeout", "0.2"), ("retry_deadline", "0.1"))
+        store = stores.open(StoreSettings("gs://bucket", endpoint, options=options))
+        for call, path in (
+            (store.stat, b"/storage/v1/b/bucket/o/k?"),
+            (store.read, b"/download/storage/v1/b/bucket/o/k?"),
+        ):
+            with pytest.raises(StoreUnavailableError):
+                call("k")
+            with listening.accept()[0] as asked:
+                assert asked.recv(4096).startswith(b"GET " + path)
+
+
 def test_what_a_store_waits_for_is_what_s3_waits_for(stores: Stores) -> None:
     store = stores.open(StoreSettings("gs://bucket", "http://localhost:1"))
     assert store.longest_call == 2 * (60 + 5 + 30)
