@@ -414,6 +414,7 @@ def test_a_topic_that_waits_for_its_turn_goes_on_where_somebody_asks_for_more_of
     first = sharded(alone())
     name = waits_for_its_turn(first)
     wanted = CloseRequest("id", Position(0, *last_of(first, name)))
+    assert retiring.end_asked_for(first.registry.topics[name], first.clock.now) is None, "its end is to be looked up"
     first.journal.record([replace(first.driver.state(name), requests=(wanted,))])
     first.driver._passing_on = PassingOn(first.context, first.registry, first.agrees)
     other = second(first)

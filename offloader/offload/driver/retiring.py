@@ -101,8 +101,9 @@ def has_ended(context: Context, topic: Topic) -> bool:
 
 
 def end_asked_for(topic: Topic, asked_at: int) -> Position | None:
-    """Where a topic ended that somebody has asked about; None: not known yet. One that retires goes no further."""
-    if topic.retirement is not None:
+    """Where a topic ended that somebody has asked about; None: not known yet. One that retires goes no further, unless
+    it is to go elsewhere, for which it waits as long as somebody asks."""
+    if topic.retirement is not None and topic.retirement.reason is not RollReason.PASSED_ON:
         _fix_end(topic)
         return topic.retire_at
     return _end_of(topic) if topic.known_at > asked_at else None
