@@ -212,6 +212,13 @@ def test_the_values_of_the_manual_are_some_that_the_chart_and_the_product_take(t
     assert container(pods(found)[0])["image"] == "registry.example/offloader:0.1.0"
 
 
+@pytest.mark.parametrize("section", ["shards", "gateway", "gateway.tls", "storage.options"])
+def test_a_section_that_is_null_is_none(section):
+    values = EVERYTHING if section == "gateway.tls" else DEFAULTS
+    settings = ["networkPolicy.enabled=true", f"config.{section}=null"]
+    assert of_kind(objects(template(*values, settings=settings)), "Deployment")
+
+
 def test_large_numbers_stay_numbers():
     (configuration,) = of_kind(objects(template(*EVERYTHING)), "ConfigMap")
     assert "maxOffloadSegmentSizeInBytes: 268435456\n" in configuration["data"]["offloader.yaml"]
@@ -263,6 +270,9 @@ def test_the_monitor_finds_each_pod_once():
     ("setting", "words"),
     [
         ("config.metrics.host=127.0.0.1", "config.metrics.host must not be loopback"),
+        ("config.metrics=null", "config.metrics.host must not be loopback"),
+        ("config.shards.count=0", "config.shards.count must be a number above 0"),
+        ("config.shards.count=two", "config.shards.count must be a number above 0"),
         ("config.metrics.port=0", "config.metrics.port must be a port"),
         ("gateway.enabled=true", "config.gateway is needed"),
         (

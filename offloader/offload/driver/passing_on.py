@@ -82,8 +82,8 @@ class PassingOn:
         ready: dict[TopicName, str] = {}
         for topic in strangers:
             owner = self._context.deal.owner_of(topic.name)
-            if not self._agrees(owner) or self._context.state(topic.name).handed_over:
-                retiring.stays(topic)  # what brokers are to read stays in the journal until it is released
+            if not self._agrees(owner) or self._is_needed(topic.name):
+                retiring.stays(topic)
                 continue
             retiring.goes_elsewhere(self._context, topic)
             if len(ready) < most and self._is_over(topic):
@@ -104,13 +104,18 @@ class PassingOn:
         free = (name for name in left if not any(self._context.work.has(kind, name) for kind in WorkKind))
         return {name: deal.owner_of(name) for name in islice(free, most) if self._agrees(deal.owner_of(name))}
 
+    def _is_needed(self, name: TopicName) -> bool:
+        """Whether somebody waits for something of the topic, perhaps for more than it would end with here; or its
+        journal state stays until it is released."""
+        state = self._context.state(name)
+        return bool(state.requests) or state.handed_over or self._is_asked(name) or self._registry.is_awaited(name)
+
     def _is_over(self, topic: Topic) -> bool:
-        """Whether nothing of the topic is begun or remembered here, and nobody waits for anything."""
+        """Whether nothing of the topic is begun or remembered here."""
         name, work = topic.name, self._context.work
         if name in self._context.journal.topics or not retiring.has_ended(self._context, topic):
             return False
-        busy = any(work.has(kind, name) for kind in WorkKind)
-        return not (busy or self._is_asked(name) or self._registry.is_awaited(name))
+        return not any(work.has(kind, name) for kind in WorkKind)
 
     def _leaving(self, now: int) -> list[TopicName]:
         """The topics of which only the claim is missing, by the journal: also those of an earlier process."""

@@ -27,9 +27,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
 {{- define "offloader.metricsPort" -}}
-{{- $port := dig "metrics" "port" 9464 .Values.config | int -}}
+{{- $metrics := .Values.config.metrics | default dict -}}
+{{- $port := dig "port" 9464 $metrics | int -}}
 {{- if eq $port 0 -}}{{- fail "config.metrics.port must be a port: the probes ask there" -}}{{- end -}}
-{{- if has (dig "metrics" "host" "127.0.0.1" .Values.config) (list "127.0.0.1" "::1" "localhost") -}}
+{{- if regexMatch "^(127\\.|::1$|localhost$)" (dig "host" "127.0.0.1" $metrics) -}}
 {{- fail "config.metrics.host must not be loopback: the probes come from outside of the pod; write 0.0.0.0" -}}
 {{- end -}}
 {{- $port -}}
@@ -49,8 +50,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- /* The ConfigMap is no place for them. */ -}}
 {{- define "offloader.noSecrets" -}}
 {{- $told := "%s stands in config as it is, which becomes a ConfigMap; write ${NAME} of secrets.environment, or file:///etc/offloader/NAME of secrets.files" -}}
-{{- $secrets := dict "config.pulsar.authParams" (dig "pulsar" "authParams" "" .Values.config) "config.metrics.pageToken" (dig "metrics" "pageToken" "" .Values.config) "config.gateway.tokenSecretKey" (dig "gateway" "tokenSecretKey" "" .Values.config) -}}
-{{- range $name, $value := (dig "storage" "options" dict .Values.config | default dict) -}}
+{{- $secrets := dict "config.pulsar.authParams" (.Values.config.pulsar).authParams "config.metrics.pageToken" (.Values.config.metrics).pageToken "config.gateway.tokenSecretKey" (.Values.config.gateway).tokenSecretKey -}}
+{{- range $name, $value := (.Values.config.storage).options -}}
 {{- if regexMatch "(?i)secret|token|password|account_key|sas_" $name -}}
 {{- $_ := set $secrets (printf "config.storage.options.%s" $name) $value -}}
 {{- end -}}
