@@ -1,4 +1,4 @@
-"""Finds the Java that Pulsar and Spark run on.
+"""Finds the Java that Pulsar and Spark run on, and looks whether Spark would start in it.
 
 Both support 17 and 21. Spark 4 also needs the module `jdk.incubator.vector`, which trimmed runtimes lack.
 """
@@ -6,6 +6,7 @@ Both support 17 and 21. Spark 4 also needs the module `jdk.incubator.vector`, wh
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -54,6 +55,18 @@ def find_java(environment: Mapping[str, str] | None = None, describe: Describe =
         except FatalError as refusal:
             refusals.append(str(refusal))
     raise FatalError(f"{'; '.join(refusals)}: {_ADVICE}")
+
+
+def check_user(number: int | None = None) -> None:
+    """Spark asks Java who it is, and Java has names alone. Raises FatalError where our user has none."""
+    number = os.getuid() if number is None else number
+    try:
+        pwd.getpwuid(number)
+    except KeyError as error:
+        raise FatalError(
+            f"user {number} has no name in /etc/passwd, without which Spark does not start: run as one that has a "
+            "name (in our image: 10001), or add a line to /etc/passwd"
+        ) from error
 
 
 def _candidates(environment: Mapping[str, str]) -> list[Path]:

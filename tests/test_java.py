@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pwd import getpwall
 
 import pytest
 
 from offloader.errors import FatalError
-from offloader.java import check_java, describe_java, find_java, parse_version
+from offloader.java import check_java, check_user, describe_java, find_java, parse_version
 
 MODULES = "java.base@17.0.15\njdk.incubator.vector@17.0.15\n"
 
@@ -91,3 +92,10 @@ def test_a_java_that_does_not_run_is_refused(tmp_path: Path) -> None:
     damaged.chmod(0o755)
     with pytest.raises(FatalError, match="does not run"):
         describe_java(damaged)
+
+
+def test_who_has_no_name_is_told_before_spark_ends_with_a_trace() -> None:
+    nameless = next(number for number in range(123_456, 1_000_000) if number not in {one.pw_uid for one in getpwall()})
+    with pytest.raises(FatalError, match=f"user {nameless} has no name in /etc/passwd"):
+        check_user(nameless)
+    check_user(0)

@@ -274,6 +274,21 @@ def test_alive_while_the_loop_turns():
     assert health.alive().good
 
 
+def test_a_start_may_take_long_and_is_over_with_the_first_turn():
+    clock = Clock()
+    health = Health(60, 600, clock, start=600)
+    with health.waiting("journal", 10):
+        clock.now += 500
+    clock.now += 100
+    assert health.alive().good
+    clock.now += 61
+    assert health.alive() == (False, "the main loop has not turned for 161 s")
+    health.tick()
+    assert health.alive().good
+    clock.now += 61
+    assert not health.alive().good
+
+
 def test_what_the_loop_waits_for_may_take_as_long_as_it_takes_at_most():
     clock = Clock()
     health = Health(60, 600, clock)
@@ -355,6 +370,7 @@ def test_the_endpoint_answers_probes(served):
     metrics.health.checked("store")
     metrics.health.checked("pulsar")
     assert client.get("/readyz").status_code == 200
+    metrics.health.tick()
     clock.now += 61
     assert client.get("/healthz").status_code == 503
     assert "has not turned" in client.get("/healthz").text

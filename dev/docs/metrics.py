@@ -20,7 +20,8 @@ The application listens on `metrics.host`:`metrics.port` (127.0.0.1:9464 by defa
 | path | says |
 | --- | --- |
 | `/metrics` | the series below, in Prometheus' text format or as OpenMetrics |
-| `/healthz` | 200 while the main loop turns, or waits for the store within its retry deadline, and batches end; 503 when it has not for `metrics.livenessTimeout`, or a batch has not ended \
+| `/healthz` | 200 while the main loop turns, or waits for the store within its retry deadline, and batches end, \
+and for the first ten minutes of a start; 503 when it has not for `metrics.livenessTimeout`, or a batch has not ended \
 `metrics.batchTimeout` after the time that its slices may take: restart the process |
 | `/readyz` | 200 when the store and Pulsar answered when they were last asked; 503 and the reason otherwise: do not restart |
 | `/` | a [page](pages.md#the-page-of-the-application) for people: who needs you, how far each topic is, the last hour |

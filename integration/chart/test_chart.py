@@ -40,6 +40,7 @@ VERSIONS = {
     "ServiceMonitor": "monitoring.coreos.com/v1",
 }
 SHARDS = 3
+GATEWAYS = "gateway.enabled=true,config.gateway.listen=0.0.0.0:6650,config.gateway.metricsListen=0.0.0.0:9466"
 
 
 def of_kind(found: list[Object], kind: str) -> list[Object]:
@@ -152,6 +153,12 @@ def test_pods_run_as_the_image_is_meant_to_and_may_write_where_it_must(values):
         assert not pod["spec"]["automountServiceAccountToken"]
 
 
+def test_the_cluster_may_choose_the_user():
+    chosen = [f"podSecurityContext.{name}=null" for name in ("runAsUser", "runAsGroup", "fsGroup")]
+    for pod in pods(objects(template(*GATEWAY, settings=chosen))):
+        assert pod["spec"]["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
 @SETS
 def test_one_process_a_shard_at_a_time(values):
     found = [
@@ -205,6 +212,13 @@ def test_the_values_of_the_manual_are_some_that_the_chart_and_the_product_take(t
     assert container(pods(found)[0])["image"] == "registry.example/offloader:0.1.0"
 
 
+@pytest.mark.parametrize("section", ["shards", "gateway", "gateway.tls", "storage.options"])
+def test_a_section_that_is_null_is_none(section):
+    values = EVERYTHING if section == "gateway.tls" else DEFAULTS
+    settings = ["networkPolicy.enabled=true", f"config.{section}=null"]
+    assert of_kind(objects(template(*values, settings=settings)), "Deployment")
+
+
 def test_large_numbers_stay_numbers():
     (configuration,) = of_kind(objects(template(*EVERYTHING)), "ConfigMap")
     assert "maxOffloadSegmentSizeInBytes: 268435456\n" in configuration["data"]["offloader.yaml"]
@@ -256,8 +270,21 @@ def test_the_monitor_finds_each_pod_once():
     ("setting", "words"),
     [
         ("config.metrics.host=127.0.0.1", "config.metrics.host must not be loopback"),
+        ("config.metrics=null", "config.metrics.host must not be loopback"),
+        ("config.shards.count=0", "config.shards.count must be a number above 0"),
+        ("config.shards.count=two", "config.shards.count must be a number above 0"),
         ("config.metrics.port=0", "config.metrics.port must be a port"),
         ("gateway.enabled=true", "config.gateway is needed"),
+        (
+            f"{GATEWAYS},config.gateway.metricsListen=127.0.0.1:9466",
+            "nobody outside of the pod reaches; write 0.0.0.0:9466",
+        ),
+        (f"{GATEWAYS},config.gateway.listen=localhost:6650", "config.gateway.listen is localhost:6650, which nobody"),
+        (f"{GATEWAYS},config.gateway.listen=0.0.0.0:0", "names no port"),
+        (f"{GATEWAYS},config.gateway.listen=", "clients come in there; write 0.0.0.0:6650"),
+        ("config.pulsar.authParams=token:eyJ", "config.pulsar.authParams stands in config as it is"),
+        ("config.metrics.pageToken=0123456789abcdef", "config.metrics.pageToken stands in config as it is"),
+        ("config.storage.options.account_key=x", "config.storage.options.account_key stands in config as it is"),
         ("replicas=2", "replicas"),  # what the chart does not know
         ("environment.POD_IP=x", "POD_IP"),
     ],

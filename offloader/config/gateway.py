@@ -15,6 +15,7 @@ from offloader.config.units import Size, Wait
 from offloader.model import MIB
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\s/]+):(?P<port>[0-9]{1,5})")
+_TOLD = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\[\]:,@\s]+)(?::[0-9]{1,5})?")
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 (addresses that are listened on, and are none to connect to)
 _NAMESPACES = re.compile(r"\*|[^/\s*]+/(?:\*|[^/\s*]+)")
 
@@ -245,8 +246,11 @@ def checked_address(listen: str) -> str:
 
 def checked_advertised(url: str, scheme: str) -> str:
     """What clients are told, or nothing. Raises ValueError."""
-    if url and (urlsplit(url).scheme != scheme or not urlsplit(url).hostname):
-        raise ValueError(f"{url!r} is no address of a gateway; write for example {scheme}://gateway.example:6650")
+    if url and (urlsplit(url).scheme != scheme or _TOLD.fullmatch(urlsplit(url).netloc) is None):
+        raise ValueError(
+            f"{url!r} is no address of a gateway; write for example {scheme}://gateway.example:6650, or "
+            f"{scheme}://[fd00::1]:6650"
+        )
     return url
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from offloader.errors import ConfigError
 from offloader.metadata.beside import last_owner
 from offloader.metadata.catalog import Catalogs
+from offloader.metadata.deal import family_of, is_shard_of
 from offloader.metadata.journal import Journal
 from offloader.metadata.journal_codec import EncodedTopic
 from offloader.metadata.journal_start import JournalStart
@@ -37,6 +38,11 @@ def takeover(
     when it can be read. Raises ConfigError, OvertakenError, and JournalUnavailableError: repeated, it goes on."""
     if old_application == new_application:
         raise ConfigError(f"application: {new_application} cannot take over itself")
+    if is_shard_of(old_application, new_application):  # whose process could never start again
+        raise ConfigError(
+            f"application: {old_application} is a shard of {family_of(new_application)}; `shards.count` says how many "
+            "there are, and those beyond it are run by others until all of their topics are passed on"
+        )
     inherited = _end_journal(store, old_application, new_application, new_token)
     catalogs = Catalogs(store, new_application)
     known, failed = catalogs.heads(topics(store))

@@ -70,7 +70,7 @@ JOURNAL_BYTES = counter("offloader_journal_bytes", "Bytes appended to the journa
 REQUESTS = counter("offloader_requests", "Requests from the command line, answered.", "command", "outcome")
 STORE_REQUESTS = counter(
     "offloader_store_requests",
-    "Calls of the main process to the store; retries within one not counted.",
+    "Calls of the main process to the store; retries within one not counted. That something is not there is `ok`.",
     "verb",
     "outcome",
 )

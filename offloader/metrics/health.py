@@ -13,6 +13,9 @@ from offloader.model import Lane
 
 Service = Literal["store", "pulsar"]
 
+START = "the start"
+LONGEST_START = 600.0  # seconds: it waits for Spark, and reads the journal, however slow the store is
+
 
 class ProbeAnswer(NamedTuple):
     """The answer to a probe, and why."""
@@ -23,7 +26,7 @@ class ProbeAnswer(NamedTuple):
 
 class Health:
     """All in seconds. `timeout`: a loop without a tick for longer is stuck, unless it waits; `batch_timeout`: so is a
-    batch, beyond the time of its slices. `services`: those that it needs."""
+    batch, beyond the time of its slices. `services`: those that it needs. `start`: the first tick may take so long."""
 
     def __init__(
         self,
@@ -31,19 +34,20 @@ class Health:
         batch_timeout: float,
         clock: Callable[[], float] = time.monotonic,
         services: Iterable[Service] = ("store", "pulsar"),
+        start: float = 0.0,
     ) -> None:
         self._timeout = timeout
         self._batch_timeout = batch_timeout
         self._clock = clock
         self._batches: dict[Lane, tuple[float, float]] = {}  # when it began, and what its slices may take
         self._ticked = clock()
-        self._waits: dict[str, float] = {}  # what the loop waits for, and until when that may last
+        self._waits = {START: clock() + start}  # what the loop waits for, and until when that may last
         self._waits_lock = threading.Lock()
         self._problems: dict[Service, str] = dict.fromkeys(services, "not asked yet")
 
     def tick(self) -> None:
         """The main loop has turned."""
-        self._ticked = self._clock()
+        self._no_longer(START)
 
     @contextmanager
     def waiting(self, what: str, longest: float) -> Iterator[None]:
@@ -53,9 +57,12 @@ class Health:
         try:
             yield
         finally:
-            with self._waits_lock:
-                self._waits = {other: until for other, until in self._waits.items() if other != what}
-            self.tick()
+            self._no_longer(what)
+
+    def _no_longer(self, what: str) -> None:
+        with self._waits_lock:
+            self._waits = {other: until for other, until in self._waits.items() if other != what}
+        self._ticked = self._clock()
 
     def batch_began(self, lane: Lane, longest: float) -> None:
         """Spark got a plan, whose longest slice may take `longest` seconds."""

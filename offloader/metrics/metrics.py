@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 import offloader.metrics.definitions as d
 from offloader.config.running import MetricsSettings
-from offloader.metrics.health import Health
+from offloader.metrics.health import LONGEST_START, Health
 from offloader.metrics.recent import Recent
 from offloader.metrics.server import MetricsServer
 from offloader.metrics.together import Together
@@ -49,7 +49,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.together = Together(self.registry)
         self._settings = settings
-        self.health = Health(settings.liveness_timeout_ms / 1000, settings.batch_timeout_ms / 1000, clock)
+        timeouts = settings.liveness_timeout_ms / 1000, settings.batch_timeout_ms / 1000
+        self.health = Health(*timeouts, clock, start=LONGEST_START)
         self.server: MetricsServer | None = None
         self._topics = TopicsCollector(settings.max_topic_labels)
         self._rate = RateCollector(clock)

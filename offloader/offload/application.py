@@ -22,6 +22,7 @@ from offloader.errors import AuthorizationFailedError, ConfigError, OvertakenErr
 from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
+from offloader.metrics.health import LONGEST_START, START
 from offloader.offload import settings as derived
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
 from offloader.offload.driver.context import SteadyClock
@@ -111,7 +112,8 @@ class Application:
                 return 0
             # Only now, when nothing of ours can be missing any more: this ends the process that has the journal.
             seat = Seat(self.config, reached, metrics, self._fail)
-            self.driver = driver = seat.open(stack)
+            with metrics.health.waiting(START, LONGEST_START):  # a shard may have waited for its turn before
+                self.driver = driver = seat.open(stack)
             if fleet is not None:
                 fleet.joins(fleet.deal.index, seat.rounds)
                 standing_in = StandingIn(self.config, reached, metrics, fleet)

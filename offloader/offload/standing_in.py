@@ -77,6 +77,8 @@ class StandingIn:
                 "shard %d cannot be run here, tried again while it is silent: %s",
                 index, found, extra={"see": "shard-not-run"},
             )  # fmt: skip
+        finally:
+            self._fleet.leaves(index, is_over=False)  # also where it could not be begun: others have their turn first
 
     def _run_shard(self, index: int, metrics: Metrics) -> None:
         """Until it is taken back, or is over, or the process ends. Raises what ended it."""

@@ -11,7 +11,6 @@ Each block is sent with its MD5, which the service checks.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -110,8 +109,8 @@ class AzureStore:
         blob, block, what = self.blob(key), block_id(upload_id, part), f"uploading part {number} of {key}"
         checked = {"Content-MD5": rules.md5_text(data)}
 
-        def send() -> None:  # as a stream: else the time to connect would be all that there is to send the whole block
-            told(blob.stage_block(block, io.BytesIO(data), length=len(data), headers=dict(checked)))
+        def send() -> None:
+            told(blob.stage_block(block, data, length=len(data), headers=dict(checked)))
 
         if data:  # Azure takes no empty block
             self._calls.write(what, send)
@@ -253,6 +252,14 @@ class AzureStore:
         kept = told.get("delete_retention_policy")
         return True if kept is not None and kept.enabled else None
 
+    def has_folders(self) -> bool | None:
+        """Whether the account has a hierarchical namespace. None where the role may not ask."""
+        try:
+            told = self._calls.read("asking what the account is", self._service.get_account_information)
+        except (AccessDeniedError, FatalError):
+            return None
+        return bool(told.get("is_hns_enabled"))
+
     def close(self) -> None:
         """Close the connections."""
         self._service.close()
@@ -326,7 +333,10 @@ class AzureStore:
             yield from page
 
     def _delete(self, batch: Sequence[str]) -> None:
-        for answer in self._container.delete_blobs(*batch, raise_on_any_failure=False):
+        answers = list(self._container.delete_blobs(*batch, raise_on_any_failure=False))
+        if len(answers) != len(batch) and all(answer.status_code < 300 for answer in answers):
+            raise ValueError(f"it tells of {len(answers)} deletions of {len(batch)}")
+        for answer in answers:
             if answer.status_code >= 300:
                 error = HttpResponseError(response=answer)
                 if not (answer.status_code == 404 and code_of(error) in ("", "BlobNotFound")):

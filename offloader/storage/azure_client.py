@@ -72,7 +72,7 @@ def open_azure(settings: StoreSettings, environment: Mapping[str, str] = os.envi
         "max_chunk_get_size": WHOLE,
     }
     try:
-        service = _service(place, access, settings.endpoint, client)
+        service = _service(place, access, settings.endpoint, connect, read, client)
     except (ValueError, TypeError) as e:
         raise ConfigError(f"storage: {' '.join(str(e).split())}") from None
     if place.account and service.account_name != place.account:
@@ -81,8 +81,9 @@ def open_azure(settings: StoreSettings, environment: Mapping[str, str] = os.envi
         )
     url = f"{settings.scheme}://{settings.root.partition('://')[2]}".rstrip("/")
     deadline = number(options, "retry_deadline", 60.0)
+    token: float = getattr(service.credential, "longest_wait", 0.0)
     return AzureStore(
-        url, service, place.container, place.prefix, retry_deadline=deadline, attempt_timeout=connect + read
+        url, service, place.container, place.prefix, retry_deadline=deadline, attempt_timeout=token + connect + read
     )
 
 
@@ -129,7 +130,7 @@ def access_of(options: Mapping[str, str], environment: Mapping[str, str]) -> Azu
 
 
 def _service(
-    place: AzurePlace, access: AzureAccess, endpoint: str | None, client: Mapping[str, Any]
+    place: AzurePlace, access: AzureAccess, endpoint: str | None, connect: float, read: float, client: Mapping[str, Any]
 ) -> BlobServiceClient:
     if access.connection_string:
         return BlobServiceClient.from_connection_string(access.connection_string, **client)
@@ -146,9 +147,9 @@ def _service(
         if not account:
             raise ConfigError("options.account_name: is not set, and account_key is; name the account")
         return BlobServiceClient(url, {"account_name": account, "account_key": access.key}, **client)
-    from azure.identity import DefaultAzureCredential  # takes its time to import, and few need it
+    from offloader.storage.azure_identity import OwnIdentity  # takes its time to import, and few need it
 
-    return BlobServiceClient(url, DefaultAzureCredential(), **client)
+    return BlobServiceClient(url, OwnIdentity(connect, read), **client)
 
 
 def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str:

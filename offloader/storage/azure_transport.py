@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import requests
@@ -12,7 +13,7 @@ from requests.adapters import HTTPAdapter
 from offloader.storage.azure_calls import hidden
 
 WHOLE = 1 << 31  # no body is longer: it is handed on in one piece
-SENT_AT_ONCE = 256 << 10  # bytes of a part, which must leave within the time to connect
+SENT_AT_ONCE = 256 << 10  # bytes of a body, which must leave within the time to connect
 
 
 class OneAttempt(RequestsTransport):  # type: ignore[misc]  # it is imported when it is asked for
@@ -32,7 +33,9 @@ class OneAttempt(RequestsTransport):  # type: ignore[misc]  # it is imported whe
         )
 
     def send(self, request: Any, **kwargs: Any) -> Any:
-        """Make a request."""
+        """Make a request. Its body goes as a stream: in one piece, all of it must leave within the time to connect."""
+        if isinstance(request.data, bytes) and request.data:
+            request.data = io.BytesIO(request.data)
         try:
             response = super().send(request, **kwargs)
             if kwargs.get("stream"):

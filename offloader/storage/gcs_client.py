@@ -42,14 +42,15 @@ def open_gcs(settings: StoreSettings) -> GcsStore:
         client = Client(
             project=None,
             credentials=session.credentials,
-            client_options={"api_endpoint": settings.endpoint or ENDPOINT},
+            client_options={"api_endpoint": (settings.endpoint or ENDPOINT).rstrip("/")},
             _http=session,
         )
         bucket = client.bucket(name, user_project=options.get("user_project"))
     except ValueError as e:
         raise ConfigError(f"store: {e}") from e
+    waits = 1 if isinstance(session.credentials, AnonymousCredentials) else 2  # the first one for a token
     return GcsStore(
-        GcsBucket(bucket, session, timeout), name, prefix, retry_deadline=deadline, attempt_timeout=sum(timeout)
+        GcsBucket(bucket, session, timeout), name, prefix, retry_deadline=deadline, attempt_timeout=waits * sum(timeout)
     )
 
 

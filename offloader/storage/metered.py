@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
 
-from offloader.errors import OutcomeUnknownError
+from offloader.errors import ObjectNotFoundError, OutcomeUnknownError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.forwarding import ForwardingStore, Verb
 
@@ -42,6 +42,9 @@ class MeteredStore(ForwardingStore):
             outcome = "ok"
         except OutcomeUnknownError:
             outcome = "unknown"
+            raise
+        except ObjectNotFoundError:
+            outcome = "ok"  # the store has answered: of most topics there is no hint, for example
             raise
         finally:
             self._tell(verb, time.monotonic() - began, outcome)

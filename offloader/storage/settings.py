@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from offloader.errors import ConfigError
 
 _WITHOUT_OPTIONS = ("file", "memory")
+_HAVE_ENDPOINTS = frozenset({"s3", "gs", "abfs"})
 _OTHER_NAMES = {"gcs": "gs", "abfss": "abfs", "az": "abfs", "swebhdfs": "webhdfs"}  # of the same service
 
 
@@ -51,7 +52,9 @@ class StoreSettings:
         return self.scheme not in _WITHOUT_OPTIONS
 
     def beside(self, root: str, setting: str) -> Self:
-        """Another store that is reached alike; without these options where it is another service's."""
+        """Another store that is reached alike; without options and endpoint where it is another service's."""
         other = replace(self, root=root, setting=setting)
         services = {_OTHER_NAMES.get(scheme, scheme) for scheme in (self.scheme, other.scheme)}
-        return replace(other, options=()) if self.takes_options and len(services) > 1 else other
+        if len(services) == 1 or not self.takes_options:
+            return other
+        return replace(other, options=(), endpoint=None if services <= _HAVE_ENDPOINTS else self.endpoint)

@@ -15,7 +15,8 @@ from offloader.ports.object_store import ObjectStore
 MOST_NAMES = 200_000  # of a listing
 SECONDS = 30.0  # that a listing may take
 KEPT_SECONDS = 30.0
-MOST_KEPT = 16  # listings
+MOST_KEPT = 16  # listings,
+MOST_NAMES_KEPT = 2 * MOST_NAMES  # but for the last one
 MOST_FOUND = 100  # by a search
 SEARCHED_SECONDS = 30.0
 
@@ -51,6 +52,7 @@ class Directory:
         self._store = store
         self._clock = clock
         self._kept: OrderedDict[str, tuple[float, Listing]] = OrderedDict()
+        self._rows: dict[str, tuple[Listing, list[TopicRow]]] = {}  # of those that are kept
         self._lock = threading.Lock()
 
     def tenants(self) -> Listing:
@@ -68,8 +70,15 @@ class Directory:
         tenant, _, part = namespace.partition("/")
         prefix = f"{encoded(tenant)}/{encoded(part)}/"
         found = self._listed(prefix)
-        names = (topic_of(f"{prefix}{name}/")[0] for name in found.names)
-        return rows_of(name for name in names if name is not None), found.complete
+        with self._lock:
+            made = self._rows.get(prefix)
+        if made is None or made[0] is not found:
+            names = (topic_of(f"{prefix}{name}/")[0] for name in found.names)
+            made = found, rows_of(name for name in names if name is not None)
+            with self._lock:
+                if prefix in self._kept:
+                    self._rows[prefix] = made
+        return made[1], found.complete
 
     def search(self, text: str) -> SearchResult:
         """Topics in whose full name this stands, whatever its case."""
@@ -107,9 +116,12 @@ class Directory:
         with self._lock:
             self._kept[prefix] = self._clock(), found
             self._kept.move_to_end(prefix)
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+            while len(self._kept) > MOST_KEPT or (len(self._kept) > 1 and self._names_kept() > MOST_NAMES_KEPT):
+                self._rows.pop(self._kept.popitem(last=False)[0], None)
         return found
+
+    def _names_kept(self) -> int:
+        return sum(len(listing.names) for _, listing in self._kept.values())
 
 
 def rows_of(topics: Iterable[TopicName]) -> list[TopicRow]:

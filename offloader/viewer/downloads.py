@@ -71,8 +71,9 @@ FORMS: dict[str, Line] = {"text": text_line, "json": json_line, "hex": hex_text}
 
 def items_of(
     topic: ArchivedTopic, selection: Selection, keys: KeyReader | None, *, entries: bool
-) -> Iterator[Item | Message]:
-    """Messages or entries, and what is missing in its place."""
+) -> Iterator[Item | Message | Position]:
+    """Messages or entries, and what is missing in its place. A position says how far it is where nothing came yet:
+    consumers may get no message of very many entries."""
     if entries:
         yield from topic.items(selection)
         return
@@ -83,20 +84,21 @@ def items_of(
         if isinstance(run, Missing):
             yield run
         else:
+            yield Position(run.incarnation, run.ledger, run.first)
             yield from unpacker.messages(run)
 
 
-def lines_of(items: Iterator[Item | Message], form: str, clock: Callable[[], float]) -> Iterator[bytes]:
+def lines_of(items: Iterator[Item | Message | Position], form: str, clock: Callable[[], float]) -> Iterator[bytes]:
     """The pieces of a download. Raises what the first of the items raises; a later error is in the last line."""
     first = next(items, None)
     return _pieces(items if first is None else chain([first], items), form, clock, items)
 
 
 def _pieces(
-    found: Iterator[Item | Message],
+    found: Iterator[Item | Message | Position],
     form: str,
     clock: Callable[[], float],
-    source: Iterator[Item | Message],
+    source: Iterator[Item | Message | Position],
 ) -> Iterator[bytes]:
     line, until, sent, count = FORMS[form], clock() + MOST_SECONDS, 0, 0
     held, yielded, before = list[bytes](), 0, None
@@ -108,6 +110,8 @@ def _pieces(
                 ended = f"there is more: go on from {position}"
                 break
             before = position
+            if isinstance(item, Position):
+                continue
             held.append(f"{line(item)}\n".encode())
             sent += len(held[-1])
             count += not isinstance(item, Missing)
@@ -129,5 +133,7 @@ def _pieces(
     yield b"".join(held)
 
 
-def _position(item: Item | Message) -> Position:
+def _position(item: Item | Message | Position) -> Position:
+    if isinstance(item, Position):
+        return item
     return item.start if isinstance(item, Missing) else item.position

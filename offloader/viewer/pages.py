@@ -96,6 +96,8 @@ class ArchivePages:
     def namespace(self, request: PageRequest) -> PageAnswer:
         """A namespace's topics."""
         name, wanted = _needed(request, "name"), request.get("filter").casefold()
+        if not all(name.partition("/")[::2]):
+            raise ConfigError(f"{name!r} is no namespace; write TENANT/NAMESPACE")
         rows, complete = self.archive.directory.topics(name)
         matching = [row for row in rows if wanted in row.name.name.casefold()]
         shown, turn = _turned(matching, request, TOPICS_A_PAGE)
@@ -231,8 +233,8 @@ class ArchivePages:
         name, position = topic_named(_needed(request, "topic")), position_named(_needed(request, "at"))
         topic = self.archive.topic(name)
         found = topic.peek(position)
+        messages = self.archive.messages(topic, found)  # refuses what is too much, before all of it is taken apart
         facts = peek_facts(found, MAX_MESSAGE)
-        messages = self.archive.messages(topic, found)
         chosen = _chosen(request, messages)
         shown, turn = _turned(messages, request, MESSAGES_A_PAGE)
         return self._page(

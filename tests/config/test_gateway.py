@@ -73,5 +73,11 @@ def test_addresses_that_are_none() -> None:
     for wrong in ("x", "x:y", "host:70000", "http://host:1"):
         for section in ({"listen": wrong}, {"httpListen": wrong}, {"tls": {**tls, "listen": wrong}}):
             assert "no address to listen on" in problem(**section)
-    for section in ({"advertised": "pulsar+ssl://a:1"}, {"tls": {**tls, "advertised": "pulsar://a:1"}}):
+    for section in (
+        {"advertised": "pulsar+ssl://a:1"},
+        {"advertised": "pulsar://fd00::1:6650"},  # a pod's address where pods have IPv6
+        {"advertised": "pulsar://a:1,b:1"},
+        {"advertised": "pulsar://a:port"},
+        {"tls": {**tls, "advertised": "pulsar://a:1"}},
+    ):
         assert "no address of a gateway" in problem(**section)

@@ -73,6 +73,12 @@ def test_a_topic_that_was_on_its_way_to_another_shard_is_on_it_no_more(store):
     assert owners(store) == TAKEN
 
 
+def test_shards_of_one_application_are_not_taken_over_for_ever(store):
+    with pytest.raises(ConfigError, match="old~3 is a shard of old; `shards"):
+        takeover(store, "old~3", "old", tokens("t"), 77)
+    Journal.open(store, "old~3", tokens("starts"))
+
+
 def test_a_running_old_application_stops(store):
     with Journal.open(store, "old", tokens("running")) as running:
         take(store)

@@ -66,17 +66,16 @@ def test_topics_are_passed_on_only_to_whom_we_saw_live_and_who_deals_as_we_do() 
     assert not liveness.observed(found((1, 9), count=5), 300).agrees(1, 300)
 
 
-def test_what_nobody_could_see_is_no_silence() -> None:
+@pytest.mark.parametrize(("gap", "left"), [(AFTER // 2, 3 * AFTER // 4), (AFTER, 3 * AFTER // 4), (10 * AFTER, AFTER)])
+def test_what_nobody_could_see_is_no_silence(gap: int, left: int) -> None:
     """The store was gone for all, or we stood still: the others may just not have been able to show a sign yet."""
-    for gap in (AFTER, 10 * AFTER):
-        seen = lived(Liveness(Deal("app", 0, 4), AFTER, 0), 2 * AFTER, set())
-        back = 2 * AFTER + gap
-        seen = seen.observed(found(*((i, 2 * AFTER) for i in range(4))), back)
-        assert seen.due({0}, back) == []
-        assert Liveness(Deal("app", 0, 4), AFTER, 0).observed({}, gap).due({0}, gap) == []
-        for now in range(back, back + AFTER, 250):
-            seen = seen.observed(found(*((i, 2 * AFTER if i == 3 else now) for i in range(4))), now)
-        assert seen.due({0}, now) == [3]
+    assert Liveness(Deal("app", 0, 4), AFTER, 0).observed({}, gap).due({0}, gap) == []
+    seen = lived(Liveness(Deal("app", 0, 4), AFTER, 0), 2 * AFTER, set())
+    back = 2 * AFTER + gap
+    for now in range(back, back + left + 1, AFTER // LOOKS):
+        assert seen.due({0}, seen.looked or 0) == []
+        seen = seen.observed(found(*((i, 2 * AFTER if i == 3 or now == back else now) for i in range(4))), now)
+    assert seen.due({0}, back + left) == [3]
 
 
 def test_who_looks_rarely_sees_silence_nevertheless() -> None:

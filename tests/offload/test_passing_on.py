@@ -4,19 +4,27 @@ what is begun."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from offloader.errors import HeldByShardError, OvertakenError
+from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deal import ALONE, Deal
 from offloader.metadata.layout import claim_key
-from offloader.model import RollReason, TopicName
+from offloader.metadata.state import CloseRequest, Releasing
+from offloader.model import Position, RollReason, TopicName
+from offloader.offload.driver import retiring
 from offloader.offload.driver.adoption import adopt
+from offloader.offload.driver.discovery import DiscoveredTopics
+from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.work import WorkKind
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.in_turn import InTurn
+from tests.offload.bridges import ReadablePolicies
 from tests.offload.simulation import Simulation
 
 TOPICS = [TopicName.parse(f"public/default/t{number}") for number in range(12)]
@@ -344,3 +352,77 @@ def test_what_is_not_listed_any_more_is_passed_on_once() -> None:
     passing._begin = lambda name: (passed.append(name), begin(name))  # type: ignore[assignment, func-returns-value]
     together(first, rounds=20)
     assert passed.count(MOVING[0]) <= 2  # journaled, and looked at while it is under way
+
+
+def test_topics_that_are_gone_are_asked_about_once_however_often_the_list_of_claims_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = sharded(alone())
+    first.settle()
+    gone = TOPICS[3]
+    first.cluster.delete(gone)
+    asked: list[TopicName] = []
+    monkeypatch.setattr(BridgeLog, "is_open", lambda _, name: bool(asked.append(name)))
+    policies: Any = ReadablePolicies(first.context.policies, SimpleNamespace(readable=True))
+    found = DiscoveredTopics(replace(first.context, policies=policies), 1_000, [])
+    for _ in range(5):
+        _, claims = found._discover(set())
+        assert claims.absent == {gone}
+    assert asked == [gone]
+    first.cluster.create(gone)
+    assert found._discover(set())[1].absent == set()
+    first.cluster.delete(gone)
+    assert found._discover(set())[1].absent == {gone}
+    assert asked == [gone, gone]
+
+
+def waits_for_its_turn(first: Shard) -> TopicName:
+    """A topic that has come to its end for another shard, before more was written into it."""
+    name, passing = MOVING[0], first.driver._passing_on
+    assert passing is not None
+    passing._is_over = lambda _: False  # type: ignore[method-assign]
+    first.rounds(40)
+    retirement = first.registry.topics[name].retirement
+    assert retirement is not None
+    assert retirement.reason is RollReason.PASSED_ON
+    first.produce(name, 5)
+    first.rounds(5)
+    return name
+
+
+def last_of(first: Shard, name: TopicName) -> tuple[int, int]:
+    return max((e.ledger, e.entry) for e in first.cluster.entries(name))
+
+
+@pytest.mark.parametrize("why", list(Releasing))
+def test_a_topic_that_waits_for_its_turn_is_released_only_up_to_its_present_end(why: Releasing) -> None:
+    first = sharded(alone())
+    name = waits_for_its_turn(first)
+    if why is Releasing.POLICY:
+        first.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
+    else:
+        first.journal.record([replace(first.driver.state(name), releasing=why)])
+        retiring.requested(first.context, first.registry.topics[name])
+    first.rounds(60, step_ms=2_000)
+    assert name not in first.registry.topics
+    end = first.context.catalogs.head(name).end
+    assert end is not None
+    assert (end.ledger, end.entry) == last_of(first, name)
+
+
+def test_a_topic_that_waits_for_its_turn_goes_on_where_somebody_asks_for_more_of_it() -> None:
+    first = sharded(alone())
+    name = waits_for_its_turn(first)
+    wanted = CloseRequest("id", Position(0, *last_of(first, name)))
+    assert retiring.end_asked_for(first.registry.topics[name], first.clock.now) is None, "its end is to be looked up"
+    first.journal.record([replace(first.driver.state(name), requests=(wanted,))])
+    first.driver._passing_on = PassingOn(first.context, first.registry, first.agrees)
+    other = second(first)
+    together(first, other)
+    end = first.context.catalogs.head(name).end
+    assert end is not None
+    assert (end.ledger, end.entry) == last_of(first, name)
+    first.journal.record([replace(first.driver.state(name), requests=())])  # who asked has the answer
+    together(first, other)
+    assert set(other.registry.topics) == set(MOVING)
+    check(first, other)

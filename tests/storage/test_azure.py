@@ -3,31 +3,41 @@ Azurite: integration/storage/test_azurite.py."""
 
 from __future__ import annotations
 
-import io
 import logging
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
+from azure.core.credentials import AccessTokenInfo
+from azure.core.exceptions import ClientAuthenticationError
+from azure.identity import DefaultAzureCredential
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.errors import ConfigError, FatalError, OffloadError, OutcomeUnknownError
+from offloader.errors import (
+    AccessDeniedError,
+    ConfigError,
+    FatalError,
+    OffloadError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
+from offloader.model import MIB
 from offloader.ports.object_store import NO_CRC, ObjectStore, UploadedPart
 from offloader.storage import azure_client
 from offloader.storage.azure import AzureStore
 from offloader.storage.azure_client import open_azure
 from offloader.storage.azure_names import block_id, check_name, in_order, listed_from
-from offloader.storage.azure_transport import OneAttempt
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
+from tests.storage.subject import noise
 
 KEY, SIGNATURE = "a2V5", "sv=2026-06-06&sig=s3cr3t%2Bs"
 OPTIONS = {"account_name": "account", "account_key": KEY}
@@ -76,8 +86,8 @@ def test_each_url_names_a_container_and_an_account(root: str, account: str) -> N
         ({}, {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_STORAGE_ACCOUNT_KEY": KEY}, "SharedKeyCredentialPolicy"),
         ({}, {"AZURE_STORAGE_CONNECTION_STRING": f"AccountName=account;AccountKey={KEY}"}, "SharedKeyCredentialPolicy"),
         ({"account_name": "account", "sas_token": SIGNATURE}, {"AZURE_STORAGE_KEY": KEY}, "NoneType"),
-        ({"account_name": "account"}, {}, "DefaultAzureCredential"),
-        ({}, {"AZURE_STORAGE_ACCOUNT": "account"}, "DefaultAzureCredential"),
+        ({"account_name": "account"}, {}, "OwnIdentity"),
+        ({}, {"AZURE_STORAGE_ACCOUNT": "account"}, "OwnIdentity"),
     ],
 )
 def test_credentials_are_those_of_the_options_then_the_environments_then_our_own_identity(
@@ -122,6 +132,53 @@ def test_what_is_wrong_is_said_in_one_line(root: str, options: dict[str, str], t
 def test_an_identity_is_not_shown_to_whoever_listens() -> None:
     with pytest.raises(ConfigError, match="HTTPS"):
         opened("az://container", {"account_name": "account"}, "http://127.0.0.1:1/account")
+
+
+@pytest.fixture
+def identity(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Who gives tokens to this machine; nobody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}/token")
+        monkeypatch.setenv("IDENTITY_HEADER", "x")
+        yield silent
+
+
+def of_our_own_identity(**more: str) -> ObjectStore:
+    options = {"account_name": "account", "retry_deadline": "0.1", **more}
+    return open_azure(
+        StoreSettings("az://container", "https://127.0.0.1:1/account", options=tuple(options.items())), {}
+    )
+
+
+def test_who_gives_tokens_and_is_silent_is_not_waited_for(identity: socket.socket) -> None:
+    store = of_our_own_identity(connect_timeout="0.3", read_timeout="0.3")
+    began = time.monotonic()
+    with pytest.raises(AccessDeniedError, match="log in"):
+        store.stat("k")
+    assert time.monotonic() - began < store.longest_call
+    store.close()
+
+
+def test_no_token_may_pass_for_whom_had_one(identity: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = AccessTokenInfo("token", int(time.time()) + 60)  # so soon over that each request asks for another
+    answers = iter([one])
+
+    def token(*_: object, **__: object) -> AccessTokenInfo:
+        try:
+            return next(answers)
+        except StopIteration:
+            raise ClientAuthenticationError("DefaultAzureCredential failed to retrieve a token") from None
+
+    monkeypatch.setattr(DefaultAzureCredential, "get_token_info", token)
+    store = of_our_own_identity()
+    for call in (lambda: store.stat("k"), lambda: store.put("k", b"x", if_absent=True), lambda: store.stat("k")):
+        with pytest.raises(StoreUnavailableError):
+            call()
+    store.close()
+    fresh = of_our_own_identity()
+    with pytest.raises(AccessDeniedError):
+        fresh.stat("k")
+    fresh.close()
 
 
 def test_timeouts_are_those_of_the_options() -> None:
@@ -246,6 +303,17 @@ def test_an_answer_of_another_service_is_no_object_and_no_listing(call: str, pag
         READS[call](store)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_an_account_says_whether_it_has_real_folders(told: bool) -> None:
+    headers = {"x-ms-version": "2021-12-02", "x-ms-is-hns-enabled": str(told).lower()}
+    with answering(200, **headers) as (store, _):
+        assert isinstance(store, AzureStore)
+        assert store.has_folders() is told
+    with answering(403, **{"x-ms-error-code": "AuthorizationFailure"}) as (store, _):
+        assert isinstance(store, AzureStore)
+        assert store.has_folders() is None
+
+
 @pytest.mark.parametrize("call", WRITES)
 def test_a_write_that_another_service_answers_may_have_happened(call: str) -> None:
     with answering(200) as (store, _), pytest.raises(OutcomeUnknownError, match=r"check storage\.endpoint"):
@@ -286,17 +354,27 @@ def test_credentials_are_not_shown() -> None:
         assert "s3cr3t" not in repr(access)
 
 
-def test_a_part_is_sent_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes would be sent in one go, for which the client leaves no more time than for a connection: on a slow line no
-    part would ever arrive."""
-    sent: list[object] = []
-    send = OneAttempt.send
+def test_on_a_slow_line_bytes_may_take_longer_than_to_connect() -> None:
+    """Bytes that are sent in one go get no more time than a connection."""
+    arrived: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # of what it accepts
 
-    def watched(transport: OneAttempt, request: Any, **more: Any) -> Any:
-        sent.append(request.data)
-        return send(transport, request, **more)
+        def read_slowly() -> None:
+            with listening.accept()[0] as line:
+                while len(found := line.recv(1 << 16)):
+                    arrived.append(len(found))
+                    time.sleep(0.03)
+                    if sum(arrived) > 8 * MIB:
+                        return
 
-    monkeypatch.setattr(OneAttempt, "send", watched)
-    with answering(201) as (store, _), pytest.raises(OutcomeUnknownError):
-        store.put_part("id:k", 1, 0, b"data", crc32c(b"data"))
-    assert isinstance(sent[0], io.BytesIO)
+        thread = threading.Thread(target=read_slowly)
+        thread.start()
+        endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}/account"
+        options = (*OPTIONS.items(), ("retry_deadline", "0.1"), ("connect_timeout", "0.6"))
+        store = open_store(StoreSettings("az://container/p", endpoint, options=options))
+        with pytest.raises(OutcomeUnknownError):
+            store.put("k", noise(8 * MIB))
+        thread.join()
+        store.close()
+    assert sum(arrived) > 8 * MIB

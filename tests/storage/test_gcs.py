@@ -204,6 +204,21 @@ def test_a_server_that_is_silent_is_noticed_by_the_timeout(stores: Stores) -> No
             assert time.monotonic() - began < store.longest_call
 
 
+def test_an_endpoint_may_end_with_a_slash(stores: Stores) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        options = (("read_timeout", "0.2"), ("retry_deadline", "0.1"))
+        store = stores.open(StoreSettings("gs://bucket", endpoint, options=options))
+        for call, path in (
+            (store.stat, b"/storage/v1/b/bucket/o/k?"),
+            (store.read, b"/download/storage/v1/b/bucket/o/k?"),
+        ):
+            with pytest.raises(StoreUnavailableError):
+                call("k")
+            with listening.accept()[0] as asked:
+                assert asked.recv(4096).startswith(b"GET " + path)
+
+
 def test_what_a_store_waits_for_is_what_s3_waits_for(stores: Stores) -> None:
     store = stores.open(StoreSettings("gs://bucket", "http://localhost:1"))
     assert store.longest_call == 2 * (60 + 5 + 30)
@@ -216,19 +231,33 @@ def test_without_credentials_one_line_says_what_to_do(monkeypatch: pytest.Monkey
     assert "\n" not in str(caught.value)
 
 
-@pytest.fixture
-def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A service account whose tokens come from where nobody listens."""
+def service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    """Our credentials are those of one whose tokens come from a port of this machine."""
     key = rsa.generate_private_key(65537, 2048).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     told = {"type": "service_account", "client_email": "a@b.c", "private_key": key.decode()}
-    (tmp_path / "key.json").write_text(json.dumps(told | {"token_uri": f"http://127.0.0.1:{free_port()}/token"}))
+    (tmp_path / "key.json").write_text(json.dumps(told | {"token_uri": f"http://127.0.0.1:{port}/token"}))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
-    return tmp_path
 
 
-def test_who_gives_tokens_may_be_away_for_a_while(account: Path, stores: Stores) -> None:
+def test_who_gives_tokens_and_is_silent_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: Stores
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        service_account(tmp_path, monkeypatch, silent.getsockname()[1])
+        options = (("read_timeout", "0.3"), ("retry_deadline", "0.2"), ("connect_timeout", "0.3"))
+        store = stores.open(StoreSettings("gs://bucket/root", "https://localhost:1", options=options))
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailableError, match="timed out"):
+            store.stat("k")
+        assert time.monotonic() - began < store.longest_call
+
+
+def test_who_gives_tokens_may_be_away_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: Stores
+) -> None:
+    service_account(tmp_path, monkeypatch, free_port())
     store = stores.open(StoreSettings("gs://bucket/root", "https://localhost:1", options=(("retry_deadline", "0.2"),)))
     for call in (lambda: store.stat("k"), lambda: store.put("k", b"x", if_absent=True)):
         with pytest.raises(StoreUnavailableError, match="/token"):

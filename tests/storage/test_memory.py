@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.errors import ObjectNotFoundError
+from offloader.errors import ObjectNotFoundError, StoreFullError
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.metered import MeteredStore
+from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.storage.contract import StoreContract
 from tests.storage.contract_copies import CopyContract, StrictCopyContract
 from tests.storage.subject import Subject
@@ -44,12 +45,16 @@ class TestMemoryBehindAMeter(StoreContract, CopyContract):
 
 def test_a_meter_tells_of_each_call_and_how_it_ended() -> None:
     told: list[tuple[str, str]] = []
-    store = MeteredStore(MemoryStore(), lambda verb, seconds, outcome: told.append((verb, outcome)))
+    full = StoreFault("begin", error=lambda: StoreFullError("full"))
+    inner = FaultyStore(MemoryStore(), StoreFaults([full]))
+    store = MeteredStore(inner, lambda verb, seconds, outcome: told.append((verb, outcome)))
     store.put("a", b"x")
     assert [key for key, _ in store.list()] == ["a"]
     with pytest.raises(ObjectNotFoundError):
-        store.read("b")
-    assert told == [("put", "ok"), ("list", "ok"), ("read", "error")]
+        store.read("b")  # an answer, too
+    with pytest.raises(StoreFullError):
+        store.begin("c")
+    assert told == [("put", "ok"), ("list", "ok"), ("read", "ok"), ("begin", "error")]
 
 
 def test_a_store_that_copies_nothing_by_itself_says_so() -> None:

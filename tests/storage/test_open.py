@@ -134,6 +134,21 @@ def test_a_store_beside_another_is_reached_alike_but_options_are_of_one_scheme()
     assert local.beside("s3://c", "--ledgers").options == s3.options  # whoever gave them cannot have meant file://
 
 
+@pytest.mark.parametrize(
+    ("root", "beside", "kept"),
+    [
+        ("az://c/p", "s3://b", False),
+        ("gs://c", "s3://b", False),
+        ("s3://b", "abfss://c@account.dfs.core.windows.net/p", False),
+        ("gs://c", "gcs://b", True),
+        ("file:///a", "s3://b", True),
+        ("webhdfs://a/b", "s3://b", True),
+    ],
+)
+def test_no_service_is_reached_at_the_endpoint_of_another(root: str, beside: str, kept: bool) -> None:
+    assert bool(StoreSettings(root, "https://one").beside(beside, "--ledgers").endpoint) is kept
+
+
 def test_half_a_pair_of_keys_and_a_bad_endpoint_are_refused() -> None:
     for settings in (StoreSettings("s3://b", region="r", access_key="a"), StoreSettings("s3://b", "not a url", "r")):
         with pytest.raises(ConfigError):

@@ -74,6 +74,25 @@ def test_few_listings_are_kept() -> None:
     for number in range(100):
         directory.topics(f"a/{number}")
     assert len(directory._kept) == directory_module.MOST_KEPT
+    assert directory._rows.keys() <= directory._kept.keys()
+
+
+def test_of_large_listings_fewer_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_module, "MOST_NAMES_KEPT", 20)
+    clock = Clock()
+    directory = Directory(ManyStore(clock, 8), clock)
+    for number in range(10):
+        directory.topics(f"a/{number}")
+    assert len(directory._kept) == len(directory._rows) == 2
+
+
+def test_the_topics_of_a_listing_are_put_in_order_once() -> None:
+    clock = Clock()
+    directory = Directory(ManyStore(clock, 8), clock)
+    assert directory.topics("a/b")[0] is directory.topics("a/b")[0]
+    before = directory.topics("a/b")[0]
+    clock.now += directory_module.KEPT_SECONDS + 1
+    assert directory.topics("a/b")[0] is not before
 
 
 def test_what_is_encoded_in_keys_is_shown_as_it_is_called_and_our_own_folders_are_not() -> None:

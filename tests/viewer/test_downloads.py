@@ -22,7 +22,7 @@ def entries(count: int, *, fails: bool = False) -> Iterator[Item]:
         raise StoreUnavailableError("it does not\nanswer")
 
 
-def ended(form: str, items: Iterator[Item | Message], clock: float = 0) -> str:
+def ended(form: str, items: Iterator[Item | Message | Position], clock: float = 0) -> str:
     return b"".join(lines_of(items, form, lambda: clock)).decode().splitlines()[-1]
 
 
@@ -51,6 +51,13 @@ def test_a_batch_is_not_cut_so_that_going_on_doubles_nothing(monkeypatch: pytest
     monkeypatch.setattr(downloads, "MOST_BYTES", 0)
     found = (Message(Position(0, 1, entry), number, 3, b"x") for entry in range(9) for number in range(3))
     assert json.loads(ended("json", found)) == {"end": "there is more: go on from 1:1", "count": 3}
+
+
+def test_one_that_finds_no_message_ends_after_its_time() -> None:
+    ticks = iter(range(0, 10**6, 600))
+    nothing = (Position(0, 1, entry) for entry in range(10**6))
+    said = b"".join(lines_of(nothing, "json", lambda: next(ticks)))
+    assert json.loads(said) == {"end": "there is more: go on from 1:6", "count": 0}
 
 
 def test_it_comes_in_pieces_and_closes_what_it_reads() -> None:

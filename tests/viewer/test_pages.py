@@ -276,6 +276,11 @@ def test_many_fields_of_one_entry_are_no_page_of_many_megabytes() -> None:
     assert "There is more" in reply.text
 
 
+@pytest.mark.parametrize("name", ["public", "/", "public/", "/default"])
+def test_what_is_no_namespace_is_told_so(site: Site, name: str) -> None:
+    assert "is no namespace" in get(site, "/namespace", name=name).text
+
+
 def test_a_page_of_large_entries_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "BYTES_A_PAGE", 1_000)
     store = MemoryStore()

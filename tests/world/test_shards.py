@@ -167,3 +167,20 @@ def test_nobody_is_there_but_one_and_all_goes_on() -> None:
         world.check()
 
     live(scenario)
+
+
+def test_after_an_outage_of_the_store_every_shard_is_where_it_was() -> None:
+    def scenario(world: ShardWorld) -> None:
+        begin(world)
+        produce(world)
+        before = world.living()
+        for seconds in (60, 130, 400):
+            world.weather(down=True)
+            world.sleep(seconds)
+            world.weather()
+            world.sleep(200)
+            assert world.living() == before
+        world.rest_all()
+        world.check()
+
+    live_in(ShardWorld(1, setup=Setup(shards=3, roll="20s", executors=1, take_over_after="2m")), scenario)

@@ -1,8 +1,9 @@
 """Whether another gateway lives: it answers a CONNECT at the address that it tells its clients.
 
-Any answer counts, also that nobody may enter without a token; a gateway that cannot reach the bucket is silent. The
-answer decides only who may try to claim a topic: what is written is guarded by numbers in the bucket. So the other
-one's certificate is not looked at, and nothing is told to it."""
+Any answer counts but a broker's, which may have got the address of a gateway that died: a broker tells another version
+than a gateway, or asks for a token, which a gateway does not ask of gateways. A gateway that cannot reach the bucket is
+silent. The answer decides only who may try to claim a topic: what is written is guarded by numbers in the bucket. So
+the other one's certificate is not looked at, and nothing is told to it."""
 
 from __future__ import annotations
 
@@ -12,18 +13,23 @@ import socket
 import ssl
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Sequence
+from struct import Struct
 from urllib.parse import urlsplit
 
-from offloader._proto.pulsar_wire_pb2 import Connect
-from offloader.gateway.protocol.answers import Address
+from google.protobuf.message import DecodeError
+
+from offloader._proto.pulsar_wire_pb2 import BaseCommand, Connect
+from offloader.gateway.protocol.answers import SERVER_VERSION, Address
 from offloader.gateway.topics.workers import Workers
-from offloader.gateway.values import ASKS_WHETHER_IT_LIVES
+from offloader.gateway.values import ASKS_WHETHER_IT_LIVES, ErrorCode
 from offloader.pulsar.commands import command
 from offloader.pulsar.frames import encode
 
 log = logging.getLogger(__name__)
 
 ANSWER_WITHIN = 3.0  # seconds
+_LENGTHS = Struct(">II")
+_LARGEST_ANSWER = 64 * 1024
 KEPT = 1.0  # seconds for which an answer holds: many clients ask at the same time
 _PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 
@@ -67,13 +73,34 @@ class LivingGateways:
         reader, writer = await _connected([str(each[4][0]) for each in found], port, secure=to.scheme == "pulsar+ssl")
         try:
             writer.write(encode(command(connect=Connect(client_version=ASKS_WHETHER_IT_LIVES))))
-            return bool(await reader.read(1)) or _shook_hands(to.scheme)
+            return not _is_brokers(await _first_command(reader))
+        except EOFError:
+            return _shook_hands(to.scheme)
         except ConnectionError:  # its refusal may be lost where it has not read all that we sent
             if not _shook_hands(to.scheme):
                 raise
             return True
         finally:
             writer.transport.abort()
+
+
+async def _first_command(reader: StreamReader) -> BaseCommand | None:
+    """None: something else than a command of the protocol. Raises EOFError where nothing whole comes."""
+    _, size = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
+    if size > _LARGEST_ANSWER:
+        return None
+    try:
+        return BaseCommand.FromString(await reader.readexactly(size))
+    except DecodeError:
+        return None
+
+
+def _is_brokers(answer: BaseCommand | None) -> bool:
+    if answer is None:
+        return False
+    if answer.HasField("connected"):
+        return answer.connected.server_version != SERVER_VERSION
+    return answer.HasField("error") and answer.error.error in (ErrorCode.AUTHENTICATION, ErrorCode.AUTHORIZATION)
 
 
 def _shook_hands(scheme: str) -> bool:

@@ -435,8 +435,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _connect(self, command: BaseCommand) -> None:
         said = command.connect
-        if said.client_version == ASKS_WHETHER_IT_LIVES and not self.topics.answers_gateways:
-            return  # another gateway may have what this one has
+        if said.client_version == ASKS_WHETHER_IT_LIVES:
+            if self.topics.answers_gateways:  # else another gateway may have what this one has
+                self.send(answers.connected(said.protocol_version, self.limits.max_message))
+            return
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True

@@ -2,8 +2,8 @@
 what follows from it at a moment.
 
 Only our own clock counts, between two of our own looks: whoever's sign does not change for so long is silent. What is
-between two looks that are far apart does not count: after an outage of the store each would take the others for dead
-that come back a little later."""
+between two looks that are far apart does not count, and after a long time without looks all begins anew: after an
+outage of the store each would take the others for dead that come back a little later."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ class Liveness:
     def observed(self, found: Mapping[int, FoundSign], now: int) -> Self:
         """After one more look."""
         apart = now - (self.began if self.looked is None else self.looked)
+        if apart > self.after_ms:
+            as_new = {index: replace(each, since=now) for index, each in self.seen.items()}
+            return replace(self, began=now, seen=as_new, looked=now, blind_ms=0).observed(found, now)
         blind = self.blind_ms + max(apart - self.after_ms // LOOKS, 0)
         since = now - blind
         seen = {index: self._seen(self.seen.get(index), each, since) for index, each in found.items()}

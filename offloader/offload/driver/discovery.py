@@ -149,6 +149,7 @@ class DiscoveredTopics:
         self._dangers: dict[str, tuple[Check, ...]] = {}
         self._forgotten: set[TopicName] = set()  # since the newest discovery began, which may have seen them
         self._judged: set[TopicName] = set()  # disabled ones of the list of claims that are ours
+        self._unbridged: set[TopicName] = set()  # enabled ones of it that are absent, and have no unfinished round
         self._unclear: frozenset[TopicName] | None = None  # None: the list of claims was not read yet
 
     @property
@@ -226,7 +227,7 @@ class DiscoveredTopics:
             context.deal.is_dealt,
         )
         absent = {n for n in remembered if n in found.policies and found.policies[n].enabled and n not in found.listed}
-        absent -= self._being_bridged(sorted(n for n in absent if found.policies[n].broker_readable))
+        absent -= self._being_bridged({n for n in absent if found.policies[n].broker_readable})
         found = replace(found, policies={n: p for n, p in found.policies.items() if n not in absent})
         self._judged.intersection_update(listed)
         new = remembered - self._judged
@@ -240,12 +241,15 @@ class DiscoveredTopics:
         )
         return found, Claims(frozenset(listed), frozenset(n for n in disabled if ours[n]), frozenset(unread), left)
 
-    def _being_bridged(self, names: list[TopicName]) -> set[TopicName]:
-        """Those whose round nobody else would end, should they be gone for good."""
+    def _being_bridged(self, names: set[TopicName]) -> set[TopicName]:
+        """Those whose round nobody else would end, should they be gone for good. As long as they are not listed nobody
+        begins one: each is asked about once, for there are ever more of them."""
         log = BridgeLog(self._context.store, self._context.new_uuid)
+        asked = sorted(names - self._unbridged)
         with ThreadPoolExecutor(READERS, "bridges") as pool:
-            found = pool.map(lambda name: attempt(partial(log.is_open, name)), names)
-            return {name for name, is_open in zip(names, found, strict=True) if is_open is True}
+            found = dict(zip(asked, pool.map(lambda name: attempt(partial(log.is_open, name)), asked), strict=True))
+        self._unbridged = (self._unbridged & names) | {name for name in asked if found[name] is False}
+        return {name for name in asked if found[name] is True}
 
     def _is_ours(self, name: TopicName) -> bool | None:
         """Whether a topic in the list of claims is ours; if not, it leaves the list. None: its catalog is unread."""

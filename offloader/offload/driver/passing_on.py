@@ -45,6 +45,8 @@ class PassingOn:
         self._is_asked = is_asked
         self._look_at = 0
         self._ours: set[TopicName] = set()  # of those that are adopted: asking each time would take its time
+        self._absent_of: frozenset[TopicName] = frozenset()
+        self._absent_strangers: list[TopicName] = []
         self._retries: dict[TopicName, RetrySchedule] = {}
 
     def look(self, now: int) -> None:
@@ -55,7 +57,7 @@ class PassingOn:
         leaving = self._leaving(now)
         strangers = self._strangers()
         self._context.metrics.shard_topics(len(strangers) + len(leaving), self._registry.waiting)
-        self._pass_on(strangers, AT_A_TIME - len(leaving))
+        self._pass_on(strangers, max(AT_A_TIME - len(leaving), 0))
 
     @property
     def all_gone(self) -> bool:
@@ -80,8 +82,8 @@ class PassingOn:
         ready: dict[TopicName, str] = {}
         for topic in strangers:
             owner = self._context.deal.owner_of(topic.name)
-            if not self._agrees(owner) or self._context.state(topic.name).handed_over:
-                retiring.stays(topic)  # what brokers are to read stays in the journal until it is released
+            if not self._agrees(owner) or self._is_needed(topic.name):
+                retiring.stays(topic)
                 continue
             retiring.goes_elsewhere(self._context, topic)
             if len(ready) < most and self._is_over(topic):
@@ -93,20 +95,27 @@ class PassingOn:
 
     def _absent(self, most: int) -> dict[TopicName, str]:
         """Topics of ours that Pulsar does not list: whoever has them next decides what goes of their archive."""
-        deal, here = self._context.deal, self._context.journal.topics.keys() | self._registry.topics.keys()
-        left = (
-            name for name in sorted(self._registry.found.claims.absent - here - self._ours) if not deal.is_dealt(name)
-        )
+        deal, absent = self._context.deal, self._registry.found.claims.absent
+        if absent is not self._absent_of:  # there are ever more of them, and nearly all are ours
+            self._absent_of = absent
+            self._absent_strangers = sorted(name for name in absent if not deal.is_dealt(name))
+        here = (self._context.journal.topics, self._registry.topics)
+        left = (name for name in self._absent_strangers if not any(name in known for known in here))
         free = (name for name in left if not any(self._context.work.has(kind, name) for kind in WorkKind))
         return {name: deal.owner_of(name) for name in islice(free, most) if self._agrees(deal.owner_of(name))}
 
+    def _is_needed(self, name: TopicName) -> bool:
+        """Whether somebody waits for something of the topic, perhaps for more than it would end with here; or its
+        journal state stays until it is released."""
+        state = self._context.state(name)
+        return bool(state.requests) or state.handed_over or self._is_asked(name) or self._registry.is_awaited(name)
+
     def _is_over(self, topic: Topic) -> bool:
-        """Whether nothing of the topic is begun or remembered here, and nobody waits for anything."""
+        """Whether nothing of the topic is begun or remembered here."""
         name, work = topic.name, self._context.work
         if name in self._context.journal.topics or not retiring.has_ended(self._context, topic):
             return False
-        busy = any(work.has(kind, name) for kind in WorkKind)
-        return not (busy or self._is_asked(name) or self._registry.is_awaited(name))
+        return not any(work.has(kind, name) for kind in WorkKind)
 
     def _leaving(self, now: int) -> list[TopicName]:
         """The topics of which only the claim is missing, by the journal: also those of an earlier process."""

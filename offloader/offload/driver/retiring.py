@@ -37,6 +37,8 @@ def follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
         return
     if not policy.released and (topic.release.done or topic.release.under_way):
         return
+    if not policy.enabled:
+        stays(topic)  # it ends here, and later: what came since it was to go elsewhere is offloaded, too
     context.record(replace(state, releasing=Releasing.POLICY if policy.released else None))
     paused = topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED
     if policy.enabled and paused:
@@ -55,9 +57,11 @@ def stop_at_present_end(topic: Topic) -> None:
 
 
 def requested(context: Context, topic: Topic) -> None:
-    """The release of a paused topic was requested: up to its present end, and even where it is enabled again."""
+    """The release of a paused topic was requested, or of one that was to go elsewhere: up to its present end, and even
+    where it is enabled again."""
     too_late = topic.release.under_way or topic.release.done
-    if topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED and not too_late:
+    former = None if topic.retirement is None else topic.retirement.reason
+    if former in (RollReason.DISABLED, RollReason.PASSED_ON) and not too_late:
         _retire(context, topic, RollReason.RELEASED)
 
 
@@ -97,8 +101,9 @@ def has_ended(context: Context, topic: Topic) -> bool:
 
 
 def end_asked_for(topic: Topic, asked_at: int) -> Position | None:
-    """Where a topic ended that somebody has asked about; None: not known yet. One that retires goes no further."""
-    if topic.retirement is not None:
+    """Where a topic ended that somebody has asked about; None: not known yet. One that retires goes no further, unless
+    it is to go elsewhere, for which it waits as long as somebody asks."""
+    if topic.retirement is not None and topic.retirement.reason is not RollReason.PASSED_ON:
         _fix_end(topic)
         return topic.retire_at
     return _end_of(topic) if topic.known_at > asked_at else None

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from offloader import spark_python
 from offloader.config.running import Spark
-from offloader.java import find_java
+from offloader.java import check_user, find_java
 from offloader.model import Lane, Receipt
 from offloader.offload.spark import plan_source
 from offloader.offload.spark.executor import SCHEMA, receipt_of
@@ -86,8 +86,9 @@ class Slots:
 
 
 def session(settings: Spark, application: str) -> SparkSession:
-    """The application's Spark session. Raises FatalError where Java is missing or wrong."""
+    """The application's Spark session. Raises FatalError where Java is missing or wrong, or would not start."""
     java = find_java()
+    check_user()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = _executors_python(settings)

@@ -19,7 +19,7 @@ from offloader.bookkeeper.status import Answer, answer
 from offloader.config import Config
 from offloader.config.lifecycle import Lifecycle
 from offloader.errors import BookieUnavailableError, ConfigError, OffloadError
-from offloader.java import find_java
+from offloader.java import check_user, find_java
 from offloader.lifecycle.ledgers.open import open_scanner
 from offloader.lifecycle.ledgers.stock_copies import stock_store
 from offloader.lifecycle.ledgers.told import refusal_told
@@ -94,6 +94,7 @@ class RealProbes:
 
     def java(self) -> str:
         found = find_java()
+        check_user()
         return f"Java {found.version} in {found.home}"
 
     def connect(self) -> str:
@@ -157,7 +158,7 @@ class RealProbes:
         if self._store_settings.scheme in GOOGLE_SCHEMES:
             return _google_bucket(self._store_settings), None
         if self._store_settings.scheme in AZURE_SCHEMES:
-            return BucketFacts("", (AZURES_RULE,)), None
+            return _azure_container(self._store_settings), None
         if self._store_settings.scheme != "s3":
             return None
         from offloader.storage.s3_client import life_cycle_rules
@@ -183,6 +184,13 @@ def _google_bucket(settings: StoreSettings) -> GoogleBucket:
         bool(told.default_event_based_hold),
         told.storage_class or "STANDARD",
     )
+
+
+def _azure_container(settings: StoreSettings) -> BucketFacts:
+    from offloader.storage.azure_client import open_azure
+
+    with closing(open_azure(settings)) as store:
+        return BucketFacts("", (AZURES_RULE,), bool(store.has_folders()))
 
 
 class LedgerProbes:

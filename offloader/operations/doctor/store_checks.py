@@ -35,10 +35,12 @@ AZURES_RULE: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class BucketFacts:
-    """What a bucket says of itself: its life-cycle rules as S3 gives them, and where our root is in it."""
+    """What a bucket says of itself: its life-cycle rules as S3 gives them, and where our root is in it.
+    `has_folders`: they are objects there, as in Azure's accounts with a hierarchical namespace."""
 
     prefix: str
     rules: Sequence[Mapping[str, Any]] = field(default=())
+    has_folders: bool = False
 
 
 def works(name: str, what: str, answer: OffloadError | None) -> Check:
@@ -69,6 +71,9 @@ def life_cycle(facts: BucketFacts | OffloadError, longest_roll_ms: int) -> Itera
         remedy = "allow s3:GetLifecycleConfiguration (at Google storage.buckets.get), or look at the rules yourself"
         yield warn(name, f"not known: {facts}", remedy)
         return
+    if facts.has_folders:
+        text = "the account has a hierarchical namespace: its folders would be listed as objects"
+        yield fail("folders", text, "use an account without one")
     rules = [rule for rule in facts.rules if _applies(rule, facts.prefix)]
     found = [check for rule in rules for check in _rule(name, rule, longest_roll_ms)]
     yield from found or [ok(name, "no rule of the bucket touches our uploads or objects")]

@@ -1,4 +1,4 @@
-"""Whether a gateway lives: any answer to a CONNECT counts, silence and a closed port do not."""
+"""Whether a gateway lives: any answer to a CONNECT but a broker's counts, silence and a closed port do not."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from offloader._proto.pulsar_wire_pb2 import BaseCommand, Connected, Error
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.workers import Workers
-from offloader.pulsar.commands import connect
+from offloader.gateway.values import ErrorCode
+from offloader.pulsar.commands import command, connect
+from offloader.pulsar.frames import encode
 from offloader.storage.memory import MemoryStore
 from tests.gateway.access.certificates import Authority
 from tests.gateway.gateway import gateway
@@ -54,6 +57,30 @@ def test_who_does_not_reach_the_store_and_has_topics_gives_no_sign_of_life(monke
         with RawClient(url) as client:
             client.send(connect("", b""))
             assert client.command().HasField("connected"), "clients are answered"
+
+
+@pytest.mark.parametrize(
+    ("answer", "lives"),
+    [
+        (command(connected=Connected(server_version="Pulsar Server4.0.7")), False),
+        (command(error=Error(request_id=1, error=ErrorCode.AUTHENTICATION, message="Unable to authenticate")), False),
+        (command(error=Error(request_id=1, error=ErrorCode.TOO_MANY_REQUESTS, message="it is full")), True),
+    ],
+    ids=["a broker", "a broker that asks for tokens", "a gateway that is full"],
+)
+def test_a_broker_at_the_address_of_a_gateway_that_died_is_no_gateway(answer: BaseCommand, lives: bool) -> None:
+    """In Kubernetes addresses are given anew: who took the broker for the owner would lead its clients there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(1000)
+                connection.sendall(encode(answer))
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        assert living(f"pulsar://127.0.0.1:{server.getsockname()[1]}") == [lives]
+        serving.join()
 
 
 def test_many_who_ask_at_the_same_time_ask_once():

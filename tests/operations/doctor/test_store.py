@@ -81,6 +81,12 @@ def test_azure_keeps_an_open_segment_a_week(days, verdict) -> None:
     assert check.verdict is verdict
 
 
+def test_folders_that_are_objects_are_refused() -> None:
+    refused, _ = store_checks.life_cycle(BucketFacts("", (), has_folders=True), HOUR)
+    assert refused.verdict is FAIL
+    assert "hierarchical" in refused.message
+
+
 def test_each_refusal_has_its_remedy() -> None:
     assert "s3:PutObject" in store_checks.works("store", "", AccessDeniedError("no")).remedy
     assert "create the bucket" in store_checks.works("store", "", BucketNotFoundError("no")).remedy

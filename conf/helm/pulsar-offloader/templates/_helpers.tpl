@@ -27,12 +27,38 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
 {{- define "offloader.metricsPort" -}}
-{{- $port := dig "metrics" "port" 9464 .Values.config | int -}}
+{{- $metrics := .Values.config.metrics | default dict -}}
+{{- $port := dig "port" 9464 $metrics | int -}}
 {{- if eq $port 0 -}}{{- fail "config.metrics.port must be a port: the probes ask there" -}}{{- end -}}
-{{- if has (dig "metrics" "host" "127.0.0.1" .Values.config) (list "127.0.0.1" "::1" "localhost") -}}
+{{- if regexMatch "^(127\\.|::1$|localhost$)" (dig "host" "127.0.0.1" $metrics) -}}
 {{- fail "config.metrics.host must not be loopback: the probes come from outside of the pod; write 0.0.0.0" -}}
 {{- end -}}
 {{- $port -}}
+{{- end -}}
+
+{{- /* An address that is listened on, of a setting: other pods must reach it. */ -}}
+{{- define "offloader.reached" -}}
+{{- $port := regexFind "[0-9]+$" .listen -}}
+{{- if or (not $port) (eq (int $port) 0) -}}
+{{- fail (printf "%s is %s, which names no port; write for example 0.0.0.0:6650" .setting .listen) -}}
+{{- end -}}
+{{- if regexMatch "^(127\\.|localhost:|\\[::1\\])" .listen -}}
+{{- fail (printf "%s is %s, which nobody outside of the pod reaches; write 0.0.0.0:%s" .setting .listen $port) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The ConfigMap is no place for them. */ -}}
+{{- define "offloader.noSecrets" -}}
+{{- $told := "%s stands in config as it is, which becomes a ConfigMap; write ${NAME} of secrets.environment, or file:///etc/offloader/NAME of secrets.files" -}}
+{{- $secrets := dict "config.pulsar.authParams" (.Values.config.pulsar).authParams "config.metrics.pageToken" (.Values.config.metrics).pageToken "config.gateway.tokenSecretKey" (.Values.config.gateway).tokenSecretKey -}}
+{{- range $name, $value := (.Values.config.storage).options -}}
+{{- if regexMatch "(?i)secret|token|password|account_key|sas_" $name -}}
+{{- $_ := set $secrets (printf "config.storage.options.%s" $name) $value -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $value := $secrets -}}
+{{- if and $value (not (regexMatch "\\$\\{|^file:|^/" (toString $value))) -}}{{- fail (printf $told $name) -}}{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "offloader.portOf" -}}
@@ -53,12 +79,7 @@ serviceAccountName: {{ include "offloader.serviceAccount" . }}
 automountServiceAccountToken: {{ .Values.serviceAccount.automountToken }}
 enableServiceLinks: false
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 10001
-  runAsGroup: 10001
-  fsGroup: 10001
-  seccompProfile:
-    type: RuntimeDefault
+  {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
