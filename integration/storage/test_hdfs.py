@@ -143,6 +143,22 @@ class TestHdfs(StoreContract):
         left = ask(hdfs, "GET", f"{root}/.tmp", "LISTSTATUS").json()["FileStatuses"]["FileStatus"]
         assert [entry["pathSuffix"] for entry in left] == ["young"]
 
+    def test_what_another_user_left_keeps_nobody_from_writing(
+        self, subject: Subject, hdfs: Hdfs, stores: Stores
+    ) -> None:
+        assert subject.settings is not None
+        root = urlsplit(subject.settings.root).path
+        theirs = f"{root}/.tmp/theirs"
+        ask(hdfs, "PUT", f"{theirs}/upload.json", "MKDIRS").raise_for_status()
+        day_before = time.time_ns() // 1_000_000 - LEFT_OVER_AFTER_MS - 1000
+        ask(hdfs, "PUT", theirs, "SETTIMES", modificationtime=str(day_before)).raise_for_status()
+        for folder in (root, f"{root}/.tmp"):
+            ask(hdfs, "PUT", folder, "SETPERMISSION", permission="777").raise_for_status()
+        stranger = stores.open(replace(subject.settings, options=(("user", "stranger"),)))
+        stranger.put("k", b"x")
+        assert stranger.read("k")[0] == b"x"
+        assert ask(hdfs, "GET", theirs, "GETFILESTATUS").is_success
+
     def test_who_may_not_write_is_told_so(self, hdfs: Hdfs, subject: Subject, stores: Stores) -> None:
         assert subject.settings is not None
         stores.open(subject.settings).put("k", b"x")

@@ -19,6 +19,7 @@ from functools import partial
 from uuid import uuid4
 
 from offloader.errors import (
+    AccessDeniedError,
     ObjectNotFoundError,
     OutcomeUnknownError,
     StoreUnavailableError,
@@ -212,7 +213,8 @@ class WebHdfsStore:
         # What processes that were killed have left: nobody can come back to a temporary name.
         for name, file in self._files.list(self._temporary):
             if file.modified_at < now - LEFT_OVER_AFTER_MS:
-                self._files.remove(f"{self._temporary}/{name.rstrip('/')}", recursive=True)
+                with suppress(AccessDeniedError):  # another user's: a process of theirs removes it
+                    self._files.remove(f"{self._temporary}/{name.rstrip('/')}", recursive=True)
 
     def _file(self, key: str) -> File | None:
         found = self._files.status(self._path(key))
