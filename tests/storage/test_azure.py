@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from azure.core.credentials import AccessTokenInfo
@@ -37,6 +36,7 @@ from offloader.storage.azure_client import open_azure
 from offloader.storage.azure_names import block_id, check_name, in_order, listed_from
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
+from tests.storage.answering import one_answer
 from tests.storage.subject import noise
 
 KEY, SIGNATURE = "a2V5", "sv=2026-06-06&sig=s3cr3t%2Bs"
@@ -247,35 +247,13 @@ def test_no_key_is_left_out_where_a_listing_begins_late(
 @contextmanager
 def answering(status: int, page: bytes = b"", **headers: str) -> Iterator[tuple[ObjectStore, list[str]]]:
     """A store whose endpoint gives this answer to everything, and the paths that it was asked for."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            asked.append(self.path)
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(page)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(b"" if self.command == "HEAD" else page)
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 (the base class looks for these names)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        endpoint = f"http://127.0.0.1:{server.server_port}/account"
-        options = (*OPTIONS.items(), ("retry_deadline", "0.1"))
-        store = open_store(StoreSettings("az://container/p", endpoint, options=options))
+    options = (*OPTIONS.items(), ("retry_deadline", "0.1"))
+    with one_answer(status, page, headers) as (url, asked):
+        store = open_store(StoreSettings("az://container/p", f"{url}/account", options=options))
         try:
             yield store, asked
         finally:
             store.close()
-            server.shutdown()
-            thread.join()
 
 
 @pytest.mark.parametrize("call", READS | WRITES)

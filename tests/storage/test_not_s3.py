@@ -3,10 +3,8 @@ have happened."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -14,6 +12,7 @@ from offloader.errors import FatalError, OutcomeUnknownError
 from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
+from tests.storage.answering import one_answer
 
 PART = UploadedPart(1, 1, "e", 1)
 READS: dict[str, Callable[[ObjectStore], object]] = {
@@ -36,34 +35,12 @@ def answering(
     status: int, page: bytes = b"", *, root: str = "s3://b/p", **headers: str
 ) -> Iterator[tuple[ObjectStore, list[str]]]:
     """A store whose endpoint gives this answer to everything, and the paths that it was asked for."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            asked.append(self.path)
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(page)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(b"" if self.command == "HEAD" else page)
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 (the base class looks for these names)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        endpoint = f"http://127.0.0.1:{server.server_port}"
-        store = open_store(StoreSettings(root, endpoint, "us-east-1", "x", "y", (("retry_deadline", "0.1"),)))
+    with one_answer(status, page, headers) as (url, asked):
+        store = open_store(StoreSettings(root, url, "us-east-1", "x", "y", (("retry_deadline", "0.1"),)))
         try:
             yield store, asked
         finally:
             store.close()
-            server.shutdown()
-            thread.join()
 
 
 @pytest.mark.parametrize("call", ALL)
