@@ -90,14 +90,18 @@ class Visitor:
             found.append(str(named).strip())
         return found
 
+    def leave(self) -> None:
+        """Close the pages, before their server ends: a browser still asks for the icon of a page that is shown."""
+        self._context.close()
+
     def close(self) -> None:
         """Leave; nothing may have been complained of."""
-        self._context.close()
+        self.leave()
         assert self.complaints == [], "\n".join(self.complaints)
 
     def _listen(self, said: ConsoleMessage) -> None:
         if said.type in ("error", "warning"):
-            self._complain(f"{said.type}: {said.text}")
+            self._complain(f"{said.type}: {said.text} ({said.location.get('url')})")
 
     def _complain(self, text: str) -> None:
         if "the server responded with a status of" not in text:  # the page that says so is looked at

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from playwright.sync_api import Browser
 
 from integration.browser import Visitor, chromium
+from tests.offload.live.states import Shown, serving
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +20,14 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Callable[..., Visitor]]:
+def serve() -> Iterator[Callable[[Shown], str]]:
+    """Serves a page of `run`, from the address that it returns, until every visitor has left."""
+    with ExitStack() as servers:
+        yield lambda shown: servers.enter_context(serving(shown))
+
+
+@pytest.fixture
+def visit(browser: Browser, serve: Callable[[Shown], str]) -> Iterator[Callable[..., Visitor]]:
     """Makes visitors of a site; at the end none of them may have complained."""
     visitors: list[Visitor] = []
 
