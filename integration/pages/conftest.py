@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from integration.browser import Visitor, chromium
-from tests.offload.live.states import Shown, serving
+from tests.offload.live.showing import Shown
+from tests.offload.live.states import serving
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from integration.application import RunningApplication
 from integration.browser import DESK, PHONE, Visitor
 from integration.patient import PatientPulsar
 from integration.produce import open_client
-from tests.offload.live.states import EVIL, STATES, Shown, failing, hostile, topic
+from tests.offload.live.showing import Shown
+from tests.offload.live.states import EVIL, STATES, failing, hostile, topic
 from tests.storage.servers import free_port
 
 pytestmark = pytest.mark.browser
