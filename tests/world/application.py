@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
+from itertools import count
 from typing import ParamSpec, cast
 
 import httpx
@@ -56,6 +57,7 @@ P = ParamSpec("P")
 
 NO_SOCKETS = httpx.BaseTransport()
 LONGEST_ROUND_MS = 100  # nothing in it may wait
+ROUND_SECONDS = 0.02  # of the processor, for each
 RETRY_DEADLINE_MS = int(RETRY_DEADLINE * 1_000)
 
 CONFIG = """
@@ -296,8 +298,9 @@ class Start:
         plans = LanePlans(context, self.registry, self.plans, setup.lanes, rates)  # type: ignore[arg-type]
         passing_on = self._passing_on(context, self.registry, requests)
         driver = Driver(
-            context, self.registry, plans, requests, retaining, bridging, setup.poll_ms, passing_on=passing_on
-        )
+            context, self.registry, plans, requests, retaining, bridging, setup.poll_ms, passing_on=passing_on,
+            cpu_seconds=partial(next, count(step=ROUND_SECONDS)),
+        )  # fmt: skip
         return self._watched(driver)
 
     def _watched(self, driver: Driver) -> Driver:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from offloader.errors import RetryableError
 from offloader.metadata.state import TopicState
@@ -32,6 +33,7 @@ from offloader.offload.live.view import LaneStatus, LiveView
 log = logging.getLogger(__name__)
 
 BUSY_WAIT = 0.25  # seconds between rounds while something is under way
+LONGEST_REST = 1.0  # seconds that others have the interpreter between two rounds, at most
 
 
 class Driver:
@@ -49,6 +51,7 @@ class Driver:
         poll_ms: int,
         copying: Sequence[TopicCopying] = (),
         passing_on: PassingOn | None = None,
+        cpu_seconds: Callable[[], float] = time.thread_time,
     ) -> None:
         self.context = context
         self.registry = registry
@@ -66,6 +69,7 @@ class Driver:
         context.work.wake = lambda: self._inbox.put(None)
         self._abandoned = AbandonedUploads(context)
         self._compacting = Compacting(context)
+        self._cpu_seconds = cpu_seconds
         self._stopping = threading.Event()
         self._checked_at = 0
         self._batches: Counter[Lane] = Counter()
@@ -95,15 +99,20 @@ class Driver:
         """Rounds until stopped. Raises OvertakenError and other errors that end the application."""
         try:
             while not self._stopping.is_set():
-                self._rest(self.turn())
+                began = self._cpu_seconds()
+                pause = self.turn()
+                self._rest(pause, self._cpu_seconds() - began)
         finally:
             self.plans.ended()
 
-    def _rest(self, seconds: float) -> None:
+    def _rest(self, seconds: float, worked: float) -> None:
+        """Until there is something to do, but not before the threads that do the work had as much time as we: with many
+        topics an answer comes while a round looks at all of them, and would begin the next one."""
         with self.context.metrics.health.waiting("pause", seconds):
             if self._failed_rounds:
                 self._stopping.wait(seconds)  # what is done meanwhile cannot be journaled either
             else:
+                self._stopping.wait(min(worked, LONGEST_REST))
                 self._wait(seconds)
 
     def turn(self) -> float:

@@ -24,6 +24,7 @@ OWNERS = {
     "inquiry": "inquiries",
     "source": "lane_plans",
     "planned": "lane_plans",
+    "rest": "lane_plans",
     "times": "publish_times",
     "learnt": "receiving",
     "pin": "acknowledging",
@@ -62,6 +63,16 @@ class Planned:
     at: int = 0
     travels: bool = False
     throttled_since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """There was nothing to do. `known`: all that was known of the topic then; while nothing else is, no round has to
+    look at it until `ends_at`. `due_at`: when what holds it back is over; None: when something happens."""
+
+    known: tuple[object, ...]
+    ends_at: int
+    due_at: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver import committing, reconciling
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.copying import Copying
+from offloader.offload.driver.facets import Rest
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.polling import look
 from offloader.offload.driver.publish_times import have_looked_up
@@ -32,12 +33,14 @@ from offloader.offload.driver.receiving import take_receipts, tell_of_abandoned
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
 from offloader.offload.driver.topic import Topic, source_of
-from offloader.offload.driver.undelivered import explain_old_tails
+from offloader.offload.driver.undelivered import explain_old_tails, explained_at
 from offloader.offload.driver.uploads import UploadStarter
 from offloader.offload.driver.work import WorkKind
 from offloader.offload.spark.plan_server import PlanServer
 
 log = logging.getLogger(__name__)
+
+LONGEST_REST_MS = 60_000  # so often a topic is looked at, whatever is known of it: as often as it is asked for its end
 
 
 @dataclass
@@ -160,13 +163,16 @@ class LanePlans:
 
     def plan(self) -> None:
         """Look at the topics that are free, decide on them, and publish a plan for each lane that is free."""
-        context, topics = self._context, self._free()
-        if self._draining.is_set() or (Lane.FAST in self._outstanding and not topics):
+        context, free = self._context, self._free()
+        if self._draining.is_set() or (Lane.FAST in self._outstanding and not free):
             return
-        for topic in topics:
+        for topic in self._awake(free):
             topic.source = source_of(context.state(topic.name), topic.rules)
-        look(context, topics)
+        look(context, free)
         self.take_done()
+        topics = self._awake(free)
+        for topic in topics:
+            topic.rest = None
         explain_old_tails(context, topics, context.clock_ms())
         self.take_done()
         reconciling.check_all(context, self._registry, topics, self._sealing)
@@ -176,7 +182,8 @@ class LanePlans:
         decisions = self._begin_uploads(decided)
         steps = [step for decision in decisions for step in decision.steps]
         holds = [step.until for step in steps if isinstance(step, Hold) and step.until is not None]
-        self.due_at = min(holds, default=math.inf)
+        rests = [topic.rest.due_at for topic in free if topic.rest is not None and topic.rest.due_at is not None]
+        self.due_at = min(holds + rests, default=math.inf)
         for decision in decisions:
             if isinstance(decision.step, Seal):
                 self._sealing.start(held[decision.view.topic], decision.step.state)
@@ -192,6 +199,11 @@ class LanePlans:
             return topics
         return [topic for topic in topics if topic.learnt.speed.lane not in self._outstanding]
 
+    def _awake(self, topics: list[Topic]) -> list[Topic]:
+        """Without those of which nothing is known that was not when there was nothing to do: of 10,000 topics most."""
+        state, now = self._context.state, self._context.clock_ms()
+        return [topic for topic in topics if not topic.rests(state(topic.name), now)]
+
     def _decide(self, topics: Iterable[Topic]) -> list[Decision]:
         """One decision a topic; what they change is journaled before anything acts on it."""
         now = self._context.clock_ms()
@@ -204,6 +216,7 @@ class LanePlans:
                 with only_foreseen:
                     decisions.append(planner.decide(view, now, self._context.new_uuid))
                 self._measure_throttling(topic, decisions[-1], now)
+                topic.rest = _rest(topic, decisions[-1], now)
                 for gone in decisions[-1].state.abandoned[len(view.state.abandoned) :]:
                     tell_of_abandoned(self._context, topic.name, gone.reason)
             except OffloadError as error:
@@ -271,3 +284,13 @@ class LanePlans:
             "planned plan=%d lane=%s at=%d slices=%d tasks=%d topics=%s", plan.number, plan.lane, now,
             len(plan.slices), len(plan.tasks), ",".join(str(work.id.topic) for work in plan.slices),
         )  # fmt: skip
+
+
+def _rest(topic: Topic, decision: Decision, now: int) -> Rest | None:
+    """None: there is something to do, or there will be once the new state is journaled."""
+    holds = [step for step in decision.steps if isinstance(step, Hold)]
+    if len(holds) < len(decision.steps) or decision.search is not None or decision.state != decision.view.state:
+        return None
+    due_at = min((hold.until for hold in holds if hold.until is not None), default=None)
+    ends = (now + LONGEST_REST_MS, due_at, explained_at(topic))
+    return Rest(topic.known(decision.state), min(end for end in ends if end is not None), due_at)

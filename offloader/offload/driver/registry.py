@@ -57,6 +57,7 @@ class TopicRegistry:
         self._rates = rates
         self._until_caught_up = until_caught_up
         self._adopting: set[TopicName] = set()
+        self._unsettled: TopicName | None = None  # one that is neither adopted nor refused: asked about first
         self._adoptions: dict[TopicName, RetrySchedule] = {}  # those that failed
         # Refused for now (a busy pin, a broker that does not answer): since when.
         self._retrying: dict[TopicName, int] = {}
@@ -71,12 +72,19 @@ class TopicRegistry:
         """All that discovery found is adopted, or refused for good or for long. From any thread."""
         if not self.found.complete:  # first: what it found is there before it says so
             return False
-        given_up_before = self._context.clock_ms() - REFUSED_FOR_GOOD_MS
-        retrying = {name for name, since in list(self._retrying.items()) if since > given_up_before}
-        refused = set(self.refused) - retrying
-        wanted = {name for name, policy in list(self.found.policies.items()) if self._wanted(name, policy)}
-        adopting = set(self._adopting) - refused
-        return not adopting and wanted <= set(self.topics) | refused
+        if self._unsettled is None or not self._is_unsettled(self._unsettled):
+            names = (*self.found.policies, *self._adopting)
+            self._unsettled = next((name for name in reversed(names) if self._is_unsettled(name)), None)
+        return self._unsettled is None
+
+    def _is_unsettled(self, name: TopicName) -> bool:
+        since = self._retrying.get(name)
+        given_up = since is None or since <= self._context.clock_ms() - REFUSED_FOR_GOOD_MS
+        if name in self.refused and given_up:
+            return False
+        policy = self.found.policies.get(name)
+        wanted = policy is not None and name not in self.topics and self._wanted(name, policy)
+        return wanted or name in self._adopting
 
     def update(self) -> None:
         """Have topics discovered, and new ones adopted."""
@@ -84,8 +92,9 @@ class TopicRegistry:
         if self.found.due():
             self.found.have_updated({*self.topics, *self._context.journal.topics, *self._barred}, self._discovered)
         for name, policy in self.found.policies.items():
-            wanted = self._wanted(name, policy) and name not in self.topics and name not in self._adopting
-            if not wanted or self._endangered(name):
+            if name in self.topics or name in self._adopting or not self._wanted(name, policy):
+                continue
+            if self._endangered(name):
                 continue
             retry = self._adoptions.get(name, RetrySchedule())
             if retry.again_at <= now:

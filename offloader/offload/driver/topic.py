@@ -46,6 +46,7 @@ class Topic:
     bridge: facets.BridgeProgress = field(default_factory=facets.BridgeProgress)
     minded: facets.Minded = field(default_factory=facets.Minded)
     inquiry: facets.Inquiry | None = None  # it does not, or did not, answer as the one that we know
+    rest: facets.Rest | None = None  # nothing is known of it that it would have to be looked at for
 
     @property
     def info(self) -> TopicInfo:
@@ -85,6 +86,19 @@ class Topic:
             refused=bridge.refused,
             generation=self.catalog.generation,
         )
+
+    def known(self, state: TopicState) -> tuple[object, ...]:
+        """All that decisions on it are made of, but time. What was not replaced is the same object: comparing it costs
+        nothing."""
+        return (
+            state, self.rules, self.committed, self.observed, self.source, self.poll, self.tail, self.learnt,
+            self.planned, self.times, self.retirement, self.release, self.pin, self.losses, self.bridge, self.minded,
+            self.inquiry,
+        )  # fmt: skip
+
+    def rests(self, state: TopicState, now: int) -> bool:
+        """Whether nothing would be decided on it now either."""
+        return self.rest is not None and now < self.rest.ends_at and self.rest.known == self.known(state)
 
     @property
     def in_question(self) -> bool:

@@ -41,10 +41,17 @@ def have_tail_explained(context: Context, topic: Topic) -> None:
 def explain_old_tails(context: Context, topics: Iterable[Topic], now: int) -> None:
     """Account for tails that nothing readable has followed for a whole roll, or their ledgers would stay pinned."""
     for topic in topics:
-        waited = now - max(topic.observed.moved_at, topic.tail.asked_at) >= topic.rules.roll_ms
-        if not topic.gone and not topic.poll.error and waited and topic.hidden_tail() is not None:
+        at = None if topic.gone or topic.poll.error else explained_at(topic)
+        if at is not None and at <= now:
             topic.tail = replace(topic.tail, asked_at=now)
             have_tail_explained(context, topic)
+
+
+def explained_at(topic: Topic) -> int | None:
+    """When its hidden tail is old; None: it has none."""
+    if topic.hidden_tail() is None:
+        return None
+    return max(topic.observed.moved_at, topic.tail.asked_at) + topic.rules.roll_ms
 
 
 def _unexplained(topic: Topic) -> tuple[Position, int] | None:
