@@ -78,8 +78,9 @@ class Shard:
         self.deal = Deal("sim", index, SHARDS)
         self.store = CountedStore(store)
         self.simulation = Simulation(
-            index, roll="600s", application=self.deal.name, store=self.store, deal=self.deal, cluster_of=first
-        )
+            index, roll="600s", application=self.deal.name, store=self.store, deal=self.deal, cluster_of=first,
+            checked=False,
+        )  # fmt: skip
         driver, found = self.simulation.driver, self.simulation.registry.found
         requests = RequestHandler(self.simulation.context, STEP_MS, self.simulation.retaining, driver.bridging)
         # At the pace of the product; the simulation hurries.

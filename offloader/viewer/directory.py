@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from offloader.errors import RetryableError
 from offloader.metadata.layout import encoded, topic_of
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
@@ -19,6 +20,7 @@ MOST_KEPT = 16  # listings,
 MOST_NAMES_KEPT = 2 * MOST_NAMES  # but for the last one
 MOST_FOUND = 100  # by a search
 SEARCHED_SECONDS = 30.0
+SEARCHES = 4  # at the same time: fewer than pages are made, so that they hold up no other page
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Directory:
         self._kept: OrderedDict[str, tuple[float, Listing]] = OrderedDict()
         self._rows: dict[str, tuple[Listing, list[TopicRow]]] = {}  # of those that are kept
         self._lock = threading.Lock()
+        self._searches = threading.BoundedSemaphore(SEARCHES)
 
     def tenants(self) -> Listing:
         """Those that have topics."""
@@ -81,7 +84,17 @@ class Directory:
         return made[1], found.complete
 
     def search(self, text: str) -> SearchResult:
-        """Topics in whose full name this stands, whatever its case."""
+        """Topics in whose full name this stands, whatever its case. Raises RetryableError where too many search."""
+        if not self._searches.acquire(blocking=False):
+            raise RetryableError(
+                f"{SEARCHES} searches are being made; try again in some {SEARCHED_SECONDS:.0f} seconds"
+            )
+        try:
+            return self._search(text)
+        finally:
+            self._searches.release()
+
+    def _search(self, text: str) -> SearchResult:
         until, wanted = self._clock() + SEARCHED_SECONDS, text.casefold()
         rows: list[TopicRow] = []
         complete = True

@@ -21,9 +21,11 @@ from offloader.metadata.deal import ALONE, Deal
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice, Source, TopicName
+from offloader.offload.core import planner
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.plans import Plan
 from offloader.offload.core.rates import RateLimits
+from offloader.offload.driver import lane_plans, reconciling
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.bridge_ports import BridgeParts
 from offloader.offload.driver.bridging import Bridging
@@ -33,6 +35,7 @@ from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.retaining import Retaining
+from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Work, WorkKind
 from offloader.offload.worker.slice_worker import died, refused, run_slice
 from offloader.ports.entry_source import EntrySource
@@ -88,6 +91,22 @@ class NoPlans:
         pass
 
 
+class CheckedPlans(LanePlans):
+    """Whoever rests would have nothing to do if it were looked at."""
+
+    def _awake(self, topics: list[Topic]) -> list[Topic]:
+        awake = super()._awake(topics)
+        now, looked_at = self._context.clock_ms(), {topic.name for topic in awake}
+        for topic in topics:
+            if topic.rest is not None and topic.name not in looked_at:
+                view = self._view(topic, now)
+                assert view is not None, f"{topic.name} rests and nothing can be decided on it"
+                decision = planner.decide(view, now, lambda: "nobody needs one")
+                assert lane_plans._rest(topic, None, decision, now), f"{topic.name} rests and has {decision.steps}"
+                assert reconciling._closed_ledger(topic) is None
+        return awake
+
+
 class NoRequests:
     def serve(self, topics: object, now: int) -> None:
         pass
@@ -141,6 +160,7 @@ class Simulation:
     requests: Any = field(default_factory=NoRequests)
     cluster_of: Simulation | None = None
     urgent: bool = False
+    checked: bool = True
     deal: Deal = ALONE
 
     def __post_init__(self) -> None:
@@ -200,7 +220,7 @@ class Simulation:
         rates = RateLimits()
         self.registry = TopicRegistry(self.context, rates, 1_000, [])
         self.plans = NoPlans(self.uuid(), self.planned)
-        plans = LanePlans(
+        plans = (CheckedPlans if self.checked else LanePlans)(
             self.context, self.registry, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, rates
         )
         self.retaining = Retaining(self.context, self.grace_ms, RETENTION_MS)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 
+from offloader.errors import RetryableError
 from offloader.model import TopicName
+from offloader.pages.site import AT_ONCE
 from offloader.storage.memory import MemoryStore
 from offloader.viewer import directory as directory_module
-from offloader.viewer.directory import KEPT_SECONDS, SECONDS, Directory, TopicRow
+from offloader.viewer.directory import KEPT_SECONDS, SEARCHES, SECONDS, Directory, TopicRow
 
 
 class ManyStore(MemoryStore):
@@ -66,6 +69,29 @@ def test_a_search_finds_some_and_says_where_it_ended() -> None:
     found = directory.search("topic")
     assert (len(found.rows), found.complete) == (100, False)
     assert directory.search("none") == directory_module.SearchResult((), complete=True)
+
+
+def test_searches_that_take_long_do_not_hold_up_every_page() -> None:
+    clock, begun, go_on = Clock(), threading.Semaphore(0), threading.Event()
+
+    class SlowStore(ManyStore):
+        def folders(self, prefix: str = "") -> Iterator[str]:
+            begun.release()
+            go_on.wait(60)
+            return super().folders(prefix)
+
+    directory = Directory(SlowStore(clock, 10), clock)
+    searches = [threading.Thread(target=directory.search, args=("topic",)) for _ in range(SEARCHES)]
+    for one in searches:
+        one.start()
+        assert begun.acquire(timeout=60)
+    with pytest.raises(RetryableError, match="4 searches are being made; try again in some 30 seconds"):
+        directory.search("topic")
+    assert SEARCHES < AT_ONCE
+    go_on.set()
+    for one in searches:
+        one.join(60)
+    assert len(directory.search("topic").rows) == 10
 
 
 def test_few_listings_are_kept() -> None:

@@ -40,10 +40,10 @@ def acknowledged(topic: Topic) -> bool:
 
 
 def _target(topic: Topic) -> Position | None:
-    view, acknowledged = topic.bridge_view, topic.observed.acknowledged
-    if view.wanted and topic.bridge.head is None:
+    acknowledged = topic.observed.acknowledged
+    if topic.bridge_wanted and topic.bridge.head is None:
         return None  # what brokers can read is not known yet
-    target = pin_target(topic.catalog, limit_of(view))
+    target = pin_target(topic.catalog, limit_of(topic.bridge_view) if topic.bridge_wanted else None)
     if target is None or (acknowledged is not None and target <= acknowledged):
         return None
     return None if acknowledged is None and target <= topic.mark_delete else target

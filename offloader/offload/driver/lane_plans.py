@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from offloader.errors import OffloadError
+from offloader.metadata.state import TopicState
 from offloader.model import Lane, Receipt
 from offloader.offload.core import planner
 from offloader.offload.core.decisions import (
@@ -201,8 +202,8 @@ class LanePlans:
 
     def _awake(self, topics: list[Topic]) -> list[Topic]:
         """Without those of which nothing is known that was not when there was nothing to do: of 10,000 topics most."""
-        state, now = self._context.state, self._context.clock_ms()
-        return [topic for topic in topics if not topic.rests(state(topic.name), now)]
+        states, now = self._context.journal.topics, self._context.clock_ms()
+        return [topic for topic in topics if not topic.rests(states.get(topic.name), now)]
 
     def _decide(self, topics: Iterable[Topic]) -> list[Decision]:
         """One decision a topic; what they change is journaled before anything acts on it."""
@@ -216,7 +217,7 @@ class LanePlans:
                 with only_foreseen:
                     decisions.append(planner.decide(view, now, self._context.new_uuid))
                 self._measure_throttling(topic, decisions[-1], now)
-                topic.rest = _rest(topic, decisions[-1], now)
+                topic.rest = _rest(topic, self._context.journal.topics.get(topic.name), decisions[-1], now)
                 for gone in decisions[-1].state.abandoned[len(view.state.abandoned) :]:
                     tell_of_abandoned(self._context, topic.name, gone.reason)
             except OffloadError as error:
@@ -286,11 +287,11 @@ class LanePlans:
         )  # fmt: skip
 
 
-def _rest(topic: Topic, decision: Decision, now: int) -> Rest | None:
-    """None: there is something to do, or there will be once the new state is journaled."""
+def _rest(topic: Topic, state: TopicState | None, decision: Decision, now: int) -> Rest | None:
+    """None: there is something to do, or there will be once the new state is journaled. `state`: the journal's."""
     holds = [step for step in decision.steps if isinstance(step, Hold)]
     if len(holds) < len(decision.steps) or decision.search is not None or decision.state != decision.view.state:
         return None
     due_at = min((hold.until for hold in holds if hold.until is not None), default=None)
     ends = (now + LONGEST_REST_MS, due_at, explained_at(topic))
-    return Rest(topic.known(decision.state), min(end for end in ends if end is not None), due_at)
+    return Rest(topic.known(state), min(end for end in ends if end is not None), due_at)

@@ -125,9 +125,10 @@ def release_if_done(context: Context, topic: Topic, bridge_done: BridgeDone, rel
     """Let go of a topic that is to be released and has nothing left to offload."""
     _fix_end(topic)
     state = context.state(topic.name)
-    wanted = state.releasing in (Releasing.POLICY, Releasing.REQUEST) or topic.release.done
+    if state.releasing not in (Releasing.POLICY, Releasing.REQUEST) and not topic.release.done:
+        return
     nothing_left = not state.unfinished and not state.abandoned
-    if not (wanted and nothing_left and topic.readable and not context.busy(topic) and acknowledged(topic)):
+    if not (nothing_left and topic.readable and not context.busy(topic) and acknowledged(topic)):
         return
     if topic.retirement is None:
         _retire(context, topic, RollReason.RELEASED)

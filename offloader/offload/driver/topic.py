@@ -69,6 +69,11 @@ class Topic:
         return self.catalog.claim.incarnation if self.catalog.claim else 0
 
     @property
+    def bridge_wanted(self) -> bool:
+        """Whether brokers are to read it."""
+        return (self.rules.broker_readable or self.bridge.handed_over) and not self.bridge.given_up
+
+    @property
     def bridge_view(self) -> BridgeView:
         """What is known of how brokers read it."""
         bridge, claim = self.bridge, self.catalog.claim
@@ -80,23 +85,23 @@ class Topic:
             ledgers=self.info.ledgers,
             offloaded=self.info.offloaded,
             terminated=self.info.terminated,
-            wanted=(self.rules.broker_readable or bridge.handed_over) and not bridge.given_up,
+            wanted=self.bridge_wanted,
             retry_at=bridge.retry_at,
             gone=self.gone is Being.DELETED,
             refused=bridge.refused,
             generation=self.catalog.generation,
         )
 
-    def known(self, state: TopicState) -> tuple[object, ...]:
+    def known(self, state: TopicState | None) -> tuple[object, ...]:
         """All that decisions on it are made of, but time. What was not replaced is the same object: comparing it costs
-        nothing."""
+        nothing. `state`: the journal's, if it has one."""
         return (
             state, self.rules, self.committed, self.observed, self.source, self.poll, self.tail, self.learnt,
             self.planned, self.times, self.retirement, self.release, self.pin, self.losses, self.bridge, self.minded,
             self.inquiry,
         )  # fmt: skip
 
-    def rests(self, state: TopicState, now: int) -> bool:
+    def rests(self, state: TopicState | None, now: int) -> bool:
         """Whether nothing would be decided on it now either."""
         return self.rest is not None and now < self.rest.ends_at and self.rest.known == self.known(state)
 

@@ -1,0 +1,121 @@
+"""A round decides on the topics of which something is known that was not: the others rest, and miss nothing. That they
+would have nothing to do is checked in each round of all simulations, too (`CheckedPlans`)."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import fields, replace
+from functools import partial
+from itertools import count
+
+import pytest
+
+from offloader.model import RollReason, TopicName
+from offloader.offload.core import planner
+from offloader.offload.core.decisions import Decision
+from offloader.offload.driver import facets
+from offloader.offload.driver.facets import Rest, Retirement
+from offloader.offload.driver.lane_plans import LONGEST_REST_MS
+from offloader.offload.driver.topic import Topic
+from tests.offload.simulation import Simulation
+
+TOPICS = [TopicName.parse(f"public/default/t{number}") for number in range(20)]
+
+
+@pytest.fixture
+def sim() -> Simulation:
+    """Topics that are offloaded to their end and rest, long ago."""
+    sim = Simulation(1, roll="10m", max_size=10**8, checked=False)
+    for topic in TOPICS:
+        sim.cluster.create(topic)
+        sim.produce(topic, 3)
+    sim.settle()
+    sim.rounds(30, step_ms=30_000)
+    return sim
+
+
+@pytest.fixture
+def decided(monkeypatch: pytest.MonkeyPatch) -> list[TopicName]:
+    """The topics that are decided on."""
+    names: list[TopicName] = []
+    plain = planner.decide
+
+    def decide(view: planner.TopicView, *arguments: object) -> Decision:
+        names.append(view.state.topic)
+        return plain(view, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("offloader.offload.driver.lane_plans.planner.decide", decide)
+    return names
+
+
+def test_nobody_decides_on_topics_that_are_as_they_were(sim: Simulation, decided: list[TopicName]) -> None:
+    sim.rounds(1, step_ms=LONGEST_REST_MS)
+    decided.clear()
+    sim.rounds(40, step_ms=250)
+    assert decided == []
+    sim.produce(TOPICS[3], 5)
+    sim.rounds(1, step_ms=LONGEST_REST_MS)
+    assert TOPICS[3] in decided
+    decided.clear()
+    sim.rounds(10, step_ms=250)
+    assert set(decided) == {TOPICS[3]}
+
+
+def test_whatever_is_known_anew_ends_a_rest(sim: Simulation) -> None:
+    topic = sim.registry.topics[TOPICS[0]]
+    state, now = sim.driver.state(topic.name), sim.clock.now
+    topic.rest = Rest(topic.known(state), now + 1, None)
+    assert topic.rests(state, now)
+    assert not topic.rests(state, now + 1)
+    assert not topic.rests(replace(state, let_go=True), now)
+    others = {
+        "rules": replace(topic.rules, max_size=1), "committed": replace(topic.committed, reload_at=1),
+        "observed": replace(topic.observed, seen_at=1), "source": "another", "poll": replace(topic.poll, again_at=1),
+        "tail": facets.HiddenTail(asked_at=1), "learnt": facets.Learnt(died=True), "planned": facets.Planned(at=1),
+        "times": facets.PublishTimes({topic.begin(): 1}), "retirement": Retirement(RollReason.DELETED, None, 1),
+        "release": facets.Release(done=True), "pin": facets.PinState("moved"),
+        "losses": facets.LossState(topic.begin()), "bridge": facets.BridgeProgress(changed_at=1),
+        "minded": facets.Minded(again_at=1), "inquiry": facets.Inquiry(),
+    }  # fmt: skip
+    assert set(others) == {each.name for each in fields(Topic)} - {"name", "rest"}
+    for name, other in others.items():
+        before = getattr(topic, name)
+        setattr(topic, name, other)
+        assert not topic.rests(state, now), name
+        setattr(topic, name, before)
+    assert topic.rests(state, now)
+
+
+def test_a_segment_is_rolled_by_age_though_its_topic_rests(sim: Simulation) -> None:
+    sim.produce(TOPICS[0], 3)
+    sim.rounds(8, step_ms=10_000)
+    topic = sim.registry.topics[TOPICS[0]]
+    assert topic.rest is not None
+    assert topic.rest.due_at is not None
+    assert sim.driver.plans.due_at <= topic.rest.due_at
+    sim.rounds(3, step_ms=topic.rest.due_at - sim.clock.now)
+    assert sim.driver.state(TOPICS[0]).open is None
+
+
+def test_others_have_the_processor_as_long_as_a_round_had_it(sim: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an answer is in before each round ends, as with thousands of topics that are being adopted."""
+    waits: list[float | None] = []
+
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout)
+            return super().wait(0)
+
+    sim.driver._stopping = Stopping()
+    sim.driver._cpu_seconds = partial(next, count(step=0.4))
+    turns = iter(range(3))
+
+    def turn() -> float:
+        sim.context.work.wake()
+        if next(turns, None) is None:
+            sim.driver.stop()
+        return 10.0
+
+    monkeypatch.setattr(sim.driver, "turn", turn)
+    sim.driver.run()
+    assert waits == pytest.approx([0.4] * 4)
