@@ -86,9 +86,7 @@ class Directory:
     def search(self, text: str) -> SearchResult:
         """Topics in whose full name this stands, whatever its case. Raises RetryableError where too many search."""
         if not self._searches.acquire(blocking=False):
-            raise RetryableError(
-                f"{SEARCHES} searches are being made; try again in some {SEARCHED_SECONDS:.0f} seconds"
-            )
+            raise RetryableError(f"{SEARCHES} searches are being made; try again in {SEARCHED_SECONDS:.0f} seconds")
         try:
             return self._search(text)
         finally:

@@ -85,7 +85,7 @@ def test_searches_that_take_long_do_not_hold_up_every_page() -> None:
     for one in searches:
         one.start()
         assert begun.acquire(timeout=60)
-    with pytest.raises(RetryableError, match="4 searches are being made; try again in some 30 seconds"):
+    with pytest.raises(RetryableError, match="4 searches are being made; try again in 30 seconds"):
         directory.search("topic")
     assert SEARCHES < AT_ONCE
     go_on.set()
