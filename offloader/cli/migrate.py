@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import wraps
-from typing import Any, cast
 
 import click
 
@@ -15,14 +13,15 @@ from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.migration_proof import proven
 from offloader.cli.migration_report import ESTIMATES, TopicReport, cost_fields, cost_line, report_of
 from offloader.cli.migration_scope import Scope, held, not_enabled, parse_scope, topics_of
-from offloader.cli.parsing import C, parsed, with_options
+from offloader.cli.parsing import parsed
 from offloader.cli.topics import TIMEOUT
 from offloader.config.units import parse_size
 from offloader.errors import ConfigError, FatalError
 from offloader.metadata.requests import MIGRATIONS, RequestKind
-from offloader.migrate.cost import Cost, Prices
+from offloader.migrate.cost import Cost
 from offloader.migrate.stock_reader import check_client
 from offloader.model import Taking, TopicName
+from offloader.operations.cost.prices import PriceList
 
 KINDS = {taking: kind for kind, taking in MIGRATIONS.items()}
 
@@ -30,29 +29,6 @@ KINDS = {taking: kind for kind, taking in MIGRATIONS.items()}
 @click.group("migrate")
 def migrate_group() -> None:
     """The way from Pulsar's ledger-based offload to segments, and back."""
-
-
-def _price(name: str, default: float, of: str) -> Callable[[C], C]:
-    return click.option(f"--price-{name}", type=click.FloatRange(min=0), default=default, show_default=True, help=of)
-
-
-DEFAULTS = Prices()
-
-
-def price_options(command_: C) -> C:
-    """Prices, which the command gets as one `prices`."""
-
-    @wraps(command_)
-    def run(*, price_writes: float, price_reads: float, price_month: float, price_egress: float, **others: Any) -> Any:
-        return command_(prices=Prices(price_writes, price_reads, price_month, price_egress), **others)
-
-    return with_options(
-        cast("C", run),
-        _price("writes", DEFAULTS.writes, "For 1,000 writes."),
-        _price("reads", DEFAULTS.reads, "For 1,000 reads."),
-        _price("month", DEFAULTS.month, "For a GiB a month."),
-        _price("egress", DEFAULTS.egress, "For a GiB that leaves the store."),
-    )
 
 
 @migrate_group.command("to-streaming")
@@ -69,7 +45,6 @@ def price_options(command_: C) -> C:
 @click.option(
     "--keep-offload", is_flag=True, help="Leave the namespace's offload threshold alone: brokers go on offloading."
 )
-@price_options
 @TIMEOUT
 @command()
 def to_streaming(
@@ -80,7 +55,6 @@ def to_streaming(
     rewrite: bool,
     reference: bool,
     keep_offload: bool,
-    prices: Prices,
     timeout: int | None,
 ) -> int:
     """Make what stock brokers have offloaded part of the archive, and stream what follows.
@@ -102,7 +76,7 @@ def to_streaming(
     taking = Taking.REWRITE if rewrite else Taking.REFERENCE if reference else Taking.COPY
     topics = topics_of(session, scope)
     unfit = not_enabled(session, scope, topics)
-    refused = _tell_plans(session, report_of(session, topics, taking), prices, unfit, sums=dry_run)
+    refused = _tell_plans(session, report_of(session, topics, taking), unfit, sums=dry_run)
     if dry_run:
         return ERROR if refused else OK
     if refused:
@@ -119,10 +93,11 @@ def to_streaming(
 
 
 def _tell_plans(
-    session: CommandSession, reports: Sequence[TopicReport], prices: Prices, unfit: Sequence[str], *, sums: bool
+    session: CommandSession, reports: Sequence[TopicReport], unfit: Sequence[str], *, sums: bool
 ) -> list[str]:
     """Print what would be done to each topic, with `sums` also their sums, and why topics are `unfit`. What cannot be
     done, and why."""
+    prices = PriceList(session.config.cost)
     for report in reports:
         session.output.lines(list(report.lines(prices)), report.fields(prices))
     if sums:
@@ -132,7 +107,7 @@ def _tell_plans(
     return [*(why for report in reports for why in report.refusals), *unfit]
 
 
-def _sum_up(session: CommandSession, reports: Sequence[TopicReport], prices: Prices) -> None:
+def _sum_up(session: CommandSession, reports: Sequence[TopicReport], prices: PriceList) -> None:
     cost = sum((report.cost for report in reports), Cost())
     text = f"{len(reports)} topics: {cost_line(cost, prices)}; {ESTIMATES}"
     session.output.line(text, {"message": text, "topics": len(reports), **cost_fields(cost, prices)})
@@ -155,7 +130,6 @@ def _sum_up(session: CommandSession, reports: Sequence[TopicReport], prices: Pri
     is_flag=True,
     help="Give them up also where brokers offload nothing by themselves: what is consumed then has no copy.",
 )
-@price_options
 @TIMEOUT
 @command()
 def to_ledger_based(
@@ -166,7 +140,6 @@ def to_ledger_based(
     threshold: int,
     yes: bool,
     without_offload: bool,
-    prices: Prices,
     timeout: int | None,
 ) -> int:
     """Hand topics back to Pulsar's own offload: brokers read everything, and go on by themselves.
@@ -194,7 +167,7 @@ def to_ledger_based(
         return _all_let_go(scope, brokers, OK)
     if yes and scope.topic is not None and not without_offload and (why := brokers.why_off()):
         found.refused.append(why)
-    refused = _tell_plans(session, report_of(session, topics, None), prices, found.refused, sums=dry_run)
+    refused = _tell_plans(session, report_of(session, topics, None), found.refused, sums=dry_run)
     if dry_run:
         return ERROR if refused else OK
     if refused:

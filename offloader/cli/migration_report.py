@@ -12,7 +12,7 @@ from offloader.cli.owners import is_ours
 from offloader.config.units import format_size
 from offloader.errors import LedgerNotFoundError
 from offloader.metadata.state import CatalogHead
-from offloader.migrate.cost import Cost, CostShape, Prices, cost_of, pause_of
+from offloader.migrate.cost import Cost, CostShape, cost_of, pause_of
 from offloader.migrate.plan import (
     AbsentRange,
     ArchivedExtent,
@@ -25,6 +25,8 @@ from offloader.migrate.plan import (
     state_of,
 )
 from offloader.model import Taking, TopicName
+from offloader.operations.cost.prices import PriceList
+from offloader.operations.cost.requests import Requests
 
 DRIVER = "managedLedgerOffloadDriver"
 ESTIMATES = "requests and prices are estimates"
@@ -54,7 +56,7 @@ class TopicReport:
         """The ledgers to which this happens."""
         return [one for one in self.ledgers if one.action is action]
 
-    def fields(self, prices: Prices) -> dict[str, Any]:
+    def fields(self, prices: PriceList) -> dict[str, Any]:
         """The JSON of one topic."""
         return {
             "topic": str(self.topic),
@@ -74,7 +76,7 @@ class TopicReport:
             "pauseSeconds": self.pause,
         }
 
-    def lines(self, prices: Prices) -> Iterator[str]:
+    def lines(self, prices: PriceList) -> Iterator[str]:
         """The same for people."""
         yield f"{self.topic}:"
         for action in LedgerAction:
@@ -86,24 +88,33 @@ class TopicReport:
         yield f"  {cost_line(self.cost, prices)}; a pause of about {self.pause:.1f} s"
 
 
-def cost_fields(cost: Cost, prices: Prices) -> dict[str, Any]:
+def cost_fields(cost: Cost, prices: PriceList) -> dict[str, Any]:
     """The JSON of a cost."""
     return {
         "writes": cost.writes,
         "reads": cost.reads,
         "storedBytes": cost.stored,
         "outBytes": cost.out,
-        "estimatedOnce": round(cost.once(prices), 4),
-        "estimatedMonthly": round(cost.monthly(prices), 4),
+        "estimatedOnce": _rounded(_once(cost, prices)),
+        "estimatedMonthly": _rounded(prices.stored(cost.stored)),
     }
 
 
-def cost_line(cost: Cost, prices: Prices) -> str:
+def cost_line(cost: Cost, prices: PriceList) -> str:
     """The same for people."""
-    return (
-        f"about {cost.writes} writes and {cost.reads} reads: {cost.once(prices):.4f} once; {format_size(cost.stored)} "
-        f"more in the store: {cost.monthly(prices):.4f} a month"
-    )
+    once, monthly = prices.text(_once(cost, prices)), prices.text(prices.stored(cost.stored))
+    asked = f"about {cost.writes} writes and {cost.reads} reads{once and f': {once} once'}"
+    return f"{asked}; {format_size(cost.stored)} more in the store{monthly and f': {monthly} a month'}"
+
+
+def _once(cost: Cost, prices: PriceList) -> float | None:
+    """What is paid once; None where a price is missing."""
+    asked, leaving = prices.asked(Requests(cost.writes, cost.reads)), prices.leaving(cost.out) if cost.out else 0.0
+    return None if asked is None or leaving is None else asked + leaving
+
+
+def _rounded(price: float | None) -> float | None:
+    return None if price is None else round(price, 4)
 
 
 def report_of(session: CommandSession, topics: Iterable[TopicName], taking: Taking | None) -> list[TopicReport]:

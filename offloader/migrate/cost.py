@@ -1,4 +1,4 @@
-"""About what a migration would cost, and for how long producers would wait. Pure."""
+"""About what a migration asks of the store, and for how long producers would wait. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from offloader.migrate.plan import LedgerAction, ListedState, PlannedLedger
-from offloader.model import GIB, MIB
+from offloader.model import MIB
 
 READ_AT_ONCE = 4 * MIB
 READ_BY_BROKERS = MIB  # at once, from their bucket
@@ -14,16 +14,6 @@ COPIED_AT_ONCE = 128 * MIB
 STREAMED_AT_ONCE = 16 * MIB
 RECORD_PUTS = 6  # of a segment: upload begun and completed, index, record beside it, catalog, journal
 PAUSE = 0.2  # seconds that an unload costs producers, measured with one broker
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """Estimates: what a store takes for 1,000 writes, 1,000 reads, a GiB a month, a GiB that leaves it."""
-
-    writes: float = 0.005
-    reads: float = 0.0004
-    month: float = 0.023
-    egress: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +29,6 @@ class Cost:
         return Cost(
             self.writes + other.writes, self.reads + other.reads, self.stored + other.stored, self.out + other.out
         )
-
-    def once(self, prices: Prices) -> float:
-        """What is paid once."""
-        return self.writes / 1000 * prices.writes + self.reads / 1000 * prices.reads + self.out / GIB * prices.egress
-
-    def monthly(self, prices: Prices) -> float:
-        """What is paid each month, as long as Pulsar's objects stay beside."""
-        return self.stored / GIB * prices.month
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,21 @@ def test_what_brokers_have_stays_where_it_is_on_request(stock) -> None:
     assert "exclude each other" in stock.error("migrate", "to-streaming", "orders", "--reference", "--rewrite")
 
 
+def test_a_plan_has_costs_where_the_configuration_has_prices(stock):
+    free = stock.json_lines("migrate", "to-streaming", "orders", "--dry-run")[0]
+    assert (free["estimatedOnce"], free["estimatedMonthly"]) == (None, None)
+    assert " once" not in stock.ok("migrate", "to-streaming", "orders", "--dry-run")
+    some = "asOf: 2026-11-26, currency: EUR, writesPer1000: 1000, storeGibMonth: 1073741824"
+    stock.config += f"cost: {{{some}}}\n"
+    priced = stock.json_lines("migrate", "to-streaming", "orders", "--dry-run")[0]
+    assert (priced["estimatedOnce"], priced["estimatedMonthly"]) == (None, priced["storedBytes"])  # no price of reads
+    stock.config = stock.config.replace(some, some + ", readsPer1000: 2000, egressGib: 0")
+    priced = stock.json_lines("migrate", "to-streaming", "orders", "--dry-run")[0]
+    once = priced["writes"] + 2 * priced["reads"]
+    assert priced["estimatedOnce"] == once
+    assert f"reads: {once:,.2f} EUR once; " in stock.ok("migrate", "to-streaming", "orders", "--dry-run")
+
+
 @pytest.mark.parametrize(
     ("driver", "config", "told"),
     [("filesystem", STOCK, "filesystem offloader"), ("S3", CONFIG, "set lifecycle.stockBucket")],

@@ -20,6 +20,7 @@ from offloader.lifecycle.bucket.orphans import ObjectScan
 from offloader.lifecycle.candidates import OrphanCandidate, OrphanSide
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.told import as_candidate, refusal_told
+from offloader.operations.cost.prices import PriceList
 
 _OF_BOTH = ("referenced", "certain", "suspect", "foreign", "kept", "candidates")
 
@@ -52,10 +53,10 @@ class FoundOrphans:
             "keepsVersions": None if self.objects is None else self.objects.keeps_versions,
         }
 
-    def lines(self, price: float | None, most: int) -> Iterator[str]:
-        """`price`: of a GiB and month on bookies' disks. `most`: candidates that are shown one by one."""
+    def lines(self, prices: PriceList, most: int) -> Iterator[str]:
+        """`most`: candidates that are shown one by one."""
         if self.ledgers is not None:
-            yield from ledger_lines(self.ledgers, price)
+            yield from ledger_lines(self.ledgers, prices)
         if self.objects is not None:
             yield from bucket_lines(self.objects)
         candidates = self.candidates

@@ -12,6 +12,7 @@ from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.summary import AGES, Heap
 from offloader.lifecycle.ledgers.told import leftover_told, missing_told, refusal_told
 from offloader.model import GIB
+from offloader.operations.cost.prices import PriceList
 
 _ORPHANS = (Standing.CERTAIN, Standing.SUSPECT)
 
@@ -81,8 +82,8 @@ def ledger_summary(scan: LedgerScan) -> list[dict[str, object]]:
     ]
 
 
-def ledger_lines(scan: LedgerScan, price: float | None) -> Iterator[str]:
-    """The sums for people. `price`: of a GiB and month on bookies' disks."""
+def ledger_lines(scan: LedgerScan, prices: PriceList) -> Iterator[str]:
+    """The sums for people."""
     counts = {standing: scan.counts.get(standing, 0) for standing in Standing}
     yield (
         f"{counted(scan.ledgers, 'ledger')} in BookKeeper: {counts[Standing.REFERENCED]} in use, "
@@ -95,13 +96,13 @@ def ledger_lines(scan: LedgerScan, price: float | None) -> Iterator[str]:
     if by_kind:
         yield "orphans by kind:"
     for (kind, standing), heap in sorted(by_kind.items()):
-        yield f"  {kind}, {standing}: {_heap(heap, price)}"
+        yield f"  {kind}, {standing}: {_heap(heap, prices)}"
     by_age = scan.summary.grouped(lambda key: key.age if key.standing in _ORPHANS else None)
     if by_age:
         yield "orphans by age:"
     for age in AGES:
         if age in by_age:
-            yield f"  {age}: {_heap(by_age[age], price)}"
+            yield f"  {age}: {_heap(by_age[age], prices)}"
 
 
 def _counted(title: str, scan: LedgerScan, standing: Standing) -> Iterator[str]:
@@ -131,8 +132,9 @@ def candidate_line(candidate: OrphanCandidate) -> str:
     )
 
 
-def _heap(heap: Heap, price: float | None) -> str:
+def _heap(heap: Heap, prices: PriceList) -> str:
     still_open = f", {heap.unsized} of them open" if heap.unsized else ""
-    cost = "" if price is None else f", {heap.stored / GIB * price:.2f} a month"
-    copies = f", with all copies {heap.stored} bytes ({heap.stored / GIB:.2f} GiB)"
-    return f"{counted(heap.number, 'ledger')}{still_open}, {heap.size} bytes ({heap.size / GIB:.2f} GiB){copies}{cost}"
+    cost = prices.text(prices.on_bookies(heap.stored))
+    monthly = cost and f", {cost} a month"
+    copies = f", with all copies {heap.stored} bytes ({heap.stored / GIB:.2f} GiB){monthly}"
+    return f"{counted(heap.number, 'ledger')}{still_open}, {heap.size} bytes ({heap.size / GIB:.2f} GiB){copies}"

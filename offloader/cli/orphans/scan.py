@@ -16,6 +16,7 @@ from offloader.cli.output import say
 from offloader.errors import MetadataUnavailableError
 from offloader.lifecycle.bucket.holds import holds, with_holds
 from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.operations.cost.prices import PriceList
 
 SHOWN = 20
 
@@ -31,16 +32,12 @@ SHOWN = 20
     help="How many candidates the text shows one by one.",
 )
 @click.option(
-    "--price-per-gib-month", "price", type=click.FloatRange(min=0), metavar="PRICE",
-    help="What a GiB on bookies' disks costs a month: the summary then has costs, with all copies.",
-)  # fmt: skip
-@click.option(
     "--on-spark", is_flag=True,
     help="Have executors of spark.master read back the copies in lifecycle.stockBucket.",
 )  # fmt: skip
 @bucket_options
 @command()
-def scan(session: CommandSession, *, bucket: BucketOption, most: int, price: float | None, on_spark: bool) -> int:
+def scan(session: CommandSession, *, bucket: BucketOption, most: int, on_spark: bool) -> int:
     """Find what nobody refers to, in BookKeeper and in the bucket. Changes nothing.
 
     Ledgers: all of them, by everything that refers to ledgers in the metadata store; without
@@ -61,7 +58,7 @@ def scan(session: CommandSession, *, bucket: BucketOption, most: int, price: flo
     """
     bucket.check()
     found = _found(session, bucket, on_spark=on_spark)
-    session.output.lines(list(found.lines(price, most)), found.fields())
+    session.output.lines(list(found.lines(PriceList(session.config.cost), most)), found.fields())
     return FINDINGS if found.candidates else OK
 
 

@@ -146,8 +146,9 @@ def test_the_text_sums_up_by_kind_and_age_and_what_it_costs(scanned):
     name, old = world.topics[0], trimmed(world)
     size = world.ledgers[old].length
     line = scanned(world)
-    text = line.run("orphans", "scan", "--price-per-gib-month", str(2**30)).stdout.splitlines()
-    heap = f"1 ledger, {size} bytes (0.00 GiB), with all copies {size} bytes (0.00 GiB), {size:.2f} a month"
+    line.config += f"cost: {{asOf: 2026-11-26, currency: EUR, bookieGibMonth: {2**30}}}\n"
+    text = line.run("orphans", "scan").stdout.splitlines()
+    heap = f"1 ledger, {size} bytes (0.00 GiB), with all copies {size} bytes (0.00 GiB), {size:,.2f} EUR a month"
     assert text[2:6] == [
         "orphans by kind:",
         f"  data, certain: {heap}",
