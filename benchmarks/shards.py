@@ -156,7 +156,7 @@ def _until(condition: Callable[[], bool], options: Options, told: Callable[[], s
             said = now
             options.say(f"shards: {now - begun:.0f} s, {told()}")
         assert now - begun < LONGEST, told()
-        time.sleep(0.5)
+        time.sleep(2)  # to ask costs a process something
 
 
 @contextmanager

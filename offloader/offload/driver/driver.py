@@ -33,7 +33,8 @@ from offloader.offload.live.view import LaneStatus, LiveView
 log = logging.getLogger(__name__)
 
 BUSY_WAIT = 0.25  # seconds between rounds while something is under way
-LONGEST_REST = 1.0  # seconds that others have the interpreter between two rounds, at most
+OTHERS = 3  # times as long as a round had the interpreter, others have it: threads that work, and drivers of shards
+LONGEST_REST = 1.0  # seconds, at most
 
 
 class Driver:
@@ -106,13 +107,13 @@ class Driver:
             self.plans.ended()
 
     def _rest(self, seconds: float, worked: float) -> None:
-        """Until there is something to do, but not before the threads that do the work had as much time as we: with many
-        topics an answer comes while a round looks at all of them, and would begin the next one."""
+        """Until there is something to do, but not before the threads that do the work had their time: with many topics
+        an answer comes while a round looks at all of them, and would begin the next one. `worked`: seconds."""
         with self.context.metrics.health.waiting("pause", seconds):
             if self._failed_rounds:
                 self._stopping.wait(seconds)  # what is done meanwhile cannot be journaled either
             else:
-                self._stopping.wait(min(worked, LONGEST_REST))
+                self._stopping.wait(min(OTHERS * worked, LONGEST_REST))
                 self._wait(seconds)
 
     def turn(self) -> float:
