@@ -198,6 +198,8 @@ class World:
     def _decided(self, topic: Listed) -> Decision:
         decision = decide(topic.view(self.rng.choice([0.0, 0.5, 1.0, 1.0, 3.0])), self.now, self.uuid)
         self._check_alive(topic, decision)
+        if decision.state == topic.state:
+            self._check_date(decision)
         topic.state = decision.state
         return decision
 
@@ -211,6 +213,14 @@ class World:
                 assert decision.step.until <= latest
         if decision.state.open is not None and topic.state.open is not None:
             assert decision.state.open.uuid == topic.state.open.uuid, "a second segment was opened"
+
+    def _check_date(self, decision: Decision) -> None:
+        """A topic that is held back needs no look before the date that the hold says."""
+        if all(isinstance(step, Hold) for step in decision.steps):
+            until = min((step.until for step in decision.steps if step.until is not None), default=self.now + 10**10)
+            later = decide(decision.view, max(self.now, until - 1), lambda: "nobody needs one")
+            assert later.state == decision.state
+            assert all(isinstance(step, Hold) for step in later.steps)
 
     def _work(self, topic: Listed, work: Slice, trouble: float) -> None:
         if self.rng.random() < trouble:

@@ -184,6 +184,17 @@ def _why_not_open(view: TopicView) -> Hold | None:
 
 
 def _decide_open(view: TopicView, state: OpenTopic, now: int) -> Decision:
+    decision = _step_of_open(view, state, now)
+    if not isinstance(decision.step, Hold) or state.open.closing_end is not None:
+        return decision
+    # When time alone closes the segment, if it has anything by then: by age, and where somebody asked for it.
+    segment, rules = state.open, view.rules
+    rolls = (roll_at(view.topic, segment.assigned_at, rules.roll_ms), segment.assigned_at + rules.min_roll_ms)
+    dates = [at for at in (decision.step.until, *rolls[: 2 if state.requests else 1]) if at is not None and at > now]
+    return replace(decision, step=replace(decision.step, until=min(dates, default=None)))
+
+
+def _step_of_open(view: TopicView, state: OpenTopic, now: int) -> Decision:
     if state.open.sealed is not None:
         return Decision(view, state, Seal(state))
     if state.open.closing_end is None:
@@ -194,13 +205,12 @@ def _decide_open(view: TopicView, state: OpenTopic, now: int) -> Decision:
     start = segments.next_position(segment, view.ledgers)
     if segment.closing_end is not None:
         return _finish(view, state, start, segment.closing_end, now)
-    roll = roll_at(view.topic, segment.assigned_at, view.rules.roll_ms)
     if start is None or view.last is None or view.last < start:
-        return Decision(view, state, Hold("caught up, open segment", roll))
+        return Decision(view, state, Hold("caught up, open segment"))
     # A part ends with a whole block: a slow topic is not read before both are there.
     block = view.rules.cuts.block_size if view.speed.lane is Lane.SLOW else 0
     if view.pending_bytes < max(view.wanted_bytes, enough(segment, view.rules) + block):
-        return Decision(view, state, Hold("less than a part", roll))
+        return Decision(view, state, Hold("less than a part"))
     return _read(view, state, start, view.last, seal=False)
 
 

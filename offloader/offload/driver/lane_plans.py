@@ -176,15 +176,15 @@ class LanePlans:
             topic.rest = None
         explain_old_tails(context, topics, context.clock_ms())
         self.take_done()
-        reconciling.check_all(context, self._registry, topics, self._sealing)
+        as_recorded = reconciling.check_all(context, self._registry, topics, self._sealing)
         self.take_done()
         held = self._registry.topics
         decided = self._decide(t for t in topics if held.get(t.name) is t and t.readable and not context.busy(t))
         decisions = self._begin_uploads(decided)
-        steps = [step for decision in decisions for step in decision.steps]
-        holds = [step.until for step in steps if isinstance(step, Hold) and step.until is not None]
-        rests = [topic.rest.due_at for topic in free if topic.rest is not None and topic.rest.due_at is not None]
-        self.due_at = min(holds + rests, default=math.inf)
+        for topic in topics:
+            if topic.name not in as_recorded:
+                topic.rest = None
+        self.due_at = _due_at(decisions, free)
         for decision in decisions:
             if isinstance(decision.step, Seal):
                 self._sealing.start(held[decision.view.topic], decision.step.state)
@@ -285,6 +285,14 @@ class LanePlans:
             "planned plan=%d lane=%s at=%d slices=%d tasks=%d topics=%s", plan.number, plan.lane, now,
             len(plan.slices), len(plan.tasks), ",".join(str(work.id.topic) for work in plan.slices),
         )  # fmt: skip
+
+
+def _due_at(decisions: Iterable[Decision], topics: Iterable[Topic]) -> float:
+    """When the first of those that are held back, now or since an earlier round, may go on."""
+    steps = (step for decision in decisions for step in decision.steps)
+    holds = [step.until for step in steps if isinstance(step, Hold)]
+    rests = [topic.rest.due_at for topic in topics if topic.rest is not None]
+    return min((at for at in holds + rests if at is not None), default=math.inf)
 
 
 def _rest(topic: Topic, state: TopicState | None, decision: Decision, now: int) -> Rest | None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from offloader.errors import JournalUnavailableError, OffloadError, OvertakenError
 from offloader.metadata.state import LedgerClosed, OpenTopic, TopicState
-from offloader.model import LedgerList, Loss, RollReason
+from offloader.model import LedgerList, Loss, RollReason, TopicName
 from offloader.offload.core import evidence, history, segments
 from offloader.offload.core.evidence import Being
 from offloader.offload.driver import acknowledging, committing, losses, retiring
@@ -23,8 +23,10 @@ from offloader.offload.driver.topic import Topic
 log = logging.getLogger(__name__)
 
 
-def check_all(context: Context, registry: TopicRegistry, topics: Iterable[Topic], sealing: Sealing) -> None:
-    """Bring these topics' catalogs up to what Pulsar says. One topic's trouble is its own."""
+def check_all(context: Context, registry: TopicRegistry, topics: Iterable[Topic], sealing: Sealing) -> set[TopicName]:
+    """Bring these topics' catalogs up to what Pulsar says. One topic's trouble is its own. Returns the topics that were
+    looked at and have nothing to be recorded: where that fails, it is tried again the next time."""
+    as_recorded: set[TopicName] = set()
     pursue(context, registry.topics.values())
     for topic in topics:
         if context.busy(topic):
@@ -40,29 +42,31 @@ def check_all(context: Context, registry: TopicRegistry, topics: Iterable[Topic]
                     committing.have_reloaded(context, topic)
                 elif topic.gone:
                     _end(context, registry, sealing, topic, topic.gone)
-                else:
-                    _check(context, topic)
+                elif not _check(context, topic):
+                    as_recorded.add(topic.name)
         except OffloadError as error:
             if isinstance(error, OvertakenError | JournalUnavailableError):
                 raise  # every other topic's, too
             committing.in_doubt(context, topic, error)
+    return as_recorded
 
 
-def _check(context: Context, topic: Topic) -> None:
+def _check(context: Context, topic: Topic) -> bool:
+    """Whether its catalog is to have another record."""
     state = context.state(topic.name)
     if state.open is not None and state.open.sealed is not None:
-        return  # the sealer appends to this catalog
+        return False  # the sealer appends to this catalog
     acknowledging.check_pin(context, topic)
     closed = _closed_ledger(topic)
     if closed is not None:
         committing.have_recorded(context, topic, closed)
-        return
+        return True
     state, loss = losses.handle(context, topic, state)
     context.record(state)
     if loss is not None:
         _have_lost(context, topic, loss)
-    elif state.open is None and state.lost_after is None:
-        _mind_another_pin(context, topic)
+        return True
+    return state.open is None and state.lost_after is None and _mind_another_pin(context, topic)
 
 
 def _closed_ledger(topic: Topic) -> LedgerClosed | None:
@@ -78,11 +82,11 @@ def _closed_ledger(topic: Topic) -> LedgerClosed | None:
     return LedgerClosed(*end, followed_by=following if holds else None)
 
 
-def _mind_another_pin(context: Context, topic: Topic) -> None:
+def _mind_another_pin(context: Context, topic: Topic) -> bool:
     """The pin was made anew before anything was lost: from here on that one keeps the topic."""
     claim, token = topic.catalog.claim, topic.info.token
     if claim is None or token is None or not evidence.remade(topic.catalog, topic.listed):
-        return
+        return False
     log.warning(
         "the subscription of topic=%s was deleted and made anew; nothing was lost",
         topic.name,
@@ -90,6 +94,7 @@ def _mind_another_pin(context: Context, topic: Topic) -> None:
     )
     renewed = replace(claim, token=token, at=context.clock_ms(), reason="the subscription was made anew")
     committing.have_recorded(context, topic, renewed)
+    return True
 
 
 def _have_lost(context: Context, topic: Topic, loss: Loss) -> None:
