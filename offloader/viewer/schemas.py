@@ -8,7 +8,7 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -27,6 +27,8 @@ from offloader.metadata.value_codec import damage_of
 from offloader.ports.topic_states import TopicSchema
 
 PARSING_INFO = "__PARSING_INFO__"
+SECOND = 10**9  # ns
+DAY_SECONDS = 86_400
 LONGEST_VERSION = 8  # bytes: brokers number versions with a long
 
 
@@ -66,6 +68,42 @@ def _number(code: str) -> Callable[[TopicSchema, bytes], object]:
 def _moment(_: TopicSchema, data: bytes) -> object:
     ms = struct.unpack(">q", data)[0]
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)).isoformat()
+
+
+def _instant(_: TopicSchema, data: bytes) -> object:
+    seconds, nanos = struct.unpack(">qi", data)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{_fraction(nanos)}Z"
+
+
+def _local_date(_: TopicSchema, data: bytes) -> object:
+    return _day(struct.unpack(">q", data)[0])
+
+
+def _local_time(_: TopicSchema, data: bytes) -> object:
+    return _time_of_day(struct.unpack(">q", data)[0])
+
+
+def _local_date_time(_: TopicSchema, data: bytes) -> object:
+    days, nanos = struct.unpack(">qq", data)
+    return f"{_day(days)}T{_time_of_day(nanos)}"
+
+
+def _day(days: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
+
+
+def _time_of_day(nanos: int) -> str:
+    seconds, rest = divmod(nanos, SECOND)
+    if not 0 <= seconds < DAY_SECONDS:
+        raise ValueError(f"{nanos} ns is no time of a day")
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{_fraction(rest)}"
+
+
+def _fraction(nanos: int) -> str:
+    if not 0 <= nanos < SECOND:
+        raise ValueError(f"{nanos} ns is no part of a second")
+    return f".{nanos:09}".rstrip("0") if nanos else ""
 
 
 def _native(schema: TopicSchema, data: bytes) -> object:
@@ -160,4 +198,9 @@ _READERS: Mapping[str, Callable[[TopicSchema, bytes], object]] = {
     "DOUBLE": _number(">d"),
     "DATE": _moment,
     "TIMESTAMP": _moment,
+    "TIME": _moment,  # java.sql.Time: a moment of the first day of 1970
+    "INSTANT": _instant,
+    "LOCAL_DATE": _local_date,
+    "LOCAL_TIME": _local_time,
+    "LOCAL_DATE_TIME": _local_date_time,
 }

@@ -49,11 +49,38 @@ FALSE_TIME = FileDescriptorProto(name="t", package="google.protobuf", message_ty
         ("DOUBLE", pack(">d", 0.1), 0.1),
         ("BOOLEAN", b"\x01", True),
         ("TIMESTAMP", pack(">q", 1000), "1970-01-01T00:00:01+00:00"),
+        ("TIME", pack(">q", 3_600_000), "1970-01-01T01:00:00+00:00"),
+        ("INSTANT", pack(">qi", 1, 500_000_000), "1970-01-01T00:00:01.5Z"),
+        ("INSTANT", pack(">qi", -1, 1), "1969-12-31T23:59:59.000000001Z"),
+        ("LOCAL_DATE", pack(">q", 20_418), "2025-11-26"),
+        ("LOCAL_DATE", pack(">q", -1), "1969-12-31"),
+        ("LOCAL_TIME", pack(">q", 86_400 * 10**9 - 1), "23:59:59.999999999"),
+        ("LOCAL_TIME", pack(">q", 0), "00:00:00"),
+        ("LOCAL_DATE_TIME", pack(">qq", 20_418, 45_296 * 10**9), "2025-11-26T12:34:56"),
         ("JSON", b'{"a": 1}', {"a": 1}),
     ],
 )
 def test_pulsars_own_types(kind: str, data: bytes, value: object) -> None:
     assert decoded(TopicSchema(0, kind), data) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("INSTANT", pack(">qi", 0, -1)),
+        ("INSTANT", pack(">qi", 2**62, 0)),
+        ("INSTANT", pack(">q", 0)),
+        ("LOCAL_DATE", pack(">q", 2**62)),
+        ("LOCAL_DATE", pack(">q", -(2**20))),
+        ("LOCAL_TIME", pack(">q", -1)),
+        ("LOCAL_TIME", pack(">q", 86_400 * 10**9)),
+        ("LOCAL_DATE_TIME", pack(">q", 0)),
+        ("TIME", b""),
+    ],
+)
+def test_what_is_no_date_or_time_is_one_line(kind: str, data: bytes) -> None:
+    with pytest.raises(DamagedRecordError, match=f"a value of type {kind}"):
+        decoded(TopicSchema(0, kind), data)
 
 
 def test_protobuf_by_the_descriptors_of_its_schema() -> None:
