@@ -7,6 +7,7 @@ import threading
 from dataclasses import fields, replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from offloader.offload.driver import facets
 from offloader.offload.driver.facets import Rest, Retirement
 from offloader.offload.driver.lane_plans import LONGEST_REST_MS
 from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import WorkKind
 from tests.offload.simulation import Simulation
 
 TOPICS = [TopicName.parse(f"public/default/t{number}") for number in range(20)]
@@ -119,3 +121,23 @@ def test_others_have_the_processor_longer_than_a_round_had_it(sim: Simulation, m
     monkeypatch.setattr(sim.driver, "turn", turn)
     sim.driver.run()
     assert waits == pytest.approx([0.6] * 4)
+
+
+def test_an_answer_that_says_nothing_new_is_worth_no_round(sim: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, woke = sim.context.work, list[bool]()
+    plain = work.post
+
+    def post(kind: WorkKind, key: Any, call: Any, then: Any, wakes: Any = lambda _: True) -> bool:
+        def told(answer: Any) -> bool:
+            if kind is WorkKind.LOOK:
+                woke.append(wakes(answer))
+            return bool(wakes(answer))
+
+        return plain(kind, key, call, then, told)
+
+    monkeypatch.setattr(work, "post", post)
+    sim.rounds(1, step_ms=LONGEST_REST_MS)
+    assert set(woke) == {False}
+    sim.produce(TOPICS[3], 5)
+    sim.rounds(1, step_ms=LONGEST_REST_MS)
+    assert True in woke

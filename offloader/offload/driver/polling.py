@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from offloader.errors import AbsentError, OffloadError
@@ -45,8 +45,14 @@ def look(context: Context, topics: Iterable[Topic]) -> None:
     for group in context.pins.groups(list(due)):
         asked = [due[name] for name in group]
         observed.asked(asked)
-        call = partial(context.pins.ends, group)
-        context.work.post(WorkKind.LOOK, tuple(group), call, partial(_take_ends, context, asked, now))
+        call, then = partial(context.pins.ends, group), partial(_take_ends, context, asked, now)
+        wakes = partial(_some_differ, {topic.name: topic.end for topic in asked})
+        context.work.post(WorkKind.LOOK, tuple(group), call, then, wakes)
+
+
+def _some_differ(known: Mapping[TopicName, TopicEnd], ends: Mapping[TopicName, TopicEnd | Exception]) -> bool:
+    """Whether an answer is worth a round of its own: of thousands of idle topics some answer at any time."""
+    return any(ends[name] != end for name, end in known.items())
 
 
 def _may_be_looked_at(context: Context, topic: Topic) -> bool:
