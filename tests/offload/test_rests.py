@@ -3,7 +3,7 @@ would have nothing to do is checked in each round of all simulations, too (`Chec
 
 from __future__ import annotations
 
-import threading
+import queue
 from dataclasses import fields, replace
 from functools import partial
 from itertools import count
@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from offloader.model import RollReason, TopicName
+from offloader.model import Lane, RollReason, TopicName
 from offloader.offload.core import planner
 from offloader.offload.core.decisions import Decision
 from offloader.offload.driver import facets
+from offloader.offload.driver.driver import OTHERS
 from offloader.offload.driver.facets import Rest, Retirement
-from offloader.offload.driver.lane_plans import LONGEST_REST_MS
+from offloader.offload.driver.lane_plans import LONGEST_REST_MS, LaneBatch
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from tests.offload.simulation import Simulation
@@ -99,28 +100,36 @@ def test_a_segment_is_rolled_by_age_though_its_topic_rests(sim: Simulation) -> N
     assert sim.driver.state(TOPICS[0]).open is None
 
 
-def test_others_have_the_processor_longer_than_a_round_had_it(sim: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an answer is in before each round ends, as with thousands of topics that are being adopted."""
-    waits: list[float | None] = []
+@pytest.mark.parametrize("batch", [None, LaneBatch(Lane.FAST, [])])
+def test_others_have_the_processor_longer_than_a_round_had_it(
+    sim: Simulation, monkeypatch: pytest.MonkeyPatch, batch: LaneBatch | None
+) -> None:
+    """Where an answer is in before each round ends, as with thousands of topics that are being adopted. Receipts are
+    taken at once: Spark waits for them."""
+    waits: list[float] = []
 
-    class Stopping(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout)
-            return super().wait(0)
+    class Inbox(queue.Queue[LaneBatch | None]):
+        """Time stands still while an answer is there."""
 
-    sim.driver._stopping = Stopping()
+        def get(self, block: bool = True, timeout: float | None = None) -> LaneBatch | None:
+            waits.append(timeout or 0)
+            return super().get(block=False)
+
+    sim.driver._inbox = Inbox()
     sim.driver._cpu_seconds = partial(next, count(step=0.2))
     turns = iter(range(3))
 
     def turn() -> float:
-        sim.context.work.wake()
+        sim.driver._inbox.put(batch)
         if next(turns, None) is None:
             sim.driver.stop()
         return 10.0
 
     monkeypatch.setattr(sim.driver, "turn", turn)
+    monkeypatch.setattr("offloader.offload.driver.driver.time.monotonic", lambda: 0.0)
     sim.driver.run()
-    assert waits == pytest.approx([0.6] * 4)
+    between = [10.0] if batch is not None else [10.0, OTHERS * 0.2]
+    assert waits == pytest.approx([*between * 3, 10.0])
 
 
 def test_an_answer_that_says_nothing_new_is_worth_no_round(sim: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:

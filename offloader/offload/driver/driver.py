@@ -107,14 +107,14 @@ class Driver:
             self.plans.ended()
 
     def _rest(self, seconds: float, worked: float) -> None:
-        """Until there is something to do, but not before the threads that do the work had their time: with many topics
-        an answer comes while a round looks at all of them, and would begin the next one. `worked`: seconds."""
+        """Until there is something to do. But for receipts, for which Spark waits, not before the threads that do the
+        work had their time: with many topics an answer comes while a round looks at all of them, and would begin the
+        next one. `worked`: seconds."""
         with self.context.metrics.health.waiting("pause", seconds):
             if self._failed_rounds:
                 self._stopping.wait(seconds)  # what is done meanwhile cannot be journaled either
             else:
-                self._stopping.wait(min(OTHERS * worked, LONGEST_REST))
-                self._wait(seconds)
+                self._wait(min(OTHERS * worked, LONGEST_REST), seconds)
 
     def turn(self) -> float:
         """One round; a later one tries again what can be. Returns the seconds until the next, if nothing wakes us."""
@@ -179,14 +179,19 @@ class Driver:
             self.context.journal.check_not_overtaken()
             self._checked_at = now
 
-    def _wait(self, seconds: float) -> None:
-        """Until something is in or done, or for so long."""
-        try:
-            batch = self._inbox.get(timeout=seconds)
-        except queue.Empty:
-            return
-        if batch is not None:
-            self._batches_in.append(batch)
+    def _wait(self, least: float, most: float) -> None:
+        """Until receipts are in, or we stop; or something is done, `least` seconds or more; `most` where nothing is."""
+        began, until = time.monotonic(), max(least, most)
+        while (left := began + until - time.monotonic()) > 0:
+            try:
+                batch = self._inbox.get(timeout=left)
+            except queue.Empty:
+                return
+            if batch is not None:
+                self._batches_in.append(batch)
+            if batch is not None or self._stopping.is_set():
+                return
+            until = least
 
     def _pause(self) -> float:
         """Seconds until the next round. A round looks at every topic: idle ones do not need it four times a second."""
