@@ -40,6 +40,7 @@ from tests.release.golden import (
     FIRST,
     GOING,
     GONE,
+    HISTORY,
     LEFT,
     LONG,
     LOST,
@@ -102,6 +103,8 @@ def made(folder: Path) -> dict[str, object]:
     produce(OPEN, 5)
     _begin(sim, produce)
     _ask(sim, RequestKind.ARCHIVE_DELETE, GOING)
+    _seal_half_way(sim, produce)
+    _fall_behind(sim)
     _cut_off(sim, produce)
     _close_later(sim)
     now = sim.clock.now
@@ -205,6 +208,24 @@ def _close_later(sim: Simulation) -> None:
     last = sim.cluster.entries(OPEN)[-1]
     asked = Request(RequestKind.CLOSE, OPEN, sim.clock.now, "operator", Position(0, last.ledger, last.entry))
     requests.submit(sim.store, sim.application, asked, sim.uuid)
+
+
+def _seal_half_way(sim: Simulation, produce: Produce) -> None:
+    """A segment's upload is complete, as the journal says, and nothing of it is in the catalog."""
+    sim.context.work._executors = {**sim.context.work._executors, WorkKind.SEAL: Never()}
+    produce(REBUILT, 5)
+    last = sim.cluster.entries(REBUILT)[-1]
+    asked = Request(RequestKind.CLOSE, REBUILT, sim.clock.now, "operator", Position(0, last.ledger, last.entry))
+    requests.submit(sim.store, sim.application, asked, sim.uuid)
+    sim.rounds(4, 200)
+
+
+def _fall_behind(sim: Simulation) -> None:
+    """So much is written at once that it takes several segments, which are read at the same time."""
+    for number in range(60):
+        sim.cluster.produce(HISTORY, message(f"order {number} " * 400))
+    for _ in range(3):
+        sim.rounds(1, 200)
 
 
 def _cut_off(sim: Simulation, produce: Produce) -> None:

@@ -32,6 +32,7 @@ from tests.release.golden import (
     FORMER_GENERATION,
     GOING,
     GONE,
+    HISTORY,
     LEFT,
     LONG,
     LOST,
@@ -109,13 +110,20 @@ def test_it_is_sound_and_has_something_of_everything(golden: Golden) -> None:
 
 
 def test_the_application_continues_it_where_it_was_left(golden: Golden) -> None:
-    before = Journal.peek(golden.store, "sim")[OPEN].open
+    states = Journal.peek(golden.store, "sim")
+    before, sealed, ahead = states[OPEN].open, states[REBUILT].open, states[HISTORY].unfinished
     assert before is not None
     assert before.status is SegmentStatus.ASSIGNED
+    assert sealed is not None
+    assert sealed.sealed is not None
+    assert len(ahead) > 2
     sim = golden.continued()
     sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
     sim.settle()
     check_resumed(golden, OPEN, before.parts)
+    for topic, begun in ((REBUILT, [sealed]), (HISTORY, ahead)):
+        uuids = [segment.uuid for segment in sim.context.catalogs.load(topic).segments]
+        assert [uuid for uuid in uuids if uuid in {each.uuid for each in begun}] == [each.uuid for each in begun]
     assert requests.pending(sim.store, "sim", sim.clock.now) == [], "what was asked before is answered"
     slots = {topic: sim.context.catalogs.head(topic).next_slot for topic in (LONG, LOST, AGAIN, BRIDGED, REBUILT)}
     for topic in slots:

@@ -22,9 +22,7 @@ from offloader.metadata.requests import DONE, SEEN
 from tests.release.golden import NEWEST, Golden, unpacked
 
 WITHOUT_EXAMPLE = {
-    "AssignedAhead": "history that several slices read at once",
     "Abandoned": "an upload that is about to be aborted",
-    "SealedFacts": "a segment that is just being sealed",
     "BrokersObject": "a topic that was migrated by reference",
     "BrokersCopy": "a topic that is handed over to brokers",
     "UnbridgedLedger": "a ledger that cannot be bridged",
