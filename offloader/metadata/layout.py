@@ -11,10 +11,11 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py; what is below `_rescue
     _deletion/<cluster>/cursors/<tenant>/<namespace>/<topic>/<subscription>/records/<slot>, saved/<slot>
     _deletion/<cluster>/archive/<tenant>/<namespace>/<topic>
     _rescued/<cluster>/<ledger>/records/<slot>, <slot>/<uuid>, <slot>/<uuid>-index
+    _migration/<tenant>/<namespace>/<slot>
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
     <tenant>/<namespace>/<topic>/_bridge/<slot>
-    <tenant>/<namespace>/<topic>/_cursors/<time>, _facts/<time>
+    <tenant>/<namespace>/<topic>/_cursors/<time>, _facts/<time>, _protected/<time>
     <tenant>/<namespace>/<topic>/_subscriptions/<subscription>/<epoch>/<slot>
 
 Tenants, namespaces, topics, subscriptions, applications and clusters are URL-encoded; a leading `_` or `.` is encoded

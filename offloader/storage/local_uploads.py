@@ -1,7 +1,7 @@
 """Multipart uploads in a file system.
 
-An upload is a folder `.uploads/<id>/` under the root: `upload.json` (key, metadata, begin), `data`, and the parts'
-*claims*. Parts are written in place: part n's bytes go straight to their offset in `data`, which the commit only
+An upload is a folder `.uploads/<id>/` under the root: `upload.json` (version, key, metadata, begin), `data`, and the
+parts' *claims*. Parts are written in place: part n's bytes go straight to their offset in `data`, which the commit only
 renames, so that no byte is written twice. What makes this safe against tasks that run twice, die, or come back as
 zombies:
 
@@ -34,7 +34,13 @@ from offloader.errors import PartRejectedError, UploadGoneError
 from offloader.json_text import parse_json
 from offloader.ports.object_store import UploadedPart
 from offloader.storage.local_files import complete, opened, read_at, sync_folder, temporary, uncache, write_at
-from offloader.storage.rules import LARGEST_DESCRIPTION, part_etag, total_size
+from offloader.storage.rules import (
+    LARGEST_DESCRIPTION,
+    UPLOAD_VERSION,
+    check_upload_version,
+    part_etag,
+    total_size,
+)
 
 _END = "end"
 
@@ -73,7 +79,8 @@ class UploadFolder:
     def create(self, info: UploadInfo) -> None:
         """Make it appear complete or not at all."""
         self.spare.mkdir()
-        for name, content in (("upload.json", json.dumps(asdict(info)).encode()), ("data", b"")):
+        text = json.dumps({"version": UPLOAD_VERSION, **asdict(info)})
+        for name, content in (("upload.json", text.encode()), ("data", b"")):
             with opened(self.spare / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:
                 write_at(fd, content)
                 os.fsync(fd)
@@ -82,11 +89,16 @@ class UploadFolder:
         sync_folder(self.folder.parent)
 
     def info(self) -> UploadInfo:
-        """Key, metadata and begin. An upload that a broken disk has left without them is as good as gone."""
+        """Key, metadata and begin. An upload that a broken disk has left without them is as good as gone. Raises
+        FormatVersionError."""
+        path = self.folder / "upload.json"
         try:
-            with opened(self.folder / "upload.json", os.O_RDONLY) as fd:
-                return UploadInfo(**parse_json(read_at(fd, 0, LARGEST_DESCRIPTION)))
-        except (ValueError, TypeError) as error:
+            with opened(path, os.O_RDONLY) as fd:
+                said = parse_json(read_at(fd, 0, LARGEST_DESCRIPTION))
+            check_upload_version(str(path), said)
+            said.pop("version", None)
+            return UploadInfo(**said)
+        except (ValueError, TypeError, AttributeError) as error:
             raise FileNotFoundError(errno.ENOENT, "no description of an upload", str(self.folder)) from error
 
     def write(self, number: int, offset: int, data: bytes | memoryview, crc: int) -> str:

@@ -8,12 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from crc32c import crc32c
 
-from offloader.errors import FatalError, IntegrityError, ObjectNotFoundError, PartRejectedError
+from offloader.errors import (
+    FatalError,
+    FormatVersionError,
+    IntegrityError,
+    ObjectNotFoundError,
+    PartRejectedError,
+)
 from offloader.ports.object_store import ObjectStore, Stat, UploadedPart
 
 MAX_KEY_BYTES = 1024  # S3's limit
 HELPER_FOLDERS = (".uploads", ".tmp")  # of the stores themselves, at the root
 LARGEST_DESCRIPTION = 64 * 1024  # of an upload: its key and metadata
+UPLOAD_VERSION = 1  # of an upload's description, where that is a file
 
 
 def check_key(key: str) -> str:
@@ -37,6 +44,18 @@ def split_handle(upload: str) -> tuple[str, str]:
     if not (upload_id and colon and key):
         raise FatalError(f"{upload!r} is not an upload's handle")
     return key, upload_id
+
+
+def check_upload_version(where: str, description: Mapping[str, object]) -> None:
+    """Raises FormatVersionError for an upload that a newer version has begun, ValueError for what is no version. Those
+    of builds before the first release say none."""
+    version = description.get("version", UPLOAD_VERSION)
+    if type(version) is not int:
+        raise ValueError(f"{version!r:.100} is no version")
+    if version > UPLOAD_VERSION:
+        raise FormatVersionError(
+            f"{where} has version {version}, this version reads up to {UPLOAD_VERSION}: run a newer one"
+        )
 
 
 def lower(meta: Mapping[str, str] | None) -> dict[str, str]:

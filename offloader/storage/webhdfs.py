@@ -123,6 +123,7 @@ class WebHdfsStore:
             # ended since, or not ours
             with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
                 info = parse_json(self._files.read(found, 0, found.size))
+                rules.check_upload_version(f"{self.url}: {self._uploads}/{name}{DESCRIPTION}", info)
                 if info["key"].startswith(prefix):
                     upload_id = name.rstrip("/").removesuffix(CLOSED)
                     yield OpenUpload(info["key"], rules.make_handle(info["key"], upload_id), int(info["began_at"]))

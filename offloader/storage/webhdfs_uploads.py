@@ -1,8 +1,8 @@
 """Multipart uploads in HDFS.
 
-An upload is a folder `.uploads/<id>/` under the root, with `upload.json` (key and begin) and a file for each part,
-whose name has its number, size and CRC32C: parts of other bytes do not meet. A part is written without a name and then
-renamed into the folder, which fails where the folder is gone.
+An upload is a folder `.uploads/<id>/` under the root, with `upload.json` (version, key, begin) and a file for each
+part, whose name has its number, size and CRC32C: parts of other bytes do not meet. A part is written without a name and
+then renamed into the folder, which fails where the folder is gone.
 
 The commit first renames the folder to `<id>.closed`: no part comes any more. Then it makes the first part the object
 and appends the others to it. HDFS does that by handing over their blocks: no bytes are copied, and each request is
@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from offloader.errors import PartRejectedError, StoreUnavailableError
 from offloader.ports.object_store import UploadedPart
-from offloader.storage.rules import holds_parts, part_etag
+from offloader.storage.rules import UPLOAD_VERSION, holds_parts, part_etag
 from offloader.storage.webhdfs_calls import UnsupportedError
 from offloader.storage.webhdfs_files import File, WebHdfsFiles
 
@@ -49,7 +49,7 @@ class WebHdfsUpload:
 
     def create(self, key: str, began_at: int) -> None:
         """Make it appear complete or not at all."""
-        text = json.dumps({"key": key, "began_at": began_at}).encode()
+        text = json.dumps({"version": UPLOAD_VERSION, "key": key, "began_at": began_at}).encode()
         path, made = self.files.create(f"beginning {key}", text)
         spare = f"{path}-folder"
         self.files.rename(path, made, f"{spare}/{DESCRIPTION}", replace=False)

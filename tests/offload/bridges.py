@@ -22,6 +22,7 @@ from offloader.metadata.bridges import BridgedLedger, BridgeRound, BridgeState, 
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
 from offloader.offload.driver.bridge_ports import BridgeParts
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
@@ -115,7 +116,7 @@ class MemorySwaps:
 
     records: BrokerRecords
     kills: Kills
-    bucket: MemoryStore
+    bucket: ObjectStore
 
     def bridge(self, topic: TopicName, under_way: BridgeRound, ours: Callable[[], bool]) -> SwapOutcome:
         if not ours():
@@ -207,11 +208,12 @@ class BridgedSimulation(Simulation):
     no_room: str = ""  # why the record takes no more contexts
     bridge: Bridge = field(default_factory=lambda: Bridge.model_validate({"minInterval": "0s", "maxInterval": "0s"}))
     former: BridgedSimulation | None = None  # whose brokers these are, too
+    bucket: ObjectStore | None = None  # the brokers'
 
     def __post_init__(self) -> None:
         self.kills_at = Kills()
         self.records = self.former.records if self.former else BrokerRecords(self)
-        self.bucket = self.former.bucket if self.former else MemoryStore(MemoryBacking(), url=BUCKET)
+        self.bucket = self.former.bucket if self.former else self.bucket or MemoryStore(MemoryBacking(), url=BUCKET)
         self.cluster_of = self.former
         super().__post_init__()
 

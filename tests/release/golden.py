@@ -1,8 +1,9 @@
 """Archives that released versions wrote, and what was in Pulsar then: kept in `tests/fixtures/archives`, one for each
-format version.
+format version, and `3b` where version 3 has got kinds of records since then.
 
-Each is a `.tar.xz` of a folder `root` (the store, with its open uploads) and a file `cluster.json`: the in-memory
-Pulsar's topics with all entries ever written, the time, and what was open and pending."""
+Each is a `.tar.xz` of a folder `root` (the store, with its open uploads), a folder `brokers` (their bucket) and a file
+`cluster.json`: the in-memory Pulsar's topics with all entries ever written, which ledgers it reads from its bucket, the
+time, and what was open and pending."""
 
 from __future__ import annotations
 
@@ -10,11 +11,17 @@ import base64
 import json
 import random
 import tarfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
+from offloader.config.levels import TopicPolicy
+from offloader.metadata.catalog_codec import HEAD_MAGIC, plain
+from offloader.metadata.deal import Deal, DealBy
+from offloader.metadata.envelope import DELETIONS_VERSION, MAGIC, unwrap, wrap
+from offloader.metadata.layout import catalog_folder
 from offloader.model import GapKind, TopicName
 from offloader.ports.object_store import ObjectStore, Stat
 from offloader.storage.forwarding import ForwardingStore, Verb
@@ -22,10 +29,15 @@ from offloader.storage.local import LocalStore
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.cluster_state import Ledger, MemoryCursor, MemoryEntry, MemoryTopic, Namespace
 from tests.archive.support import message
+from tests.offload.bridges import BUCKET, BridgedSimulation, ReadablePolicies
 from tests.offload.simulation import Simulation
 
 ARCHIVES = Path(__file__).resolve().parents[1] / "fixtures" / "archives"
-VERSIONS = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.glob("*.tar.xz"))
+VERSIONS = sorted(
+    (path.name.removesuffix(".tar.xz") for path in ARCHIVES.glob("*.tar.xz")),
+    key=lambda name: (int(name.rstrip(ascii_lowercase)), name),
+)
+NEWEST = VERSIONS[-1]
 
 LONG = TopicName.parse("public/default/long")  # many segments, manifests
 OPEN = TopicName.parse("public/default/open")  # an open segment with uploaded parts
@@ -33,7 +45,16 @@ LOST = TopicName.parse("public/default/lost")  # a recorded loss
 GONE = TopicName.parse("public/default/gone")  # deleted on request
 GOING = TopicName.parse("public/default/going")  # its deletion can still be taken back
 AGAIN = TopicName.parse("public/default/again")  # deleted in Pulsar and made again
-TOPICS = (LONG, OPEN, LOST, GONE, GOING, AGAIN)
+BRIDGED = TopicName.parse("public/default/bridged")  # stock brokers read some of it, and are about to read more
+REBUILT = TopicName.parse("public/default/rebuilt")  # its catalog is the second one
+HISTORY = TopicName.parse("public/default/history")  # several of its segments are assigned at once
+LEFT = TopicName.parse("public/default/left")  # Pulsar has trimmed it, then it was deleted there; it stays archived
+MOVED = TopicName.parse("public/second/moved")  # the second shard has it, and a segment of it open
+MOVING = TopicName.parse("public/second/moving")  # it is to be the second shard's: only the claim is missing
+TOPICS = (LONG, OPEN, LOST, GONE, GOING, AGAIN, BRIDGED, REBUILT, LEFT, HISTORY)  # of the first shard
+PASSED = (MOVED, MOVING)
+FORMER_GENERATION = catalog_folder(REBUILT)  # the only thing that a check speaks of: it has to stay
+FIRST, SECOND = (Deal("sim", index, 2, DealBy.NAMESPACE) for index in range(2))
 CLUSTER = "memory"
 SETTINGS = {"roll": "30s", "fail_on_data_loss": False, "grace_ms": 60_000, "entries_per_ledger": 12}
 
@@ -50,6 +71,32 @@ class TimelessStore(ForwardingStore):
         return answer
 
 
+class BridgedAlone(ReadablePolicies):
+    """Of all topics stock brokers are to read one."""
+
+    def of(self, topic: TopicName, namespace_property: Any = None) -> TopicPolicy:
+        return replace(super().of(topic, namespace_property), broker_readable=topic == BRIDGED)
+
+
+class Archived(BridgedSimulation):
+    """A simulation over folders."""
+
+    def start(self) -> None:
+        super().start()
+        object.__setattr__(self.context, "policies", BridgedAlone(self.config.policies, self))
+
+    def second(self, seed: int) -> Simulation:
+        """The other shard, beside it."""
+        return Simulation(seed, application=SECOND.name, deal=SECOND, store=self.store, cluster_of=self, **SETTINGS)
+
+
+def in_folder(root: Path, url: str) -> TimelessStore:
+    """A store that tells the same wherever its folder is."""
+    store = TimelessStore(LocalStore(root))
+    store.url = url
+    return store
+
+
 def cluster_fields(cluster: MemoryCluster) -> dict[str, Any]:
     """All that a later process has to find again."""
     state = cluster.state
@@ -60,7 +107,7 @@ def cluster_fields(cluster: MemoryCluster) -> dict[str, Any]:
         "namespaces": sorted(state.namespaces),
         "topics": [
             {"topic": str(name), "living": each is state.topics.get(name), **_topic_fields(each)}
-            for name in TOPICS
+            for name in (*TOPICS, *PASSED)
             for each in state.all_incarnations(name)
         ],
     }
@@ -75,6 +122,7 @@ def _topic_fields(topic: MemoryTopic) -> dict[str, Any]:
             {
                 "id": ledger.id,
                 "closed": ledger.closed,
+                "offloaded": ledger.offloaded,
                 "entries": [[base64.b64encode(e.data).decode(), e.hidden] for e in ledger.entries],
             }
             for ledger in topic.history
@@ -110,6 +158,7 @@ def _topic_of(said: dict[str, Any]) -> MemoryTopic:
                 for data, hidden in one["entries"]
             ],
             closed=one["closed"],
+            offloaded=one["offloaded"],
         )
         for one in said["ledgers"]
     ]
@@ -134,17 +183,40 @@ class Golden:
     def store(self) -> ObjectStore:
         return TimelessStore(LocalStore(self.root))
 
-    def continued(self) -> Simulation:
+    @property
+    def bucket(self) -> ObjectStore:
+        """The brokers'."""
+        return in_folder(self.root.parent / "brokers", BUCKET)
+
+    def records(self) -> Iterator[tuple[str, bytes]]:
+        """All keys of records, with their bytes."""
+        for key, _ in self.store.list():
+            data = self.store.read(key)[0]
+            if data[: len(MAGIC)] in (MAGIC, HEAD_MAGIC) and "/records-" not in key:
+                yield key, data
+
+    def raise_versions(self, part: str) -> None:
+        """All records below it were written by a newer version."""
+        for key, data in self.records():
+            if key.startswith(part):
+                self.store.put(key, newer(data))
+
+    def continued(self) -> Continued:
         """The present version goes on with it: other uuids, the same cluster, a day later."""
-        return Continued(2, self.said, store=self.store, **SETTINGS)
+        return Continued(2, said=self.said, store=self.store, bucket=self.bucket, deal=FIRST, **SETTINGS)
 
 
-class Continued(Simulation):
+@dataclass
+class Continued(Archived):
     """A simulation over what a file says."""
 
-    def __init__(self, seed: int, said: dict[str, Any], **settings: Any) -> None:
-        self.said = said
-        super().__init__(seed, **settings)
+    said: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, contexts in self.said["contexts"].items():
+            known = {int(ledger): uuid for ledger, uuid in contexts.items()}
+            self.records.contexts[TopicName.parse(name)] = known
 
     def made_cluster(self) -> MemoryCluster:
         return cluster_of(self.said["cluster"])
@@ -152,6 +224,13 @@ class Continued(Simulation):
     def start(self) -> None:
         self.clock.now = max(self.clock.now, self.said["now"] + 10_000)
         super().start()
+
+
+def newer(data: bytes) -> bytes:
+    """The same record, of a format that does not exist yet."""
+    record = plain(data)
+    opened = unwrap("old", record)
+    return data[: len(data) - len(record)] + wrap(opened.token, opened.body, DELETIONS_VERSION + 1)
 
 
 def unpacked(version: str, folder: Path) -> Golden:

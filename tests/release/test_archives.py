@@ -1,12 +1,9 @@
-"""An archive that a released version wrote is read, checked and continued by the present one; one that a newer version
-wrote is refused in one line."""
+"""An archive that a released version wrote is read, checked and continued by the present one."""
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -16,34 +13,40 @@ from offloader.archive.items import ArchivedEntry
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.cli.main import main
-from offloader.cursors.copy_store import read_copy
-from offloader.cursors.stored import kept_subscription
-from offloader.errors import FormatVersionError
 from offloader.metadata import requests
+from offloader.metadata.bridge_log import BridgeLog
+from offloader.metadata.bridges import BridgePhase
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.catalog_codec import HEAD_MAGIC, plain
-from offloader.metadata.envelope import DELETIONS_VERSION, FORMAT_VERSION, MAGIC, unwrap, wrap
+from offloader.metadata.envelope import DELETIONS_VERSION, FORMAT_VERSION
 from offloader.metadata.journal import Journal
 from offloader.metadata.manifest import FAN
-from offloader.metadata.root import read_root
-from offloader.model import SegmentStatus, TopicName
+from offloader.metadata.stock_keys import data_key
+from offloader.model import Part, SegmentStatus, TopicName
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.operations.verify.verify import verify
-from offloader.ports.object_store import ObjectStore
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import Truth, truth_of_cluster
 from tests.release.golden import (
     AGAIN,
+    BRIDGED,
+    FORMER_GENERATION,
     GOING,
     GONE,
+    HISTORY,
+    LEFT,
     LONG,
     LOST,
+    MOVED,
+    MOVING,
     OPEN,
+    PASSED,
+    REBUILT,
+    SECOND,
     TOPICS,
     VERSIONS,
+    Continued,
     Golden,
     cluster_of,
-    unpacked,
 )
 
 CONFIG = """
@@ -53,14 +56,9 @@ storage: {{root: "file://{root}"}}
 """
 
 
-@pytest.fixture(params=VERSIONS)
-def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
-    return unpacked(request.param, tmp_path)
-
-
 def truths(golden: Golden) -> dict[TopicName, Truth]:
     cluster = cluster_of(golden.said["cluster"])
-    return {topic: truth_of_cluster(cluster, topic) for topic in TOPICS}
+    return {topic: truth_of_cluster(cluster, topic) for topic in (*TOPICS, *PASSED)}
 
 
 def test_the_format_that_is_written_now_has_its_archive() -> None:
@@ -72,28 +70,30 @@ def test_the_format_that_is_written_now_has_its_archive() -> None:
 def test_everything_of_it_is_read_and_equals_what_was_written(golden: Golden) -> None:
     written = {
         (topic, entry.ledger, entry.entry): hashlib.sha256(entry.data).digest()
-        for topic in TOPICS
+        for topic in (*TOPICS, *PASSED)
         for entry in cluster_of(golden.said["cluster"]).entries(topic)
     }
     archive = Archive(OpenArchive(Stores.of(golden.store)))
     read: dict[TopicName, int] = {}
-    for topic in TOPICS:
+    for topic in (*TOPICS, *PASSED):
         for item in archive.topic(topic).items():
             if isinstance(item, ArchivedEntry):
                 place = (topic, item.position.ledger, item.position.entry)
                 assert hashlib.sha256(item.data).digest() == written[place]
                 read[topic] = read.get(topic, 0) + 1
     assert read[LONG] > 100
-    assert all(read.get(topic) for topic in (OPEN, LOST, AGAIN))
+    assert all(read.get(topic) for topic in (OPEN, LOST, AGAIN, BRIDGED, REBUILT, LEFT, MOVED, MOVING))
     check_invariants(golden.store, truths(golden))
 
 
 def test_it_is_sound_and_has_something_of_everything(golden: Golden) -> None:
     report = verify(golden.store)
-    assert report.findings == ()
-    assert (report.topics, report.deleted) == (len(TOPICS), 4)
+    assert [finding.key for finding in report.findings] == [FORMER_GENERATION]
+    assert (report.topics, report.deleted) == (len(TOPICS) + len(PASSED), 4)
     catalogs = Catalogs(golden.store, "")
-    head, lost, going, gone, again = (catalogs.load(topic).head for topic in (LONG, LOST, GOING, GONE, AGAIN))
+    head, lost, going, gone, again, left, rebuilt = (
+        catalogs.load(topic).head for topic in (LONG, LOST, GOING, GONE, AGAIN, LEFT, REBUILT)
+    )
     assert catalogs.history(LONG).leaves == head.next_slot // FAN == 1
     assert any(segment.gaps for segment in catalogs.load(LONG).segments)
     assert len({span.ledger for s in catalogs.load(LONG).segments for span in s.ledgers}) > 5
@@ -105,37 +105,96 @@ def test_it_is_sound_and_has_something_of_everything(golden: Golden) -> None:
     assert again.claim is not None
     assert again.claim.incarnation == 1
     assert lost.last is not None
-
-
-def test_subscriptions_of_it_are_read(golden: Golden) -> None:
-    copy = read_copy(golden.store, LONG)
-    assert copy is not None
-    assert [(c.name, c.mark_delete[1]) for c in copy.cursors] == [("job", 3)]
-    kept = kept_subscription(golden.store, LONG, "reader")
-    assert kept is not None
-    assert kept.marker.mark_delete.entry == 1
-    assert kept.pieces
+    assert left.removed.trimmed is not None
+    assert rebuilt.generation > 0
 
 
 def test_the_application_continues_it_where_it_was_left(golden: Golden) -> None:
-    said = golden.said["open"]
-    before = Journal.peek(golden.store, "sim")[OPEN].open
+    states = Journal.peek(golden.store, "sim")
+    before, sealed, ahead = states[OPEN].open, states[REBUILT].open, states[HISTORY].unfinished
     assert before is not None
     assert before.status is SegmentStatus.ASSIGNED
+    assert sealed is not None
+    assert sealed.sealed is not None
+    assert len(ahead) > 2
     sim = golden.continued()
     sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
     sim.settle()
-    catalog = sim.context.catalogs.load(OPEN)
-    resumed = next(segment for segment in catalog.segments if segment.uuid == said["uuid"])
-    assert resumed.parts[: said["parts"]] == before.parts
+    check_resumed(golden, OPEN, before.parts)
+    for topic, begun in ((REBUILT, [sealed]), (HISTORY, ahead)):
+        uuids = [segment.uuid for segment in sim.context.catalogs.load(topic).segments]
+        assert [uuid for uuid in uuids if uuid in {each.uuid for each in begun}] == [each.uuid for each in begun]
     assert requests.pending(sim.store, "sim", sim.clock.now) == [], "what was asked before is answered"
-    slots = {topic: sim.context.catalogs.head(topic).next_slot for topic in (LONG, LOST, AGAIN)}
+    slots = {topic: sim.context.catalogs.head(topic).next_slot for topic in (LONG, LOST, AGAIN, BRIDGED, REBUILT)}
     for topic in slots:
         sim.produce(topic, 5)
     sim.settle()
     assert all(sim.context.catalogs.head(topic).next_slot > slot for topic, slot in slots.items())
-    check_invariants(sim.store, {topic: truth_of_cluster(sim.cluster, topic) for topic in TOPICS}, at_rest=True)
-    assert verify(golden.store).findings == ()
+    check_at_rest(sim, *TOPICS)
+    sim.close()
+
+
+def check_at_rest(sim: Continued, *topics: TopicName) -> None:
+    """All that must always hold, and that a check finds nothing but what it must find."""
+    truths = {topic: replace(truth_of_cluster(sim.cluster, topic), readable=topic == BRIDGED) for topic in topics}
+    check_invariants(sim.store, truths, at_rest=True)
+    assert [finding.key for finding in verify(sim.store).findings] == [FORMER_GENERATION]
+
+
+def check_resumed(golden: Golden, topic: TopicName, before: tuple[Part, ...]) -> None:
+    """The segment that was open has the parts that were uploaded, and more."""
+    (said,) = (each for each in golden.said["open"] if each["topic"] == str(topic))
+    catalog = Catalogs(golden.store, "").load(topic)
+    resumed = next(segment for segment in catalog.segments if segment.uuid == said["uuid"])
+    assert resumed.parts[: said["parts"]] == before
+
+
+def test_the_shards_continue_it_and_a_topic_that_was_on_its_way_arrives(golden: Golden) -> None:
+    before = Journal.peek(golden.store, SECOND.name)[MOVED].open
+    assert before is not None
+    assert Journal.peek(golden.store, "sim")[MOVING].passed_to == SECOND.name
+    heads = Catalogs(golden.store, "").heads(PASSED).found
+    assert [heads[topic].claim.application for topic in PASSED] == [SECOND.name, "sim"]
+    first = golden.continued()
+    second = first.second(8)
+    for _ in range(20):
+        first.rounds(1, 2_000)
+        second.rounds(1, 2_000)
+    assert set(second.registry.topics) == set(PASSED)
+    assert not any(state.passed_to for state in first.journal.topics.values())
+    for topic in PASSED:
+        second.produce(topic, 5)
+    second.settle()
+    first.settle()
+    check_resumed(golden, MOVED, before.parts)
+    check_at_rest(first, *TOPICS, *PASSED)
+    first.close()
+    second.close()
+
+
+def test_a_bridge_goes_on_and_builds_nothing_again(golden: Golden) -> None:
+    log = BridgeLog(golden.store, lambda: "nobody writes")
+    state = log.load(BRIDGED).state
+    assert state is not None
+    assert state.round is not None
+    assert state.round.phase is BridgePhase.SWAPPING
+    proven = [each.finished for each in log.finished_rounds(BRIDGED)]
+    built = {key: golden.bucket.read(key)[0] for key, _ in golden.bucket.list()}
+    named = {data_key(x.uuid, x.ledger) for one in (*proven, state.round) if one is not None for x in one.ledgers}
+    assert {key for key in built if not key.endswith("-index")} == named
+    assert len(named) > len(state.round.ledgers) > 1
+    sim = golden.continued()
+    sim.until_bridged()
+    finished = {state.finished.number: state.finished for state in log.finished_rounds(BRIDGED) if state.finished}
+    assert finished[state.round.number].ledgers == state.round.ledgers
+    sim.produce(BRIDGED, 40)
+    sim.until_bridged()
+    assert set(sim.closed(BRIDGED)) <= set(sim.bridged(BRIDGED))
+    found = {key: sim.bucket.read(key)[0] for key, _ in sim.bucket.list()}
+    assert built.items() < found.items()
+    ledgers = [key.partition("-ledger-")[2] for key in found]
+    assert len(ledgers) == len(set(ledgers)), "one pair of objects each"
+    sim.check(BRIDGED)
     sim.close()
 
 
@@ -147,7 +206,7 @@ def test_a_deletion_that_was_recorded_goes_on_or_is_taken_back(golden: Golden) -
     removed = sim.context.catalogs.head(GOING).removed
     assert removed.pending is None
     assert sum(each.segments for each in removed.ranges) == 4
-    check_invariants(sim.store, {topic: truth_of_cluster(sim.cluster, topic) for topic in TOPICS}, at_rest=True)
+    check_at_rest(sim, *TOPICS)
     sim.close()
 
 
@@ -156,76 +215,5 @@ def test_commands_work_on_it(golden: Golden, command: str) -> None:
     path = golden.root.parent / "offloader.yaml"
     path.write_text(CONFIG.format(root=golden.root))
     result = CliRunner().invoke(main, [*command.split(), "--config", str(path)])
-    assert result.exit_code == 0, result.output
-
-
-# What a newer version wrote
-
-
-def records(store: ObjectStore) -> Iterator[tuple[str, bytes]]:
-    """One record of each kind of key, with its bytes."""
-    seen = set[str]()
-    for key, _ in store.list():
-        kind = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]{20}", "*", key)
-        kind = re.sub(r"public/default/[a-z]+", "topic", kind)
-        data = store.read(key)[0]
-        if kind not in seen and data[: len(MAGIC)] in (MAGIC, HEAD_MAGIC) and "/records-" not in key:
-            seen.add(kind)
-            yield key, data
-
-
-def newer(data: bytes) -> bytes:
-    """The same record, of a format that does not exist yet."""
-    record = plain(data)
-    opened = unwrap("old", record)
-    return data[: len(data) - len(record)] + wrap(opened.token, opened.body, DELETIONS_VERSION + 1)
-
-
-def test_a_record_of_a_newer_version_is_refused_whatever_it_is(golden: Golden) -> None:
-    kinds = set[str]()
-    for key, data in records(golden.store):
-        kinds.add(unwrap(key, plain(data)).kind)
-        with pytest.raises(FormatVersionError) as refused:
-            unwrap(key, plain(newer(data)))
-        text = str(refused.value)
-        assert key in text
-        assert text.endswith("run a newer one")
-        assert "\n" not in text
-    assert kinds >= {"root", "journal", "claim", "segment", "manifest", "cursor_copy", "cursor_pieces"}
-
-
-def test_whoever_meets_a_newer_record_stops_and_says_to_upgrade(golden: Golden) -> None:
-    """The root, a journal, a catalog's last record, copies and logs of subscriptions."""
-    store = golden.store
-    keys = [key for key, _ in records(store)]
-
-    def raised(part: str) -> None:
-        key = max(key for key in keys_below(part))
-        store.put(key, newer(store.read(key)[0]))
-
-    def keys_below(part: str) -> list[str]:
-        return [key for key, _ in store.list(part)]
-
-    assert keys
-    for part, read in (
-        ("public/default/long/_subscriptions/", lambda: kept_subscription(store, LONG, "reader")),
-        ("public/default/long/_cursors/", lambda: read_copy(store, LONG)),
-        ("public/default/lost/_catalog/", lambda: Catalogs(store, "").head(LOST)),
-        ("_journal/", lambda: Journal.peek(store, "sim")),
-        ("_root", lambda: read_root(store)),
-    ):
-        raised(part)
-        with pytest.raises(FormatVersionError, match="run a newer one"):
-            read()
-
-
-def test_a_request_of_a_newer_version_is_answered_with_what_to_do(golden: Golden) -> None:
-    store = golden.store
-    (name, _), *_ = requests.pending(store, "sim", golden.said["now"])
-    key = f"_requests/sim/{name}"
-    store.put(key, store.read(key)[0].replace(b'"version": 1', b'"version": 99'))
-    assert requests.pending(store, "sim", golden.said["now"]) == []
-    outcome = requests.outcome_of(store, "sim", name)
-    assert outcome is not None
-    assert not outcome.ok
-    assert "written by a newer version: run that one" in outcome.message
+    assert result.exit_code == (2 if command == "verify" else 0), result.output
+    assert ("1 findings" in result.output) == (command == "verify"), "its former generation"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +12,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.errors import PartRejectedError, StoreUnavailableError, UploadGoneError
+from offloader.errors import FormatVersionError, PartRejectedError, StoreUnavailableError, UploadGoneError
 from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage import local_uploads
 from offloader.storage.local import LocalStore
@@ -147,6 +148,23 @@ def test_what_is_no_upload_hides_none(store: LocalStore) -> None:
     assert [found.upload for found in store.list_uploads()] == [upload]
     with pytest.raises(UploadGoneError):
         store.commit(broken, upload_parts(store, broken, [b"x"]))
+
+
+def test_an_upload_that_a_newer_version_has_begun_is_refused_and_one_of_a_build_before_the_first_release_is_not(
+    store: LocalStore,
+) -> None:
+    upload = store.begin("k", meta={"a": "b"})
+    parts = upload_parts(store, upload, [b"x"])
+    description = folder_of(store, upload) / "upload.json"
+    said = json.loads(description.read_text())
+    description.write_text(json.dumps({**said, "version": 2, "news": 1}))
+    for refused in (lambda: list(store.list_uploads()), lambda: store.commit(upload, parts)):
+        with pytest.raises(FormatVersionError, match=r"upload.json has version 2, .*: run a newer one"):
+            refused()
+    del said["version"]
+    description.write_text(json.dumps(said))
+    assert [found.upload for found in store.list_uploads()] == [upload]
+    store.commit(upload, parts)
 
 
 def test_after_the_commit_has_closed_an_upload_no_part_can_be_added_in_place(store: LocalStore) -> None:
