@@ -142,10 +142,12 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """When the topic's end is asked for again. `under_way`: it is now. `error`: why that failed last, if it did."""
+    """When the topic's end is asked for again. `under_way`: it is now. `undecided`: there is an answer, and what it
+    is waited for was not decided yet. `error`: why that failed last, if it did."""
 
     again_at: int = 0
     under_way: bool = False
+    undecided: bool = False
     error: str = ""
     retry: RetrySchedule = field(default_factory=RetrySchedule)
 

@@ -23,7 +23,7 @@ from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.plans import Plan, uploads_due
 from offloader.offload.core.plans import plan as make_plan
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver import committing, reconciling
+from offloader.offload.driver import committing, observed, reconciling
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.copying import Copying
 from offloader.offload.driver.facets import Rest
@@ -169,6 +169,7 @@ class LanePlans:
             return
         for topic in self._awake(free):
             topic.source = source_of(context.state(topic.name), topic.rules)
+            topic.rest = None
         look(context, free)
         self.take_done()
         topics = self._awake(free)
@@ -214,6 +215,7 @@ class LanePlans:
             if view is None:
                 continue
             try:
+                observed.decided_on(topic)
                 with only_foreseen:
                     decisions.append(planner.decide(view, now, self._context.new_uuid))
                 self._measure_throttling(topic, decisions[-1], now)

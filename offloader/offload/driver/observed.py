@@ -27,16 +27,22 @@ def answered(topic: Topic, end: TopicEnd | None) -> None:
 
 
 def same(topic: Topic, at: int, again_at: int) -> None:
-    """Its end is where it was."""
+    """Its end is where it was: who rests goes on resting."""
     topic.observed = replace(topic.observed, seen_at=at)
-    topic.poll = Poll(again_at, topic.poll.under_way, retry=topic.poll.retry.succeeded())
+    undecided = topic.rest is None
+    topic.poll = Poll(again_at, topic.poll.under_way, undecided, retry=topic.poll.retry.succeeded())
 
 
 def listed(topic: Topic, info: TopicInfo, end: TopicEnd, at: int) -> None:
     """Its end and, after that, its ledgers. Both change at once, for whoever waits for the end."""
     again_at = topic.poll.again_at if end == topic.end else at
-    topic.poll = Poll(again_at, topic.poll.under_way, retry=topic.poll.retry.succeeded())
+    topic.poll = Poll(again_at, topic.poll.under_way, undecided=True, retry=topic.poll.retry.succeeded())
     topic.observed = replace(topic.observed, info=info, end=end, seen_at=at, listed_at=at, doubted=False)
+
+
+def decided_on(topic: Topic) -> None:
+    """Something was decided on what is known of it now."""
+    topic.poll = replace(topic.poll, undecided=False)
 
 
 def moved(topic: Topic, at: int) -> None:

@@ -46,19 +46,22 @@ def look(context: Context, topics: Iterable[Topic]) -> None:
         asked = [due[name] for name in group]
         observed.asked(asked)
         call, then = partial(context.pins.ends, group), partial(_take_ends, context, asked, now)
-        wakes = partial(_some_differ, {topic.name: topic.end for topic in asked})
+        wakes = partial(_some_differ, {topic.name: topic.end if topic.rest else None for topic in asked})
         context.work.post(WorkKind.LOOK, tuple(group), call, then, wakes)
 
 
-def _some_differ(known: Mapping[TopicName, TopicEnd], ends: Mapping[TopicName, TopicEnd | Exception]) -> bool:
-    """Whether an answer is worth a round of its own: of thousands of idle topics some answer at any time."""
+def _some_differ(known: Mapping[TopicName, TopicEnd | None], ends: Mapping[TopicName, TopicEnd | Exception]) -> bool:
+    """Whether an answer is worth a round of its own: of thousands of idle topics some answer at any time. `known`: None
+    where something is to be decided, which waits for the answer."""
     return any(ends[name] != end for name, end in known.items())
 
 
 def _may_be_looked_at(context: Context, topic: Topic) -> bool:
     ended = topic.gone or topic.in_question or topic.release.done
     under_way = any(context.work.has(kind, topic.name) for kind in (WorkKind.LEDGERS, WorkKind.RELEASE))
-    return not (ended or under_way or topic.planned.travels or topic.poll.under_way)
+    # Else nothing would ever be decided where brokers answer late and the end moves all the time.
+    decided_first = topic.poll.undecided and topic.readable and not context.busy(topic)
+    return not (ended or under_way or topic.planned.travels or topic.poll.under_way or decided_first)
 
 
 def _take_ends(
@@ -77,7 +80,7 @@ def _take_ends(
             continue
         quiet_for = now - topic.observed.moved_at
         wait = min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
-        observed.same(topic, began, now + wait)
+        observed.same(topic, began, began + wait)
         list_too = _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now)
         if topic.observed.doubted or list_too:
             waiting.append(topic)

@@ -72,16 +72,17 @@ class TopicRegistry:
         """All that discovery found is adopted, or refused for good or for long. From any thread."""
         if not self.found.complete:  # first: what it found is there before it says so
             return False
-        if self._unsettled is None or not self._is_unsettled(self._unsettled):
+        one = self._unsettled
+        if one is None or not self._is_unsettled(one):
             names = (*self.found.policies, *self._adopting)
-            self._unsettled = next((name for name in reversed(names) if self._is_unsettled(name)), None)
-        return self._unsettled is None
+            one = self._unsettled = next((name for name in reversed(names) if self._is_unsettled(name)), None)
+        return one is None
 
     def _is_unsettled(self, name: TopicName) -> bool:
-        since = self._retrying.get(name)
-        given_up = since is None or since <= self._context.clock_ms() - REFUSED_FOR_GOOD_MS
-        if name in self.refused and given_up:
-            return False
+        if name in self.refused:  # first: whoever is refused for now is in both before another thread sees it here
+            since = self._retrying.get(name)
+            if since is None or since <= self._context.clock_ms() - REFUSED_FOR_GOOD_MS:
+                return False
         policy = self.found.policies.get(name)
         wanted = policy is not None and name not in self.topics and self._wanted(name, policy)
         return wanted or name in self._adopting
@@ -192,11 +193,11 @@ class TopicRegistry:
             return
         if self.refused.get(name) != str(error):
             log.warning("cannot offload topic=%s: %s", name, error, extra={"see": "not-offloaded"})
-        self.refused[name] = str(error)
         if isinstance(error, RetryableError | OutcomeUnknownError):
             self._retrying.setdefault(name, now)
         else:
             self._retrying.pop(name, None)
+        self.refused[name] = str(error)
 
     def _is_being_let_go(self, name: TopicName, error: OffloadError, now: int) -> bool:
         """Whether another process that had this shard, or the topic, still has its subscription, as is to be

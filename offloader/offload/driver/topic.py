@@ -94,11 +94,13 @@ class Topic:
 
     def known(self, state: TopicState | None) -> tuple[object, ...]:
         """All that decisions on it are made of, but time. What was not replaced is the same object: comparing it costs
-        nothing. `state`: the journal's, if it has one."""
+        nothing, and nobody compares long lists of ledgers, for another one has another `listed_at`. `state`: the
+        journal's, if it has one."""
+        observed = self.observed
         return (
-            state, self.rules, self.committed, self.observed, self.source, self.poll, self.tail, self.learnt,
-            self.planned, self.times, self.retirement, self.release, self.pin, self.losses, self.bridge, self.minded,
-            self.inquiry,
+            state, self.rules, self.committed, observed.listed_at, observed.info, observed.end, observed.moved_at,
+            observed.doubted, self.source, self.poll.error, self.tail, self.learnt, self.planned, self.times,
+            self.retirement, self.release, self.pin, self.losses, self.bridge, self.minded, self.inquiry,
         )  # fmt: skip
 
     def rests(self, state: TopicState | None, now: int) -> bool:
