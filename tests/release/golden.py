@@ -1,9 +1,10 @@
 """Archives that released versions wrote, and what was in Pulsar then: kept in `tests/fixtures/archives`, one for each
 format version, and `3b` where version 3 has got kinds of records since then.
 
-Each is a `.tar.xz` of a folder `root` (the store, with its open uploads), a folder `brokers` (their bucket) and a file
-`cluster.json`: the in-memory Pulsar's topics with all entries ever written, which ledgers it reads from its bucket, the
-time, and what was open and pending."""
+Each is a `.tar.xz` of a folder `root` (the store, with its open uploads), folders `brokers` and `stock` (buckets of
+brokers: bridged ledgers, and what they have offloaded by themselves) and a file `cluster.json`: the in-memory Pulsar's
+topics with all entries ever written, which ledgers it reads from its buckets, the time, and what was open and pending.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +54,8 @@ MOVED = TopicName.parse("public/second/moved")  # the second shard has it, and a
 MOVING = TopicName.parse("public/second/moving")  # it is to be the second shard's: only the claim is missing
 TOPICS = (LONG, OPEN, LOST, GONE, GOING, AGAIN, BRIDGED, REBUILT, LEFT, HISTORY)  # of the first shard
 PASSED = (MOVED, MOVING)
+REFERENCED = TopicName.parse("public/default/referenced")  # brokers have offloaded some ledgers; they are read there
+STOCK = "s3://stock"  # where they have them
 FORMER_GENERATION = catalog_folder(REBUILT)  # the only thing that a check speaks of: it has to stay
 FIRST, SECOND = (Deal("sim", index, 2, DealBy.NAMESPACE) for index in range(2))
 CLUSTER = "memory"
@@ -107,7 +110,7 @@ def cluster_fields(cluster: MemoryCluster) -> dict[str, Any]:
         "namespaces": sorted(state.namespaces),
         "topics": [
             {"topic": str(name), "living": each is state.topics.get(name), **_topic_fields(each)}
-            for name in (*TOPICS, *PASSED)
+            for name in (*TOPICS, *PASSED, REFERENCED)
             for each in state.all_incarnations(name)
         ],
     }
@@ -123,6 +126,7 @@ def _topic_fields(topic: MemoryTopic) -> dict[str, Any]:
                 "id": ledger.id,
                 "closed": ledger.closed,
                 "offloaded": ledger.offloaded,
+                "offloadedAs": ledger.offloaded_as,
                 "entries": [[base64.b64encode(e.data).decode(), e.hidden] for e in ledger.entries],
             }
             for ledger in topic.history
@@ -159,6 +163,7 @@ def _topic_of(said: dict[str, Any]) -> MemoryTopic:
             ],
             closed=one["closed"],
             offloaded=one["offloaded"],
+            offloaded_as=one["offloadedAs"],
         )
         for one in said["ledgers"]
     ]
@@ -188,6 +193,11 @@ class Golden:
         """The brokers'."""
         return in_folder(self.root.parent / "brokers", BUCKET)
 
+    @property
+    def stock(self) -> ObjectStore:
+        """That of Pulsar's own offloader."""
+        return in_folder(self.root.parent / "stock", STOCK)
+
     def records(self) -> Iterator[tuple[str, bytes]]:
         """All keys of records, with their bytes."""
         for key, _ in self.store.list():
@@ -203,7 +213,8 @@ class Golden:
 
     def continued(self) -> Continued:
         """The present version goes on with it: other uuids, the same cluster, a day later."""
-        return Continued(2, said=self.said, store=self.store, bucket=self.bucket, deal=FIRST, **SETTINGS)
+        stores = {"store": self.store, "bucket": self.bucket, "stock": self.stock}
+        return Continued(2, said=self.said, deal=FIRST, **stores, **SETTINGS)
 
 
 @dataclass

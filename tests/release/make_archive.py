@@ -28,10 +28,12 @@ from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import WorkKind
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
+from offloader.ports.object_store import ObjectStore
 from tests.archive.support import message
 from tests.in_turn import InTurn
 from tests.offload.bridges import BUCKET
 from tests.offload.simulation import Simulation
+from tests.offload.stock_offloader import closed_ledgers, offload
 from tests.release.beside import Beside
 from tests.release.golden import (
     AGAIN,
@@ -50,7 +52,9 @@ from tests.release.golden import (
     OPEN,
     PASSED,
     REBUILT,
+    REFERENCED,
     SETTINGS,
+    STOCK,
     TOPICS,
     Archived,
     cluster_fields,
@@ -102,6 +106,7 @@ def made(folder: Path) -> dict[str, object]:
     _leave(sim)
     _rebuild(sim)
     _bridge(sim, produce)
+    _refer(sim, produce, in_folder(folder / "stock", STOCK))
     Beside(sim, LONG).write()
     second = _pass_on(sim, produce)
     produce(OPEN, 5)
@@ -177,6 +182,21 @@ def _bridge(sim: Archived, produce: Produce) -> None:
     produce(BRIDGED, 30)
     sim.settle()
     sim.rounds(4, 30_000)
+
+
+def _refer(sim: Archived, produce: Produce, stock: ObjectStore) -> None:
+    """A topic is taken in whose ledgers brokers have offloaded; they stay where they are."""
+    sim.stock = stock
+    sim.kill()
+    sim.cluster.create(REFERENCED)
+    sim.cluster.add_subscription(REFERENCED, "mine")
+    produce(REFERENCED, 40)
+    for ledger in closed_ledgers(sim.cluster, REFERENCED)[:2]:
+        offload(sim.cluster, stock, REFERENCED, ledger)
+    sim.rounds(3)
+    _ask(sim, RequestKind.MIGRATE_REFERENCE, REFERENCED)
+    sim.rounds(6)
+    sim.settle()
 
 
 class Never(InTurn):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,8 @@ from offloader.archive.items import ArchivedEntry
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.cli.main import main
+from offloader.lifecycle.bucket.names import ObjectKind
+from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.metadata import requests
 from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.bridges import BridgePhase
@@ -24,6 +27,9 @@ from offloader.metadata.stock_keys import data_key
 from offloader.model import Part, SegmentStatus, TopicName
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.operations.verify.verify import verify
+from offloader.storage.local import LocalStore
+from offloader.storage.open import StoreSettings
+from offloader.testing.cluster import MemoryCluster
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import Truth, truth_of_cluster
 from tests.release.golden import (
@@ -41,7 +47,9 @@ from tests.release.golden import (
     OPEN,
     PASSED,
     REBUILT,
+    REFERENCED,
     SECOND,
+    STOCK,
     TOPICS,
     VERSIONS,
     Continued,
@@ -89,7 +97,7 @@ def test_everything_of_it_is_read_and_equals_what_was_written(golden: Golden) ->
 def test_it_is_sound_and_has_something_of_everything(golden: Golden) -> None:
     report = verify(golden.store)
     assert [finding.key for finding in report.findings] == [FORMER_GENERATION]
-    assert (report.topics, report.deleted) == (len(TOPICS) + len(PASSED), 4)
+    assert (report.topics, report.deleted) == (len(TOPICS) + len(PASSED) + 1, 4)
     catalogs = Catalogs(golden.store, "")
     head, lost, going, gone, again, left, rebuilt = (
         catalogs.load(topic).head for topic in (LONG, LOST, GOING, GONE, AGAIN, LEFT, REBUILT)
@@ -214,10 +222,43 @@ def test_a_deletion_that_was_recorded_goes_on_or_is_taken_back(golden: Golden) -
     sim.close()
 
 
+def test_a_topic_whose_ledgers_brokers_have_is_read_there_and_goes_on(golden: Golden) -> None:
+    catalog = Catalogs(golden.store, "").load(REFERENCED)
+    theirs = [segment.brokers for segment in catalog.segments if segment.brokers is not None]
+    assert [place.bucket for place in theirs] == [STOCK, STOCK]
+    assert len(catalog.segments) > len(theirs)
+    check_referenced(golden)
+    sim = golden.continued()
+    sim.produce(REFERENCED, 20)
+    sim.settle()
+    check_referenced(golden, sim.cluster)
+    check_at_rest(sim)
+    sim.close()
+
+
+def check_referenced(golden: Golden, cluster: MemoryCluster | None = None) -> None:
+    """All its entries are read, some of them from the brokers' bucket, and a check that looks there finds nothing."""
+    stores = Stores(StoreSettings(golden.store.url), borrowed=golden.store, opener=lambda _: golden.stock)
+    items = Archive(OpenArchive(stores)).topic(REFERENCED).items()
+    read = [(item.position.place, item.data) for item in items if isinstance(item, ArchivedEntry)]
+    written = (cluster or cluster_of(golden.said["cluster"])).entries(REFERENCED)
+    assert read == [((entry.ledger, entry.entry), entry.data) for entry in written]
+    found = verify(golden.store, open_bucket=lambda _: golden.stock).findings
+    assert [finding.key for finding in found] == [FORMER_GENERATION]
+
+
+def test_nothing_of_it_is_an_orphan_but_what_was_forgotten(golden: Golden) -> None:
+    tokens = itertools.count()
+    scanner = BucketScanner(LocalStore(golden.root), lambda: golden.said["now"], lambda: f"t{next(tokens)}", 0)
+    kinds = {orphan.kind for orphan in scanner.scan().orphans}
+    assert kinds == {ObjectKind.OLD_GENERATION, ObjectKind.ENDED_RESCUE}
+
+
 @pytest.mark.parametrize("command", ["verify", "topics list", "cost --no-pulsar"])
 def test_commands_work_on_it(golden: Golden, command: str) -> None:
     path = golden.root.parent / "offloader.yaml"
     path.write_text(CONFIG.format(root=golden.root))
-    result = CliRunner().invoke(main, [*command.split(), "--config", str(path)])
+    topics = [str(topic) for topic in (*TOPICS, *PASSED)] if command == "verify" else []  # all in its own bucket
+    result = CliRunner().invoke(main, [*command.split(), *topics, "--config", str(path)])
     assert result.exit_code == (2 if command == "verify" else 0), result.output
     assert ("1 findings" in result.output) == (command == "verify"), "its former generation"

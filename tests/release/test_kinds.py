@@ -22,7 +22,6 @@ from offloader.metadata.requests import DONE, SEEN
 from tests.release.golden import NEWEST, Golden, unpacked
 
 WITHOUT_EXAMPLE = {
-    "BrokersObject": "a topic that was migrated by reference",
     "BrokersCopy": "a topic that is handed over to brokers",
 }
 """Messages that are in no record of the archive, and where they would be."""
