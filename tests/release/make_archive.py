@@ -18,10 +18,11 @@ from uuid import UUID
 from offloader.metadata import requests
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import PulsarTrimmed, TopicGone
-from offloader.metadata.layout import slot_key
+from offloader.metadata.layout import data_key, slot_key
 from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.root import open_root
 from offloader.model import GapKind, Position, TopicName
+from offloader.offload.core.segments import uploading
 from offloader.offload.driver.committing import append_record
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import WorkKind
@@ -84,6 +85,9 @@ def made(folder: Path) -> dict[str, object]:
             sim.cluster.add_hidden(LONG, GapKind.MARKER, message("marker"))
             for topic in (GONE, GOING, LOST, AGAIN, LEFT, BRIDGED):
                 produce(topic, 9)
+        if round_ == 50:
+            sim.cluster.add_hidden(BRIDGED, GapKind.MARKER)
+            produce(BRIDGED, 30)
         sim.settle()
     _lose(sim, produce)
     sim.cluster.delete(AGAIN)
@@ -107,6 +111,7 @@ def made(folder: Path) -> dict[str, object]:
     _fall_behind(sim)
     _cut_off(sim, produce)
     _close_later(sim)
+    _begin_in_vain(sim)
     now = sim.clock.now
     said = {"now": now, "cluster": cluster_fields(sim.cluster)}
     said["open"] = [_parts(sim, OPEN), _parts(second, MOVED)]
@@ -134,9 +139,10 @@ def _lose(sim: Simulation, produce: Produce) -> None:
     sim.settle()
 
 
-def _ask(sim: Simulation, kind: RequestKind, topic: TopicName) -> None:
+def _ask(sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None) -> None:
     sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
-    requests.submit(sim.store, sim.application, Request(kind, topic, sim.clock.now, "operator"), sim.uuid)
+    asked = Request(kind, topic, sim.clock.now, "operator", position)
+    requests.submit(sim.store, sim.application, asked, sim.uuid)
     sim.rounds(4, 100)
 
 
@@ -159,7 +165,13 @@ def _rebuild(sim: Simulation) -> None:
 
 
 def _bridge(sim: Archived, produce: Produce) -> None:
-    """A round that is proven, and one whose objects are built: nobody could be made to read them yet."""
+    """A ledger that cannot be bridged was let go. A round is proven; of another one the objects are built: nobody could
+    be made to read them yet."""
+    sim.rounds(4, 30_000)
+    blocked = sim.state(BRIDGED)
+    assert blocked is not None
+    assert blocked.blocked is not None
+    _ask(sim, RequestKind.BRIDGE_LET_GO, BRIDGED, Position(0, blocked.blocked.ledger, blocked.blocked.last))
     sim.until_bridged()
     sim.records.stuck_behind = sim.bridged(BRIDGED)[-1]
     produce(BRIDGED, 30)
@@ -220,11 +232,19 @@ def _seal_half_way(sim: Simulation, produce: Produce) -> None:
     sim.rounds(4, 200)
 
 
+def _begin_in_vain(sim: Simulation) -> None:
+    """An upload was begun twice, as the journal says: nobody waits for the second one, and it is to be aborted."""
+    state = sim.driver.state(OPEN)
+    assert state.open is not None
+    upload = sim.store.begin(data_key(OPEN, state.open.uuid))
+    sim.journal.record([uploading(state, state.open.uuid, upload)])
+
+
 def _fall_behind(sim: Simulation) -> None:
     """So much is written at once that it takes several segments, which are read at the same time."""
     for number in range(60):
         sim.cluster.produce(HISTORY, message(f"order {number} " * 400))
-    for _ in range(3):
+    while not sim.driver.state(HISTORY).ahead:
         sim.rounds(1, 200)
 
 

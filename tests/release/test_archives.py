@@ -125,6 +125,8 @@ def test_the_application_continues_it_where_it_was_left(golden: Golden) -> None:
         uuids = [segment.uuid for segment in sim.context.catalogs.load(topic).segments]
         assert [uuid for uuid in uuids if uuid in {each.uuid for each in begun}] == [each.uuid for each in begun]
     assert requests.pending(sim.store, "sim", sim.clock.now) == [], "what was asked before is answered"
+    assert states[OPEN].abandoned
+    assert not list(sim.store.list_uploads("public/default/")), "what nobody waits for is aborted"
     slots = {topic: sim.context.catalogs.head(topic).next_slot for topic in (LONG, LOST, AGAIN, BRIDGED, REBUILT)}
     for topic in slots:
         sim.produce(topic, 5)
@@ -178,6 +180,8 @@ def test_a_bridge_goes_on_and_builds_nothing_again(golden: Golden) -> None:
     assert state is not None
     assert state.round is not None
     assert state.round.phase is BridgePhase.SWAPPING
+    let_go = {each.let_go.ledger for each in log.finished_rounds(BRIDGED) if each.let_go is not None}
+    assert let_go
     proven = [each.finished for each in log.finished_rounds(BRIDGED)]
     built = {key: golden.bucket.read(key)[0] for key, _ in golden.bucket.list()}
     named = {data_key(x.uuid, x.ledger) for one in (*proven, state.round) if one is not None for x in one.ledgers}
@@ -189,7 +193,7 @@ def test_a_bridge_goes_on_and_builds_nothing_again(golden: Golden) -> None:
     assert finished[state.round.number].ledgers == state.round.ledgers
     sim.produce(BRIDGED, 40)
     sim.until_bridged()
-    assert set(sim.closed(BRIDGED)) <= set(sim.bridged(BRIDGED))
+    assert set(sim.closed(BRIDGED)) <= {*sim.bridged(BRIDGED), *let_go}
     found = {key: sim.bucket.read(key)[0] for key, _ in sim.bucket.list()}
     assert built.items() < found.items()
     ledgers = [key.partition("-ledger-")[2] for key in found]

@@ -22,10 +22,8 @@ from offloader.metadata.requests import DONE, SEEN
 from tests.release.golden import NEWEST, Golden, unpacked
 
 WITHOUT_EXAMPLE = {
-    "Abandoned": "an upload that is about to be aborted",
     "BrokersObject": "a topic that was migrated by reference",
     "BrokersCopy": "a topic that is handed over to brokers",
-    "UnbridgedLedger": "a ledger that cannot be bridged",
 }
 """Messages that are in no record of the archive, and where they would be."""
 VERSIONED = {MAGIC, HEAD_MAGIC, blocks.MAGIC_V1, blocks.MAGIC_V2, index.MAGIC, v1.MAGIC}

@@ -1,6 +1,7 @@
 """A stream's offsets: per topic the last position that is read. What comes next, and how much of it.
 
-As JSON: `{"persistent://tenant/namespace/topic": "INCARNATION:LEDGER:ENTRY"}`; topics without one begin at the begin.
+As JSON: `{"version": "1", "persistent://tenant/namespace/topic": "INCARNATION:LEDGER:ENTRY"}`; topics without one begin
+at the begin. Spark keeps them in the query's checkpoint, for later versions, too.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from offloader.archive.reading.overlaps import distinct_spans
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
-from offloader.errors import DataLostError
+from offloader.errors import DataLostError, FormatVersionError
 from offloader.model import MIB, Position, TopicName
 
 Ends = dict[TopicName, Position]
 Offset = dict[str, str]
 
+VERSION = 1
 SMALLEST_STEP = MIB
+_VERSION = "version"  # no topic's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,19 @@ class Step:
 
 def encode(ends: Mapping[TopicName, Position]) -> Offset:
     """In the order of the names, so that equal offsets are the same text."""
-    return {str(topic): f"{p.incarnation}:{p.ledger}:{p.entry}" for topic, p in sorted(ends.items())}
+    places = {str(topic): f"{p.incarnation}:{p.ledger}:{p.entry}" for topic, p in sorted(ends.items())}
+    return {_VERSION: str(VERSION), **places}
 
 
 def decode(offset: Mapping[str, str]) -> Ends:
-    """The reverse of `encode`."""
-    return {TopicName.parse(topic): Position(*map(int, text.split(":"))) for topic, text in offset.items()}
+    """The reverse of `encode`. Those of builds before the first release say no version. Raises FormatVersionError."""
+    version = offset.get(_VERSION, str(VERSION))
+    if version != str(VERSION):
+        raise FormatVersionError(
+            f"the query's checkpoint has offsets of version {version}, this version reads {VERSION}: run a newer one"
+        )
+    places = {topic: text for topic, text in offset.items() if topic != _VERSION}
+    return {TopicName.parse(topic): Position(*map(int, text.split(":"))) for topic, text in places.items()}
 
 
 def before(snapshot: TopicSnapshot, position: Position) -> Position | None:

@@ -91,8 +91,9 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """Where the archive ends, for the query's progress."""
-        ends = ((topic, records.last_position) for topic, records in self._records.items())
-        return encode({topic: end for topic, end in ends if end is not None}) or None
+        reached = ((topic, records.last_position) for topic, records in self._records.items())
+        ends = {topic: end for topic, end in reached if end is not None}
+        return encode(ends) if ends else None
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The same tasks for the same offsets, however often it is asked. Raises DataLostError, DamagedRecordError."""

@@ -16,7 +16,7 @@ from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark import offsets
 from offloader.archive.spark.offsets import Step, advance, before, check_not_removed, items_between, steps
-from offloader.errors import DataLostError
+from offloader.errors import DataLostError, FormatVersionError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import GapKind, Position, TopicName
 from tests.archive.support import Archive, gap, stream
@@ -51,8 +51,15 @@ def test_offsets_as_json() -> None:
 
     text = json.dumps(offsets.encode(ends))
 
-    assert text == '{"persistent://public/default/a": "0:1:-1", "persistent://public/default/b": "2:3:4"}'
+    places = '"persistent://public/default/a": "0:1:-1", "persistent://public/default/b": "2:3:4"}'
+    assert text == '{"version": "1", ' + places
     assert offsets.decode(json.loads(text)) == ends
+    assert offsets.decode(json.loads("{" + places)) == ends, "of a build before the first release"
+
+
+def test_offsets_of_a_newer_version_are_refused() -> None:
+    with pytest.raises(FormatVersionError, match="offsets of version 2, this version reads 1: run a newer one"):
+        offsets.decode({**offsets.encode({A: Position(0, 1, 2)}), "version": "2"})
 
 
 def accounted(items: list[PlanItem]) -> set[tuple[int, int]]:
