@@ -72,8 +72,8 @@ def _moment(_: TopicSchema, data: bytes) -> object:
 
 def _instant(_: TopicSchema, data: bytes) -> object:
     seconds, nanos = struct.unpack(">qi", data)
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{_fraction(nanos)}Z"
+    days, second = divmod(seconds, DAY_SECONDS)
+    return f"{_day(days)}T{_time_of_day(second * SECOND)}{_fraction(nanos)}Z"
 
 
 def _local_date(_: TopicSchema, data: bytes) -> object:

@@ -75,7 +75,8 @@ def test_whatever_is_known_anew_ends_a_rest(sim: Simulation) -> None:
     topic = sim.registry.topics[TOPICS[0]]
     state, now = sim.driver.state(topic.name), sim.clock.now
     topic.rest = Rest(topic.known(state), now + 1, None)
-    assert topic.rests(state, now)
+    topic.observed = replace(topic.observed, seen_at=now)
+    assert topic.rests(state, now), "it was seen to be as it was"
     assert not topic.rests(state, now + 1)
     assert not topic.rests(replace(state, let_go=True), now)
     others = {

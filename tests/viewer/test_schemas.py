@@ -52,6 +52,7 @@ FALSE_TIME = FileDescriptorProto(name="t", package="google.protobuf", message_ty
         ("TIME", pack(">q", 3_600_000), "1970-01-01T01:00:00+00:00"),
         ("INSTANT", pack(">qi", 1, 500_000_000), "1970-01-01T00:00:01.5Z"),
         ("INSTANT", pack(">qi", -1, 1), "1969-12-31T23:59:59.000000001Z"),
+        ("INSTANT", pack(">qi", -62_135_596_800, 0), "0001-01-01T00:00:00Z"),
         ("LOCAL_DATE", pack(">q", 20_418), "2025-11-26"),
         ("LOCAL_DATE", pack(">q", -1), "1969-12-31"),
         ("LOCAL_TIME", pack(">q", 86_400 * 10**9 - 1), "23:59:59.999999999"),

@@ -8,6 +8,7 @@ from offloader.metadata.requests import Request, RequestOutcome
 from offloader.metadata.state import CloseRequest, TopicState
 from offloader.model import Position
 from offloader.offload.core import segments
+from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
 
@@ -41,7 +42,7 @@ def _only_what_is_readable(context: Context, topic: Topic, seen_at: int) -> Topi
     """A command reads the ledger's end, which may be a marker or an aborted entry: only bookies deliver that. What was
     known of the topic's end before the request was seen here proves nothing."""
     state, last = context.state(topic.name), topic.last
-    if last is None or topic.known_at <= seen_at or all(r.end <= last for r in state.requests):
+    if last is None or all(r.end <= last for r in state.requests) or not observed.seen_after(topic, seen_at):
         return state
     state = replace(state, requests=tuple(replace(r, end=min(r.end, last)) for r in state.requests))
     context.record(state)

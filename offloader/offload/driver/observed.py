@@ -72,6 +72,14 @@ def soon(topic: Topic, at: int = 0) -> None:
     topic.poll = replace(topic.poll, again_at=at)
 
 
+def seen_after(topic: Topic, at: int) -> bool:
+    """Whether its end was asked for after that time. In the same millisecond is perhaps before: it is asked for again,
+    or one that is quiet would be waited for."""
+    if topic.known_at == at:
+        soon(topic)
+    return topic.known_at > at
+
+
 def explain(topic: Topic, why: str) -> None:
     """Why nothing could be seen of it; empty: that is over."""
     topic.poll = replace(topic.poll, error=why)

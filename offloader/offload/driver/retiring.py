@@ -106,7 +106,7 @@ def end_asked_for(topic: Topic, asked_at: int) -> Position | None:
     if topic.retirement is not None and topic.retirement.reason is not RollReason.PASSED_ON:
         _fix_end(topic)
         return topic.retire_at
-    return _end_of(topic) if topic.known_at > asked_at else None
+    return _end_of(topic) if observed.seen_after(topic, asked_at) else None
 
 
 def _retire(context: Context, topic: Topic, reason: RollReason) -> None:
@@ -117,7 +117,7 @@ def _retire(context: Context, topic: Topic, reason: RollReason) -> None:
 
 def _fix_end(topic: Topic) -> None:
     retirement = topic.retirement
-    if retirement is not None and retirement.at is None and topic.known_at > retirement.asked_at:
+    if retirement is not None and retirement.at is None and observed.seen_after(topic, retirement.asked_at):
         topic.retirement = replace(retirement, at=_end_of(topic))
 
 
