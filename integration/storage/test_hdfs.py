@@ -20,6 +20,7 @@ from integration.hdfs.cluster import Hdfs
 from offloader.errors import (
     AccessDeniedError,
     FatalError,
+    FormatVersionError,
     OffloadError,
     OutcomeUnknownError,
     PartRejectedError,
@@ -104,6 +105,14 @@ class TestHdfs(StoreContract):
         monkeypatch.setattr(time, "time_ns", lambda: ahead)
         stores.open(subject.settings).put("k", b"x")
         assert ask(hdfs, "GET", at, "GETFILESTATUS").is_success
+
+    def test_an_upload_that_a_newer_version_has_begun_is_refused(
+        self, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(webhdfs_uploads, "UPLOAD_VERSION", rules.UPLOAD_VERSION + 1)
+        store.begin("k")
+        with pytest.raises(FormatVersionError, match=r"upload.json has version 2, .*: run a newer one"):
+            list(store.list_uploads())
 
     def test_a_listing_of_several_pages_is_whole(self, store: ObjectStore) -> None:
         keys = [f"page/{i:03}{'-' * (i % 2)}/{i}" for i in range(50)]
