@@ -198,18 +198,17 @@ class Golden:
         """That of Pulsar's own offloader."""
         return in_folder(self.root.parent / "stock", STOCK)
 
-    def records(self) -> Iterator[tuple[str, bytes]]:
-        """All keys of records, with their bytes."""
-        for key, _ in self.store.list():
+    def records(self, part: str = "") -> Iterator[tuple[str, bytes]]:
+        """The keys of all records below one, with their bytes."""
+        for key, _ in self.store.list(part):
             data = self.store.read(key)[0]
             if data[: len(MAGIC)] in (MAGIC, HEAD_MAGIC) and "/records-" not in key:
                 yield key, data
 
     def raise_versions(self, part: str) -> None:
         """All records below it were written by a newer version."""
-        for key, data in self.records():
-            if key.startswith(part):
-                self.store.put(key, newer(data))
+        for key, data in self.records(part):
+            self.store.put(key, newer(data))
 
     def continued(self) -> Continued:
         """The present version goes on with it: other uuids, the same cluster, a day later."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from google.protobuf.message import Message
@@ -29,9 +28,9 @@ VERSIONED = {MAGIC, HEAD_MAGIC, blocks.MAGIC_V1, blocks.MAGIC_V2, index.MAGIC, v
 """How objects begin that say their version: by their magic, or by the record's field behind it."""
 
 
-@pytest.fixture
-def newest(tmp_path: Path) -> Golden:
-    return unpacked(NEWEST, tmp_path)
+@pytest.fixture(scope="module")
+def newest(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    return unpacked(NEWEST, tmp_path_factory.mktemp("newest"))
 
 
 def test_each_kind_of_record_is_there(newest: Golden) -> None:
