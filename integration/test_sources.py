@@ -218,7 +218,10 @@ def test_the_tail_is_followed_from_bookies_while_a_transaction_is_open(
     produce_plain(world.pulsar, topic, 2)
     last = world.admin.topic_info(topic).last_confirmed
     assert last is not None
-    application.until(lambda: end(world, topic) >= last, "behind the open transaction")
+    world.see(3.0)
+    application.until(
+        lambda: end(world, topic) >= last and world.at_rest_in(topic), "at rest behind the open transaction"
+    )
     assert application.stop() == 0
     assert archived(world, topic) == in_ledgers(official, world, topic)
     world.check(timeout=3.0)
