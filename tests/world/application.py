@@ -232,7 +232,6 @@ class Start:
         return None
 
     def _run(self) -> None:
-        self._stop = threading.Event()
         driver = self._build_driver()
         self.driver = driver
         failures: list[BaseException] = []
