@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
-from offloader.model import Lane, Receipt
+from offloader.model import Lane, Receipt, TopicName
 from offloader.offload.core import planner
 from offloader.offload.core.decisions import (
     Copy,
@@ -180,11 +180,8 @@ class LanePlans:
         as_recorded = reconciling.check_all(context, self._registry, topics, self._sealing)
         self.take_done()
         held = self._registry.topics
-        decided = self._decide(t for t in topics if held.get(t.name) is t and t.readable and not context.busy(t))
-        decisions = self._begin_uploads(decided)
-        for topic in topics:
-            if topic.name not in as_recorded:
-                topic.rest = None
+        ready = [t for t in topics if held.get(t.name) is t and t.readable and not context.busy(t)]
+        decisions = self._begin_uploads(self._decide(ready, as_recorded), as_recorded)
         self.due_at = _due_at(decisions, free)
         for decision in decisions:
             if isinstance(decision.step, Seal):
@@ -206,8 +203,9 @@ class LanePlans:
         states, now = self._context.journal.topics, self._context.clock_ms()
         return [topic for topic in topics if not topic.rests(states.get(topic.name), now)]
 
-    def _decide(self, topics: Iterable[Topic]) -> list[Decision]:
-        """One decision a topic; what they change is journaled before anything acts on it."""
+    def _decide(self, topics: Iterable[Topic], as_recorded: Container[TopicName]) -> list[Decision]:
+        """One decision a topic; what they change is journaled before anything acts on it. `as_recorded`: those whose
+        catalogs have all of them; others do not rest."""
         now = self._context.clock_ms()
         decisions = []
         for topic in topics:
@@ -219,7 +217,8 @@ class LanePlans:
                 with only_foreseen:
                     decisions.append(planner.decide(view, now, self._context.new_uuid))
                 self._measure_throttling(topic, decisions[-1], now)
-                topic.rest = _rest(topic, self._context.journal.topics.get(topic.name), decisions[-1], now)
+                if topic.name in as_recorded:
+                    topic.rest = _rest(topic, self._context.journal.topics.get(topic.name), decisions[-1], now)
                 for gone in decisions[-1].state.abandoned[len(view.state.abandoned) :]:
                     tell_of_abandoned(self._context, topic.name, gone.reason)
             except OffloadError as error:
@@ -247,7 +246,7 @@ class LanePlans:
             self._context.metrics.throttled(topic.name, (now - since) / 1000)
             topic.planned = replace(topic.planned, throttled_since=0)
 
-    def _begin_uploads(self, decisions: list[Decision]) -> list[Decision]:
+    def _begin_uploads(self, decisions: list[Decision], as_recorded: Container[TopicName]) -> list[Decision]:
         """Have uploads begun. Where the store has answered at once, the topic is decided anew; others wait."""
         free = Lane.FAST not in self._outstanding
         begins = uploads_due(decisions, self.limits[Lane.FAST], free=free)
@@ -258,7 +257,7 @@ class LanePlans:
         self.take_done()
         others, work = [d for d in decisions if d.view.topic not in begins], self._context.work
         begun = [self._registry.topics[topic] for topic in begins if not work.has(WorkKind.BEGIN, topic)]
-        return others + self._decide(begun)
+        return others + self._decide(begun, as_recorded)
 
     def _publish(self, decisions: list[Decision]) -> None:
         for lane in Lane:
