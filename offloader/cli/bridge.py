@@ -68,7 +68,8 @@ def status(session: CommandSession, topic: TopicName | None) -> int:
             continue
         if row is not None:
             rows.append(row)
-    session.output.table(COLUMNS, rows, "No topic is brokerReadable, and none ever was")
+    nothing = "No topic could be looked at" if failed else "No topic is brokerReadable, and none ever was"
+    session.output.table(COLUMNS, rows, nothing)
     if failed:
         return ERROR
     return FINDINGS if any(row[1] == "blocked" for row in rows) else OK

@@ -153,6 +153,7 @@ def test_a_topic_that_cannot_be_looked_at_hides_no_other(bridged) -> None:
     assert result.exit_code == 1
     assert str(TOPIC) in result.stdout
     assert result.stderr.startswith(f"error: {other}")
+    assert bridged.run("bridge", "status", "other").stdout == "No topic could be looked at\n"
 
 
 def test_the_list_of_topics_tells_up_to_where(bridged) -> None:
