@@ -31,7 +31,7 @@ class Minding:
             return False
         found = suspects(topic.bridge_view) - minded.sound
         if found:
-            call = partial(repairs.repair, topic.name, head, found, wanted=topic.bridge_view.wanted)
+            call = partial(repairs.repair, topic.name, head, found, wanted=topic.bridge_wanted)
             if not self._unloading.post(topic, call, partial(self._repaired, topic), now, again=True):
                 return False
         topic.minded = replace(topic.minded, info=topic.info)

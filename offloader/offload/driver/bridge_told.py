@@ -84,7 +84,7 @@ def lag(topic: Topic) -> tuple[int, int]:
 
 def tell_lags(metrics: Metrics, topics: Iterable[Topic]) -> None:
     """How far brokers' reading is behind."""
-    wanted = [topic for topic in topics if topic.bridge_view.wanted]
+    wanted = [topic for topic in topics if topic.bridge_wanted]
     ledgers, size = Counter[str](), Counter[str]()
     for topic in wanted:
         count, length = lag(topic)

@@ -146,7 +146,7 @@ class Bridging:
         """Have a ledger that cannot be bridged let go of; `then` hears whether that failed. Returns why not, empty
         where it is being done, None where it has to wait."""
         head, state = topic.bridge.head, topic.bridge_view.current
-        if self._steps is None or not topic.bridge_view.wanted:
+        if self._steps is None or not topic.bridge_wanted:
             return f"{topic.name} is not brokerReadable"
         if head is None or not self._is_free(topic) or (state is not None and state.round is not None):
             return None

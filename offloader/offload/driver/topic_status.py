@@ -137,7 +137,7 @@ def _status_of(topic: Topic, state: TopicState) -> TopicStatus:
         ahead=len(ahead),
         lane=topic.learnt.speed.lane,
         planned_at=topic.planned.at if topic.planned.travels else 0,
-        bridge=bridge_word(topic) if topic.bridge_view.wanted else "",
+        bridge=bridge_word(topic) if topic.bridge_wanted else "",
         trouble=next(_troubles(topic, state), None),
     )
 
