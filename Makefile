@@ -8,7 +8,8 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-hermetic test-integration test-soak lint format bench docs image dist lock clean
+.NOTPARALLEL:
+.PHONY: help setup demo test test-hermetic test-all test-rest test-soak lint format bench docs image dist lock clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +19,7 @@ setup: $(STAMP) ## Makes .venv with the command .venv/bin/offloader
 $(STAMP): requirements.lock pyproject.toml hatch_build.py $(wildcard proto/*.proto)
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
 	  { echo "error: Python 3.11, 3.12 or 3.13 is needed; name one with make PYTHON=python3.12 setup" >&2; exit 1; }
+	@$(PYTHON) -m offloader.java
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
@@ -26,19 +28,22 @@ $(STAMP): requirements.lock pyproject.toml hatch_build.py $(wildcard proto/*.pro
 demo: setup ## A real Pulsar, the offloader beside it, everything read back and compared (90 s); KEEP=1 keeps it running
 	KEEP=$(KEEP) $(BIN)/python -m dev.demo.demo
 
-test: setup ## All tests: hermetic ones, then those with a real Pulsar, stores and Spark
-	$(BIN)/python -m pytest tests -n 3 --dist worksteal
-	$(BIN)/python -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder
+test: test-hermetic ## Tests with Python and Java alone, the same each time: hermetic ones, then some with a real Pulsar, Spark and S3 (10 minutes)
+	$(BIN)/python -m pytest integration -m "not large" -n 3 --dist loadfile --no-loadscope-reorder --durations=10
 
-test-hermetic: setup ## Only the tests without network and Java (about 4 minutes)
-	$(BIN)/python -m pytest tests -n 3 --dist worksteal
+test-hermetic: setup ## Those of them that start no server
+	$(BIN)/python -m pytest tests -m "not large" -n 3 --dist worksteal --durations=10
 
-test-integration: setup ## Only the tests with a real Pulsar, stores and Spark
-	$(BIN)/python -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder
+test-all: test test-rest ## Every test; installs what is missing, with apt as root (40 minutes)
 
-test-soak: setup ## Thousands of seeds and the full cross product of faults (hours)
-	OFFLOADER_EXAMPLES=3000 OFFLOADER_WORLDS=10000 OFFLOADER_GATEWAY_WORLDS=1000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests -n 2 -o timeout=14400
-	OFFLOADER_EXAMPLES=3000 OFFLOADER_GATEWAY_KILLS=20 OFFLOADER_SOAK=1 $(BIN)/python -m pytest integration -o timeout=14400
+test-rest: setup ## What test-all has beyond test
+	.ci/packages
+	OFFLOADER_ALL=1 $(BIN)/python -m pytest tests -m "large or explores or hypothesis" -n 3 --dist worksteal --durations=10
+	OFFLOADER_ALL=1 $(BIN)/python -m pytest integration -m "large or hypothesis" -n 3 --dist loadfile --no-loadscope-reorder --durations=10
+
+test-soak: setup ## Thousands of new seeds and examples, and the full cross product of faults (hours)
+	OFFLOADER_NEW=1 OFFLOADER_ALL=1 OFFLOADER_EXAMPLES=3000 OFFLOADER_WORLDS=10000 OFFLOADER_GATEWAY_WORLDS=1000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests -n 2 -o timeout=14400
+	OFFLOADER_NEW=1 OFFLOADER_ALL=1 OFFLOADER_EXAMPLES=3000 OFFLOADER_GATEWAY_KILLS=20 OFFLOADER_SOAK=1 $(BIN)/python -m pytest integration -o timeout=14400
 	$(BIN)/python -m integration.gateway.go_suite
 	$(BIN)/python -m integration.image.rebuilt
 	$(BIN)/python -m integration.lifecycle.soak

@@ -31,6 +31,7 @@ from benchmarks import (
     local_disk,
     memory,
     reading,
+    rounds,
     shards,
     shards_simulated,
     slots,
@@ -55,11 +56,13 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "historical": historical.run,
     "bookkeeper": bookkeeper.run,
     "offload": whole.run,
+    "offload-batches": whole.run_batches,
     "slots": slots.run,
     "scan": ledger_scan.run,
     "deletion": deletion_rate.run,
     "lifecycle": lifecycle_idle.run,
     "bridging": bridging.run,
+    "rounds": rounds.run,
     "shards": shards.run,
     "shards-simulated": shards_simulated.run,
     "cursors": cursors.run,
@@ -125,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--idle-topics", type=int, default=1000)
     parser.add_argument("--idle-seconds", type=int, default=60)
     parser.add_argument("--shard-topics", type=int, default=1_000, help="idle topics over two processes (shards)")
-    parser.add_argument("--simulated-topics", type=int, default=10_000, help="of shards-simulated")
+    parser.add_argument("--simulated-topics", type=int, default=10_000, help="of rounds and shards-simulated")
     parser.add_argument("--payload-signing", default="auto", help="ours with storage.options.payload_signing (offload)")
     parser.add_argument("--ledgers", type=int, default=1_000_000, help="of the cluster that is scanned (scan)")
     parser.add_argument("--deletions", type=int, default=500, help="marked ledgers, one in a hundred (deletion)")

@@ -16,11 +16,10 @@ from benchmarks.counted import CountedStore
 from benchmarks.figures import Figure, Report, rates
 from benchmarks.options import Options
 from offloader.bridge.building import BuildSettings, BuiltLedger, LedgerBuilder
-from offloader.bridge.piece_tasks import BridgeStores
-from offloader.bridge.piece_workers import PieceThreads
-from offloader.bridge.removing import remove_objects
+from offloader.bridge.core.rounds import BridgedLedger
+from offloader.bridge.objects import remove_objects
+from offloader.bridge.transfer import BridgeStores, PieceThreads
 from offloader.errors import IntegrityError
-from offloader.metadata.bridges import BridgedLedger
 from offloader.metadata.layout import data_key
 from offloader.model import GIB, KIB, MIB, SegmentLayout
 from offloader.ports.object_store import ObjectStore

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from benchmarks.figures import Figure, Report
 from benchmarks.options import Options
-from offloader.bookkeeper.cursor_codec import encode_cursor_entry
-from offloader.bookkeeper.cursor_state import CursorState
 from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.model import KIB, MIB, AcknowledgedRange, Position, joined
 from offloader.ports.object_store import Stat
+from offloader.state.subscription import CursorState
+from offloader.state.subscription_codec import encode_cursor_entry
 from offloader.storage.forwarding import ForwardingStore
 from offloader.storage.local import LocalStore
 
@@ -38,10 +38,16 @@ class Counted(ForwardingStore):
     written = 0
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,
     ) -> Stat | None:
         self.written += len(data)
-        return super().put(key, data, meta=meta, if_absent=if_absent)
+        return super().put(key, data, meta=meta, if_absent=if_absent, as_upload=as_upload)
 
 
 def run(options: Options) -> Report:

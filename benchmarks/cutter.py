@@ -11,8 +11,7 @@ import crc32c
 from benchmarks.figures import Figure, Report, rates
 from benchmarks.options import Options
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.format.consecutive import Consecutive
-from offloader.format.cutter import CutPart, PartCutter
+from offloader.format.cutter import Consecutive, CutPart, PartCutter
 from offloader.format.entry import EntryFacts, inspect
 from offloader.model import GIB, KIB, MIB, SegmentLayout
 

@@ -29,12 +29,12 @@ from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionSe
 from offloader.lifecycle.deletion.side import SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.deletion.watcher import PendingDeletions
-from offloader.lifecycle.ledgers.open import open_scanner
+from offloader.lifecycle.ledgers.scanner import open_scanner
 from offloader.ports.admin import BrokerStores
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
-from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster
-from offloader.testing.cluster import MemoryCluster
+from tests.fakes.bookkeeper import SimulatedBookies, SimulatedCluster
+from tests.fakes.cluster import MemoryCluster
 
 A_ROUND = 100  # the default of lifecycle.limits
 ON = DeletionSwitch(on=True, at=0)
@@ -100,7 +100,7 @@ def _measured(options: Options, address: str, count: int) -> Report:
         tree.nodes = nodes
         bookies = SimulatedBookies(SimulatedCluster(1, 0))
         scanner = open_scanner(section, tree, bookies, pulsar.admin, connect=_nobody, clock_ms=_now_ms)
-        side = _Timed(tree, bookies, scanner, LoadedTopics(pulsar.admin.loaded_topics))
+        side = _Timed(tree, bookies, scanner, LoadedTopics.of(pulsar.admin))
         queue = DeletionQueue(store, "bench", lambda: next(tokens))
         scan = scanner.scan()
         begun = time.perf_counter()

@@ -18,7 +18,7 @@ from offloader.pulsar.frames import FrameBuffer, encode
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 
 SUBSCRIPTIONS = 10_000
 ENTRIES = 100
@@ -32,7 +32,7 @@ def at_rest(options: Options) -> list[Figure]:
     made.claim(10, 0)
     made.add([Stored(10, entry, message("x" * 1000)) for entry in range(ENTRIES)])
     store = CountedStore(made.store)
-    with gateway(store, refreshInterval="5s") as url:
+    with durable_gateway(store, refreshInterval="5s") as url:
         before = memory(os.getpid())["driver"]
         begun = time.perf_counter()
         connection = _subscribed(url)

@@ -65,10 +65,10 @@ def scan_once(address: str) -> ScanRun:
     from offloader.bookkeeper.zookeeper import connect
     from offloader.config.lifecycle import Lifecycle
     from offloader.lifecycle.ledgers.evidence import Standing
-    from offloader.lifecycle.ledgers.open import open_scanner
+    from offloader.lifecycle.ledgers.scanner import open_scanner
     from offloader.ports.admin import BrokerStores
-    from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster
-    from offloader.testing.cluster import MemoryCluster
+    from tests.fakes.bookkeeper import SimulatedBookies, SimulatedCluster
+    from tests.fakes.cluster import MemoryCluster
 
     pulsar = MemoryCluster(name="bench")
     pulsar.admin.stores = (BrokerStores(BROKER, f"zk:{address}"),)

@@ -27,7 +27,7 @@ from offloader.metadata.journal import Journal
 from offloader.metrics.metrics import Metrics
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.storage.memory import MemoryStore
-from offloader.testing.cluster import MemoryCluster
+from tests.fakes.cluster import MemoryCluster
 
 T = TypeVar("T")
 MARKED = 1_000

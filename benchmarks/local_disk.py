@@ -89,20 +89,17 @@ def _copy(entries: list[bytes], path: Path) -> int:
 def _pack(entries: list[bytes], store: LocalStore) -> int:
     key = f"tenant/namespace/topic/{time.time_ns()}"
     upload = store.begin(key)
-    size = store.commit(upload, list(_uploaded(PartUploads(store, upload), cut_runs(entries, PER_RUN)))).size
+    uploads = PartUploads(store, key, upload)
+    size = store.commit(upload, list(_uploaded(uploads, cut_runs(entries, PER_RUN)))).size
     store.delete([key])
     return size
 
 
 def _uploaded(uploads: PartUploads, cuts: Iterable[CutPart]) -> Iterator[UploadedPart]:
-    """As slices do it: one part on its way while the next one is cut."""
+    """As slices do it: a few parts on their way while the next one is cut."""
     with closing(uploads):
-        for cut in chain(cuts, [None]):
-            sent = uploads.wait()
-            if sent is not None:
-                yield UploadedPart(sent.cut.number, sent.cut.size, sent.etag, sent.crc32c)
-            if cut is not None:
-                uploads.start(cut)
+        for sent in chain(chain.from_iterable(map(uploads.start, cuts)), uploads.finish()):
+            yield UploadedPart(sent.cut.number, sent.cut.size, sent.etag, sent.crc32c)
 
 
 def _written_per_byte(folder: Path) -> float:

@@ -36,7 +36,7 @@ class Offloading:
     """`offloader run` on a namespace, to a folder of its own, or to the `storage` (YAML) that is named.
 
     `spark`, `limits`, `policies`: other sections of these names, or more of them (YAML). `faults`: see
-    `offloader.testing.scripted`. `namespace` empty: those that are enabled in Pulsar. `source` bookkeeper: straight
+    `tests.fakes.scripted`. `namespace` empty: those that are enabled in Pulsar. `source` bookkeeper: straight
     from the bookie.
     """
 

@@ -43,11 +43,17 @@ class IndexedStore(MemoryStore):
         self._below: dict[str, set[str]] = {}
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,
     ) -> Stat | None:
         for folder in _folders(key):
             self._below.setdefault(folder, set()).add(key)
-        return super().put(key, data, meta=meta, if_absent=if_absent)
+        return super().put(key, data, meta=meta, if_absent=if_absent, as_upload=as_upload)
 
     def delete(self, keys: Iterable[str]) -> None:
         listed = list(keys)
@@ -82,7 +88,7 @@ class Shard:
             checked=False,
         )  # fmt: skip
         driver, found = self.simulation.driver, self.simulation.registry.found
-        requests = RequestHandler(self.simulation.context, STEP_MS, self.simulation.retaining, driver.bridging)
+        requests = RequestHandler(self.simulation.context, STEP_MS, self.simulation.retaining, self.simulation.bridging)
         # At the pace of the product; the simulation hurries.
         found._interval_ms, driver._poll_ms, driver._requests = DISCOVERY_MS, STEP_MS, requests  # noqa: SLF001
 

@@ -29,7 +29,7 @@ MARKER = "OFFLOADER_TEST_PROCESS"
 class RunningApplication:
     """`offloader run` with this configuration, in `workdir`. As a context manager it ends everything that it started.
 
-    `env` is added to the environment; `faults`: see `offloader.testing.scripted`; `light`: without Spark.
+    `env` is added to the environment; `faults`: see `tests.fakes.scripted`; `light`: without Spark.
     The configuration must name a metrics port.
     """
 

@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
-from integration.programs import SKIP_BROWSER as SKIP
-
 FLAGS = (
     *("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
@@ -27,7 +25,7 @@ def chromium() -> Iterator[Browser]:
     """A browser of its own. Fails the test where there is none."""
     program = shutil.which("chromium")
     if program is None:
-        pytest.fail(f"chromium is missing: apt-get install chromium, or set {SKIP}=1 to do without", pytrace=False)
+        pytest.fail("chromium is missing: run .ci/packages as root", pytrace=False)
     flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]  # root has no sandbox
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=flags)

@@ -43,8 +43,8 @@ class GatewayProgram:
         self.log = folder / "log"
         self._config = folder / "gateway.yaml"
         self._config.write_text(yaml.safe_dump({"application": "app", "storage": dict(storage), "gateway": {
-            "listen": f"127.0.0.1:{self.port}", "metricsListen": "", "durableAcks": True, "flushInterval": "500ms",
-            "refreshInterval": "200ms", "claimInterval": "500ms",
+            "listen": f"127.0.0.1:{self.port}", "metricsListen": "", "durableSubscriptions": True, "durableAcks": True,
+            "flushInterval": "500ms", "refreshInterval": "200ms", "claimInterval": "500ms",
         }, "pulsar": {"serviceUrl": "pulsar://127.0.0.1:1", "adminUrl": "http://127.0.0.1:1"}}))  # fmt: skip
         self._environment = {**os.environ, **environment}
         self._process: subprocess.Popen[bytes] | None = None

@@ -19,7 +19,7 @@ from integration.soak import AFTER, BEFORE, SOAK, STEPS, seal_steps
 from integration.world import World
 from offloader.model import TopicName
 from offloader.storage.settings import StoreSettings
-from offloader.testing.truth import Truth
+from tests.truth import Truth
 
 PARTITIONS = 3
 CATCH_UP = 1_800.0 if SOAK else 600.0  # seconds after which it hangs: hundreds of segments may be left after the kills
@@ -160,7 +160,7 @@ def kill_in_a_seal(step: str, moment: str) -> Kill:
 
 def kill_a_worker_and_after_a_commit(world: World, choice: random.Random, policies: dict[str, Any]) -> None:
     """Where stores differ: a worker while it uploads, then the driver when the second segment's object is there."""
-    fault = {"role": "driver", AFTER: "kill", "after": 1, **seal_steps()["complete"]}
+    fault = {"role": "driver", BEFORE: "kill", "after": 1, **seal_steps()["index"]}
     soon = {"maxOffloadSegmentRolloverTimeInSeconds": "2s"}
     application = world.new_application(faults=[fault], **policies | soon).start().wait_ready()
     application.until(lambda: application.workers() and application.kill_worker(choice), "working on a batch")
@@ -168,5 +168,5 @@ def kill_a_worker_and_after_a_commit(world: World, choice: random.Random, polici
 
 
 KINDS = (kill_driver, kill_after_a_journal_record, kill_workers, kill_after_a_journal_record, leave_workers_behind)
-IN_SEALS = tuple(kill_in_a_seal(*place) for place in itertools.product(STEPS, (BEFORE, AFTER)))
+IN_SEALS = tuple(kill_in_a_seal(*place) for place in itertools.product(("object", *STEPS[1:]), (BEFORE, AFTER)))
 ALL = (*KINDS, *IN_SEALS)

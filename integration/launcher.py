@@ -1,7 +1,7 @@
 """`offloader run` with faults, or without Spark: `python -m integration.launcher run FAULTS [--light] --config FILE
 [--until-caught-up] [--timeout TIME]`.
 
-FAULTS is a JSON list, see `offloader.testing.scripted`.
+FAULTS is a JSON list, see `tests.fakes.scripted`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 import click
 
 from integration.light import without_spark
-from offloader.cli.command import CommandGroup, CommandSession, command
+from offloader.cli.command import CommandSession, command
+from offloader.cli.groups import Program
 from offloader.cli.parsing import TIME
 from offloader.cli.run import run
 from offloader.offload.application import Application
 from offloader.offload.settings import chosen_shard
-from offloader.testing.scripted import ScriptedFaults
+from tests.fakes.scripted import ScriptedFaults
 
 
 def program(faults: Iterable[Mapping[str, Any]] = (), *, light: bool = False) -> list[str]:
@@ -31,7 +32,7 @@ def program(faults: Iterable[Mapping[str, Any]] = (), *, light: bool = False) ->
     return [sys.executable, "-m", "integration.launcher", "run", json.dumps(told), *(["--light"] if light else [])]
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=Program)
 def main() -> None:
     """As `offloader`."""
 

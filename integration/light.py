@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from offloader.bridge.piece_workers import PieceThreads
+from offloader.bridge.transfer import PieceThreads
 from offloader.model import Lane, Receipt
 from offloader.offload import application
 from offloader.offload.spark import session as spark_side

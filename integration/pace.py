@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from offloader.config import Config
 from offloader.model import Lane, TopicName
-from offloader.testing.invariants import PaceLog
+from tests.invariants import PaceLog
 
 PLANNED = re.compile(
     r" planned plan=\d+ lane=(?P<lane>\w+) at=(?P<at>\d+) slices=\d+ tasks=\d+ topics=(?P<topics>\S+)$"

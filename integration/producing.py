@@ -60,7 +60,7 @@ class Producing:
             self.produced = merged(self._rounds.result())
 
     def _produce(self) -> list[Produced]:
-        rounds = []
+        rounds: list[Produced] = []
         for number, topic in enumerate(itertools.cycle(self._topics)):
             if self._enough.wait(PAUSE):
                 return rounds

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 BUILD_SECONDS = 900
-SKIP = "OFFLOADER_SKIP_SERVERS"  # leaves out the tests of servers that have to be built or fetched
-SKIP_BROWSER = "OFFLOADER_SKIP_BROWSER"  # leaves out the tests that need a browser
 
 
 def built(name: str, module: str, version: str) -> Path:
@@ -39,7 +37,7 @@ def program_folder() -> Path:
 
 def _build(folder: Path, program: Path, name: str, module: str) -> None:
     if shutil.which("go") is None:
-        pytest.fail(f"{name} has to be built: install Go, or set {SKIP}=1 to do without", pytrace=False)
+        pytest.fail(f"{name} has to be built: install Go", pytrace=False)
     # Built beside its place and moved: another session may build at the same time, or this one be ended.
     scratch = folder / f"building-{os.getpid()}"
     scratch.mkdir(parents=True)
@@ -63,7 +61,7 @@ def _build(folder: Path, program: Path, name: str, module: str) -> None:
 def _fetch(folder: Path, name: str, version: str) -> None:
     missing = [program for program in ("node", "npm") if shutil.which(program) is None]
     if missing:
-        pytest.fail(f"{name} needs {missing[0]}: install Node.js and npm, or set {SKIP}=1 to do without", pytrace=False)
+        pytest.fail(f"{name} needs {missing[0]}: install Node.js and npm", pytrace=False)
     # Beside its place and moved, as what is built. What packages want to run at their installation does not run.
     scratch = folder.with_name(f"fetching-{name}-{os.getpid()}")
     scratch.mkdir(parents=True)

@@ -13,7 +13,7 @@ import pytest
 from integration.programs import program_folder
 
 SECONDS = 300
-MISSING = "promtool is needed: install Debian's package prometheus, or set OFFLOADER_SKIP_PROMTOOL=1 to do without"
+MISSING = "promtool is needed: install Debian's package prometheus"
 
 
 def promtool() -> Path:

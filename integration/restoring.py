@@ -22,6 +22,7 @@ from integration.pulsar.waiting import read
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.cli.main import main
+from offloader.cursors.facts import FactsCopier
 from offloader.metadata.root import open_root
 from offloader.model import MIB, GapKind, Position, SegmentLayout, TopicName
 from offloader.operations.restore.provenance import PREFIX, read_provenance
@@ -30,6 +31,7 @@ from offloader.ports.entry_source import RawEntry
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
+from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 from tests.archive.support import Archive, gap
@@ -105,6 +107,13 @@ class Bench:
         stored = [Stored(e.ledger, e.entry, e.data) for e in entries]
         archive.add(stored, gaps, closed=closed, cuts=SegmentLayout(256 * 1024, 64 * 1024, 16 * 1024))
         return entries
+
+    def copy_schemas(self, topic: TopicName) -> None:
+        """Into the archive, as the application does."""
+        settings = PulsarSettings(service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url)
+        states = AdminClient(settings)
+        FactsCopier(self.store, states, lambda: "token").take(topic, 1, None, terminated=False)
+        states.close()
 
     def run(self, *arguments: object) -> Result:
         return CliRunner().invoke(main, ["topics", "restore", *map(str, arguments), "--config", str(self.config)])

@@ -13,15 +13,17 @@ BEFORE, AFTER = "hook", "then"
 
 
 STEPS = ("complete", "index", "catalog", "journal")
-"""What a seal writes, in this order."""
+"""What the seal of a segment of several parts writes, in this order."""
 
 
 def seal_steps(topic: str = "[^/]+") -> dict[str, dict[str, Any]]:
-    """The calls to the store by which a segment of this topic (a regular expression) is sealed, by `STEPS`."""
+    """The calls to the store by which a segment of this topic (a regular expression) is sealed, by step."""
     index = {"call": "put", "key": f"/{topic}/[^/]+-index$"}
     catalog = {"call": "put", "key": f"/{topic}/_catalog/"}
     return {
         "complete": {"call": "commit", "key": f"/{topic}/"},
+        # The object is complete, and the index entries of its parts are read.
+        "object": {"call": "read", "key": f"/{topic}/[0-9a-f]{{8}}-[0-9a-f-]{{27}}$"},
         "index": index,
         "catalog": {**catalog, "behind": [index]},
         "journal": {"call": "put", "key": "^_journal/", "behind": [index, catalog]},

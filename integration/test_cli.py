@@ -16,7 +16,8 @@ from offloader.model import TopicName
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
-from offloader.testing.truth import TruthCollector
+from offloader.pulsar.subscriptions import BrokerSubscriptions
+from tests.truth import TruthCollector
 
 pytestmark = pytest.mark.pulsar
 
@@ -81,7 +82,8 @@ def test_the_doctor_sees_policies_of_the_namespace(run, pulsar, namespace, topic
     assert failed == {"message-ttl", "subscription-expiration", "backlog-quota"}
 
 
-def test_offload_without_an_application(run, topic) -> None:
+def test_offload_without_an_application(run, topic, monkeypatch) -> None:
+    monkeypatch.setattr("offloader.cli.asking.STARTS_MS", 2_000)
     result = run("topics", "offload", str(topic))
     assert result.exit_code == 1
     assert "no application answers" in result.stderr
@@ -90,6 +92,19 @@ def test_offload_without_an_application(run, topic) -> None:
 
 def test_a_policy_is_explained(run, topic) -> None:
     assert "enabled" in run("config", "explain", str(topic)).stdout
+
+
+def test_a_topic_is_explained_without_the_metadata_service(run, pulsar, topic) -> None:
+    result = run("explain", str(topic), "--output", "json")
+    assert result.exit_code == 0, result.output
+    assert "The subscription keep holds back" in str(json.loads(result.stdout)["because"])
+    settings = PulsarSettings(service_url=pulsar.service_url, admin_url=pulsar.admin_url, application="tests")
+    with closing(BrokerSubscriptions(settings)) as subscriptions:
+        report = subscriptions.report(topic, loaded=True)
+    assert report.newest is not None
+    assert not report.newest.closed
+    assert report.newest.size > 0
+    assert set(report.cursors) == {"keep"}
 
 
 def test_the_truth_is_read_from_the_topic(pulsar, topic) -> None:

@@ -4,6 +4,7 @@ time the test's own."""
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
@@ -24,9 +25,9 @@ from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.settings import PulsarSettings
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import TrueEntry, Truth
+from tests.invariants import check_invariants
 from tests.offload.simulation import Clock, Simulation
+from tests.truth import TrueEntry, Truth
 
 pytestmark = pytest.mark.pulsar
 
@@ -63,8 +64,8 @@ class World:
             if str(topic) not in pulsar.admin("GET", "persistent/public/default").json():
                 pulsar.admin("PUT", topic.rest_path)
         clock = Clock(int(time.time() * 1000))
-        cluster = RealCluster(pulsar, ingress)
-        parts = SimpleNamespace(cluster=cluster, clock=clock)
+        self.cluster = RealCluster(pulsar, ingress)
+        parts = SimpleNamespace(cluster=self.cluster, clock=clock)
         self.sim = Simulation(
             1, cluster_of=cast("Any", parts), roll="10s", entries_per_ledger=None, **cast("Any", options)
         )
@@ -148,8 +149,8 @@ class World:
     def close(self) -> None:
         self.sim.close()
         self.producer.close()
-        self.sim.cluster.source.close()
-        self.sim.cluster.admin.close()
+        self.cluster.source.close()
+        self.cluster.admin.close()
 
 
 @pytest.fixture(scope="module")
@@ -353,3 +354,80 @@ def test_an_empty_topic_whose_ledger_is_replaced_with_each_load_has_lost_nothing
     assert not there.catalog.losses
     assert there.sim.cluster.admin.pin_token(there.topic, PIN) == claim.token
     there.check()
+
+
+def created_again(world: World) -> None:
+    world.pulsar.admin("DELETE", f"{world.topic.rest_path}?force=true")
+    world.producer.forget(str(world.topic))
+    world.pulsar.admin("PUT", world.topic.rest_path)
+    world.written[world.topic].clear()
+
+
+def next_incarnation_claimed(world: World) -> bool:
+    claim = world.catalog.claim
+    return claim is not None and claim.incarnation == 1
+
+
+def test_a_topic_that_is_created_again_has_our_subscription_at_once(world: Callable[..., World]) -> None:
+    there = world()
+    there.produce(5)
+    there.until(there.offloaded)
+    created_again(there)
+    there.until(lambda: there.pin() is not None, step_ms=10)
+    assert not next_incarnation_claimed(there)
+    there.produce(5)
+    there.unload()
+    there.produce(5)
+    there.until(lambda: next_incarnation_claimed(there) and there.offloaded())
+    assert not there.catalog.losses
+    assert sum(segment.entries for segment in there.catalog.segments if segment.start.incarnation == 1) == 10
+
+
+def test_what_was_trimmed_of_a_topic_that_was_created_again_is_a_loss_of_unknown_size(
+    world: Callable[..., World],
+) -> None:
+    there = world()
+    there.produce(5)
+    there.until(there.offloaded)
+    there.sim.pins.close()  # the application is down
+    there.sim.journal.close()
+    created_again(there)
+    there.produce(5)
+    there.unload()
+    there.trim(there.written[there.topic])
+    there.sim.start()
+    there.until(lambda: there.pin() is not None)
+    there.produce(5)
+    there.until(lambda: next_incarnation_claimed(there) and there.offloaded())
+    (loss,) = there.catalog.losses
+    assert loss.uncounted
+    first, last = there.written[there.topic][0], there.written[there.topic][-1]
+    assert (loss.start.ledger, loss.start.entry) <= first
+    assert loss.end < Position(1, *last)
+    assert there.catalog.segments[-1].entries == 5
+
+
+def test_shadow_topics_are_skipped(world: Callable[..., World], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    there = world()
+    there.produce(5)
+    source = {"PULSAR.SHADOW_SOURCE": str(there.topic)}
+    shadow = TopicName.parse(f"{there.topic}-shadow")
+    there.pulsar.admin("PUT", shadow.rest_path, json=source)
+    partitioned = TopicName.parse(f"{there.topic}-partitioned")
+    there.pulsar.admin("PUT", f"{partitioned.rest_path}/partitions", json=1)
+    shadow_of_it = TopicName.parse(f"{partitioned}-shadow")
+    properties = {"PULSAR.SHADOW_SOURCE": str(partitioned)}
+    there.pulsar.web.put(
+        f"{shadow_of_it.rest_path}/partitions",
+        json={"partitions": 1, "properties": properties},
+        headers={"Content-Type": "application/vnd.partitioned-topic-metadata+json"},
+    ).raise_for_status()
+    skipped = {shadow, TopicName.parse(f"{shadow_of_it}-partition-0")}
+    there.until(lambda: all(any(f"skipped topic={name}:" in line for line in caplog.messages) for name in skipped))
+    there.until(there.offloaded)
+    assert TopicName.parse(f"{partitioned}-partition-0") in there.sim.registry.topics
+    assert not skipped & (there.sim.registry.topics.keys() | there.sim.registry.refused.keys())
+    there.pulsar.admin("DELETE", f"{shadow_of_it.rest_path}/partitions?force=true")
+    there.pulsar.admin("DELETE", f"{shadow.rest_path}?force=true")
+    there.pulsar.admin("DELETE", f"{partitioned.rest_path}/partitions?force=true")

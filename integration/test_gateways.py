@@ -27,7 +27,7 @@ from tests.storage.servers import ACCESS_KEY, REGION, SECRET_KEY, S3Server
 ROUNDS = int(os.environ.get("OFFLOADER_GATEWAY_KILLS", "3"))
 GATEWAYS, PER_ROUND, LEDGER, SUBSCRIPTION = 2, 150, 10, "s"
 
-pytestmark = [pytest.mark.versitygw, pytest.mark.timeout(7200)]
+pytestmark = pytest.mark.timeout(7200)
 
 
 def is_kept(entry: int) -> bool:
@@ -75,10 +75,10 @@ class Ground:
         return {entry for entry in range(self.entries) if cursor.is_acknowledged(Position(0, LEDGER, entry))}
 
 
-@pytest.fixture
-def ground(versitygw: S3Server, tmp_path: Path) -> Iterator[Ground]:
+@pytest.fixture(params=["moto", pytest.param("versitygw", marks=pytest.mark.versitygw)])
+def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
     with ExitStack() as stack:
-        yield Ground(versitygw, tmp_path, stack)
+        yield Ground(request.getfixturevalue(request.param), tmp_path, stack)
 
 
 def test_killed_and_paused_gateways_lose_nothing_and_forget_nothing_that_was_confirmed(ground: Ground) -> None:

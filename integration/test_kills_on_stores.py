@@ -1,5 +1,7 @@
 """Exactly once under kills, as `test_kills.py` shows it on disk and on S3, on every other store.
 
+And on S3 by moto, which needs nothing but Python.
+
 What differs from store to store is how a part comes to be and how a commit ends: a worker is killed while it uploads,
 and its application right after the commit of a segment. Soaks have all kinds of kills.
 """
@@ -16,11 +18,19 @@ from integration.fake_gcs import GoogleServer
 from integration.hdfs.cluster import Hdfs
 from integration.killing import ALL, Sizes, kill_a_worker_and_after_a_commit, kill_and_check
 from integration.soak import SOAK
+from integration.test_kills import S3
+from tests.storage.servers import S3Server
 
 SIZES = Sizes(parts=("1M", "2M", "8M"))
 KILLS = ALL * 2 if SOAK else (kill_a_worker_and_after_a_commit,)
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(14_400 if SOAK else 3_600)]
+
+
+def test_exactly_once_under_kills_on_s3(
+    pulsar: PulsarStandalone, namespace: str, tmp_path: Path, moto: S3Server
+) -> None:
+    kill_and_check(pulsar, namespace, moto.settings(moto.fresh_root()), tmp_path, S3, seed=6, kills=KILLS)
 
 
 @pytest.mark.hdfs

@@ -89,7 +89,7 @@ def migration(tmp_path: Path) -> Iterator[Migration]:
 
 def _states(pulsar: PatientPulsar, topic: TopicName) -> Entries:
     """Ledgers that are offloaded and deleted, offloaded and kept, closed, and open; what they hold."""
-    service, entries = pulsar.service_url, {}
+    service, entries = pulsar.service_url, dict[tuple[int, int], bytes]()
     for seed, (messages, deletes) in enumerate([(300, True), (300, False), (150, None)]):
         produce_mixed(service, str(topic), seed=seed, messages=messages, largest=20_000)
         entries.update(_read(pulsar, topic, max(entries, default=(0, 0))))

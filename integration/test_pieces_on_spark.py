@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from offloader.bridge.driver import spark as on_spark
 from offloader.config.running import Spark
-from offloader.offload.spark import piece_jobs
 from offloader.offload.spark.session import session
 from tests.archive.support import TOPIC
+from tests.bridge.driver.test_spark import DATA, INDEX, builder_of, world
 from tests.bridge.support import built
-from tests.offload.test_piece_jobs import DATA, INDEX, builder_of, world
 
 __all__ = ["world"]
 
 
 def test_executors_write_what_one_process_writes(world, monkeypatch):
-    monkeypatch.setattr(piece_jobs, "FEW", 0)
-    made, archive, bucket = world
+    monkeypatch.setattr(on_spark, "FEW", 0)
+    made = world[0]
     spark = session(Spark(master="local[2]"), "pieces")
     try:
-        builder, stores = builder_of(made, archive, bucket, spark)
+        builder, stores = builder_of(world, spark)
         assert built(builder.build(TOPIC, made.wanted)).copied == 0
     finally:
         spark.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pulsar as client_library
 import pytest
+from _pulsar import SchemaType
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from pulsar.schema import Integer, JsonSchema, Record
+from pulsar.schema import Schema
 
 from integration.processes import HANGS
 from integration.produce import HANGS_MS, open_client, produce_mixed
@@ -22,6 +24,8 @@ from integration.pulsar.transactions import Transactions
 from integration.pulsar.waiting import until
 from integration.restoring import KEEP, Bench, Cutter, drop_connection, messages, produce_everything
 from offloader.archive.items import ArchivedEntry
+from offloader.archive.messages.envelope import parse_envelope
+from offloader.cursors.facts import read_facts
 from offloader.errors import BrokerUnavailableError, FatalError
 from offloader.model import Position, TopicName
 from offloader.operations.restore.progress import RestoreProgress
@@ -116,30 +120,110 @@ def test_a_process_that_is_killed_and_started_again(bench: Bench) -> None:
     bench.check(archived, target)
 
 
-class Order(Record):
-    number = Integer()
+class Written(Schema):
+    """Of what is encoded already."""
+
+    def __init__(self, kind: str, *fields: tuple[str, str]) -> None:
+        found = [{"name": name, "type": of} for name, of in fields]
+        definition = {"type": "record", "name": "Order", "fields": found}
+        super().__init__(bytes, SchemaType.__members__[kind], definition, kind)
+
+    def encode(self, data: bytes) -> bytes:
+        return data
+
+    def decode(self, data: bytes) -> bytes:
+        return data
 
 
-def test_messages_with_a_schema_need_it_in_the_target(bench: Bench) -> None:
-    source, target = bench.topic("source"), bench.topic("target")
+ENCODED = {"AVRO": (b"\x08", b"\x08\x02n"), "JSON": (b'{"number": 4}', b'{"number": 4, "name": "n"}')}
+FIELDS = ("number", "int"), ("name", "string")
+
+
+def allow(bench: Bench, strategy: str) -> None:
+    """Which schemas may follow each other, in force before the next command."""
+    path = f"namespaces/{bench.namespace}/schemaCompatibilityStrategy"
+    bench.pulsar.admin("PUT", path, json=strategy)
+    until(lambda: (found := bench.pulsar.admin("GET", path)).content and found.json() == strategy)
+
+
+def definitions(bench: Bench, topic: TopicName) -> list[tuple[str, str, dict[str, str]]]:
+    found = bench.pulsar.admin("GET", f"schemas/{topic.namespace}/{topic.name}/schemas").json()["getSchemaResponses"]
+    return [(schema["type"], schema["data"], schema["properties"]) for schema in found]
+
+
+@pytest.mark.parametrize("kind", ["JSON", "AVRO"])
+def test_messages_with_schemas_come_back_with_them(bench: Bench, kind: str) -> None:
+    source, target, other = bench.topic("source"), bench.topic("target", make=False), bench.topic("other")
+    allow(bench, "ALWAYS_COMPATIBLE")
     client = open_client(bench.pulsar.service_url)
-    producer = client.create_producer(str(source), schema=JsonSchema(Order))
-    for number in range(3):
-        producer.send(Order(number=number))
+    schemas = Written(kind, *FIELDS[:1]), Written(kind, *FIELDS)  # the second reads nothing of the first
+    for schema, data in zip(schemas, ENCODED[kind], strict=True):
+        producer = client.create_producer(str(source), schema=schema)
+        producer.send(data)
+        producer.send(data)
+        producer.close()
     archived = bench.archive(source)
-    assert "has no schema version 0" in bench.refused(source, "--to", target)
-    schemas = f"schemas/{bench.namespace}"
-    schema = bench.pulsar.admin("GET", f"{schemas}/source/schema").json()
-    upload = {"type": schema["type"], "schema": schema["data"], "properties": schema["properties"]}
-    bench.pulsar.admin("POST", f"{schemas}/target/schema", json=upload)
-    assert bench.restore(source, "--to", target)["sent"] == 3
+    assert "has no schema version 0" in bench.refused(source, "--to", target, "--dry-run")
+    assert target not in bench.admin.topics(bench.namespace)
+    assert bench.restore(source, "--to", bench.topic("ignored"), "--ignore-schemas")["sent"] == 4
+    bench.copy_schemas(source)
+
+    allow(bench, "FULL")
+    for mode in (["--dry-run"], []):
+        assert "refuses schema version 1" in bench.refused(source, "--to", target, *mode)
+    allow(bench, "ALWAYS_COMPATIBLE")
+    assert bench.restore(source, "--to", target, "--dry-run")["sent"] == 4
+    assert bench.restore(source, "--to", target)["sent"] == 4
     bench.check(archived, target)
-    reader = client.create_reader(str(target), client_library.MessageId.earliest, schema=JsonSchema(Order))
-    assert [reader.read_next(HANGS_MS).value().number for _ in range(3)] == [0, 1, 2]
+    assert definitions(bench, target) == definitions(bench, source)
+
+    string = {"type": "STRING", "schema": "", "properties": {}}
+    bench.pulsar.admin("POST", f"schemas/{bench.namespace}/other/schema", json=string)
+    assert bench.restore(source, "--to", other, "--dry-run")["sent"] == 4
+    assert bench.restore(source, "--to", other)["sent"] == 4
+    for topic, first in ((target, 0), (other, 1)):
+        reader = client.create_reader(str(topic), client_library.MessageId.earliest, schema=schemas[1])
+        found = [reader.read_next(HANGS_MS) for _ in range(4)]
+        versions = [
+            int.from_bytes(parse_envelope(entry.data).metadata.schema_version) for entry in bench.entries(topic)
+        ]
+        assert versions == [first] * 2 + [first + 1] * 2
+        assert [message.data() for message in found] == [ENCODED[kind][0]] * 2 + [ENCODED[kind][1]] * 2
     client.close()
-    other = bench.topic("other")
-    assert bench.restore(source, "--to", other, "--ignore-schemas")["sent"] == 3
-    bench.check(archived, other)
+
+
+def test_schemas_of_keys_and_values_and_of_simple_types_are_uploaded_once(bench: Bench) -> None:
+    allow(bench, "ALWAYS_COMPATIBLE")
+    source, target = bench.topic("source"), bench.topic("target")
+    record = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
+    made = [
+        {"type": "STRING", "schema": "", "properties": {}},
+        {"type": "INT64", "schema": "", "properties": {"a": "b"}},
+        {
+            "type": "KEY_VALUE",
+            "schema": json.dumps({"key": "", "value": json.loads(record)}),
+            "properties": {
+                "key.schema.name": "k", "key.schema.type": "STRING", "key.schema.properties": "{}",
+                "value.schema.name": "v", "value.schema.type": "AVRO", "value.schema.properties": "{}",
+                "kv.encoding.type": "INLINE",
+            },
+        },
+        {"type": "AVRO", "schema": record, "properties": {}},
+    ]  # fmt: skip
+    for schema in made:
+        bench.pulsar.admin("POST", f"schemas/{bench.namespace}/source/schema", json=schema)
+    bench.copy_schemas(source)
+    facts = read_facts(bench.store, source)
+    assert facts is not None
+    assert [schema.type for schema in facts.schemas] == [schema["type"] for schema in made]
+    settings = PulsarSettings(service_url=bench.pulsar.service_url, admin_url=bench.pulsar.admin_url)
+    cluster = TargetCluster(settings)
+    for _ in range(2):
+        cluster.check_schemas(target, facts.schemas, try_upload=True)
+        versions = cluster.upload_schemas(target, facts.schemas)
+        assert [versions.of(number.to_bytes(8)) for number in range(4)] == [number.to_bytes(8) for number in range(4)]
+        assert definitions(bench, target) == definitions(bench, source)
+    cluster.close()
 
 
 def test_encrypted_messages_come_back_encrypted(bench: Bench) -> None:

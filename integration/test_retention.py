@@ -93,6 +93,11 @@ class Shop:
         (found,) = self.run("archive", "retention", "plan", str(self.topic))
         return found
 
+    def deletion_is_done(self) -> bool:
+        """Ask for what is pending once more. The grace ends by the broker's clock, too, which tells whole seconds."""
+        self.run("archive", "retention", "run", str(self.topic), "--yes")
+        return self.plan()["pending"] is None
+
     def entries(self) -> dict[Place, bytes]:
         """All that the archive gives now."""
         return {each.position.place: each.data for each in self.archive_topic().entries()}
@@ -230,8 +235,7 @@ def test_what_is_due_goes_while_it_is_read_and_an_operator_can_take_it_back(
             assert made.plan()["pending"] is None
             assert made.entries() == everything
             made.run("archive", "retention", "run", name, "--yes")
-            time.sleep(GRACE)
-            made.run("archive", "retention", "run", name, "--yes")
+            until(made.deletion_is_done)
             until(lambda: readers.wrong or readers.told["told"] > 1)
         readers.check()
         kept = {place: data for place, data in everything.items() if place >= newest.start.place}
@@ -275,8 +279,7 @@ def test_what_pulsar_has_trimmed_goes_where_that_is_followed_and_nothing_else(
                 each.run("archive", "retention", "run", str(each.topic), "--yes")
             pending = made.plan()["pending"]
             assert (pending["reason"], pending["ranges"][-1]["end"]) == ("follows-pulsar", str(old[-1].end))
-            time.sleep(GRACE)
-            made.run("archive", "retention", "run", name, "--yes")
+            until(made.deletion_is_done)
             until(lambda: readers.wrong or readers.told["told"] > 1)
         readers.check()
         kept = {place: data for place, data in everything.items() if place > old[-1].end.place}
@@ -295,6 +298,63 @@ def test_what_pulsar_has_trimmed_goes_where_that_is_followed_and_nothing_else(
         assert made.plan()["pending"] is None
         assert made.entries() == before
         assert not any("Traceback" in line for line in made.application.log_lines())
+
+
+def test_what_is_taken_back_with_a_hold_is_not_deleted_again(
+    pulsar: PatientPulsar, namespace: str, tmp_path: Path
+) -> None:
+    keep_everything(pulsar, namespace)
+    settings = {"archiveGrace": "15s", "quarantineFloor": "0s", "deletionInterval": "1s"}
+    with shop(pulsar, namespace, tmp_path, ALL_BUT_THE_NEWEST, **settings) as made:
+        name = str(made.topic)
+        for seed in range(2):
+            made.grow(seed)
+        everything = len(made.segments())
+        for hold in ((), ("--hold", "court")):
+            made.application.until(lambda: made.plan()["pending"] is not None, "recording what goes")
+            (undone,) = made.run("archive", "undelete", name, *hold)
+            assert ("until its policy deletes it again" in undone["message"]) != bool(hold)
+        (said,) = made.run("archive", "retention", "run", name, "--yes")
+        assert "nothing goes: held by court" in said["message"]
+        plan = made.plan()
+        assert (plan["pending"], plan["note"], plan["deleted"]["segments"]) == (None, "held by court", 0)
+        assert len(made.segments()) == everything
+        made.run("archive", "lift-hold", name)
+        made.application.until(lambda: made.plan()["pending"] is not None, "recording what goes")
+
+
+AHEAD = """
+import os, time
+_real = time.time_ns
+time.time_ns = lambda: _real() + (400 * 86_400 * 10**9 if os.path.exists({flag!r}) else 0)
+"""
+
+
+def test_a_process_whose_clock_is_a_year_ahead_for_a_while_deletes_nothing(
+    pulsar: PatientPulsar, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_everything(pulsar, namespace)
+    settings = {"archiveGrace": "1s", "quarantineFloor": "0s", "deletionInterval": "1s"}
+    with shop(pulsar, namespace, tmp_path, {"archiveRetentionTimeInMinutes": 525_600}, **settings) as made:
+        for seed in range(SEGMENTS):
+            made.grow(seed)
+        made.application.stop()
+        everything = made.entries()
+        flag = tmp_path / "ahead"
+        (tmp_path / "sitecustomize.py").write_text(AHEAD.format(flag=str(flag)))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        flag.touch()
+        made.application = made.world.new_application().start().wait_ready()
+        name, wrong = str(made.topic), "policies of time wait: this host's clock is 400 days ahead of"
+        made.application.until(lambda: made.application.logged(wrong), "waiting for clocks that agree")
+        for _ in range(2):
+            made.run("archive", "retention", "run", name, "--yes")
+        assert made.plan()["pending"] is None
+        flag.unlink()  # set right while it runs
+        right = "policies of time wait: only this host tells the time"  # broker and archive are on this host
+        made.application.until(lambda: made.application.logged(right), "comparing clocks again")
+        assert "nothing is due" in made.run("archive", "retention", "run", name, "--yes")[0]["message"]
+        assert made.entries() == everything
 
 
 def _trimmed(made: Shop) -> bool:

@@ -14,14 +14,12 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from integration.processes import HANGS
 from integration.spark import patiently, session
-from integration.starting import started
 from offloader.archive.spark.metrics import MetricsFolder
-from offloader.format.blocks import ENTRY_HEADER_SIZE
-from offloader.format.reader import entries, read_blocks
+from offloader.format.blocks import ENTRY_HEADER_SIZE, entries, read_blocks
 from offloader.metadata.layout import data_key
 from offloader.storage.settings import StoreSettings
 from tests.archive.spark.world import BEGIN, Row, World, ordered, row_of, standard
-from tests.storage.servers import REGION, S3Server, moto_server
+from tests.storage.servers import REGION, S3Server
 
 pytestmark = pytest.mark.spark
 
@@ -36,12 +34,6 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return standard(StoreSettings(f"file://{tmp_path_factory.mktemp('archive')}"))
-
-
-@pytest.fixture(scope="module")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with started(tmp_path_factory.mktemp("moto"), moto_server) as server:
-        yield server
 
 
 def reader(spark: SparkSession, world: World, **options: str) -> DataFrameReader:

@@ -22,8 +22,8 @@ from integration.stock_store import stock_store
 from integration.world import World, keep_everything
 from offloader import Archive
 from offloader.archive.items import Missing
+from offloader.archive.ledgers.bucket import LedgerBucket
 from offloader.archive.ledgers.found import FoundLedgers, joined
-from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
 from offloader.archive.topic import ArchivedTopic
@@ -147,7 +147,9 @@ def _offload(pulsar: PatientPulsar, topic: TopicName) -> tuple[int, int]:
 def _record(pulsar: PatientPulsar, topic: TopicName) -> bytes:
     assert pulsar.zookeeper_address is not None
     with closing(connect(f"zk:{pulsar.zookeeper_address}")) as metadata:
-        return metadata.managed_ledger(topic).raw
+        node = metadata.nodes.get(metadata.topic_path(topic))
+        assert node is not None
+        return node.value
 
 
 def _wait_until_bookkeeper_forgets(pulsar: PatientPulsar, asked: Mapping[TopicName, FoundLedgers]) -> None:

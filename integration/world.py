@@ -33,9 +33,9 @@ from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
-from offloader.testing.invariants import HARMLESS, PaceLog, check_invariants
-from offloader.testing.truth import Truth, TruthCollector
+from tests.invariants import HARMLESS, PaceLog, check_invariants
 from tests.storage.servers import free_port
+from tests.truth import Truth, TruthCollector
 
 PIN = "__offloader"
 WITNESS = "witness"

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from offloader.archive import register
     from offloader.archive.archive import Archive
     from offloader.archive.items import ArchivedEntry, EntryRun, Missing
-    from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+    from offloader.archive.ledgers.bucket import LedgerBucket
     from offloader.archive.messages.encryption import KeyReader, PemFiles
-    from offloader.archive.messages.limits import MessageLimits
-    from offloader.archive.messages.message import Message, MessageProblem
+    from offloader.archive.messages.message import Message, MessageLimits, MessageProblem
     from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
     from offloader.archive.reading.reader import ReadOptions
     from offloader.archive.reading.verifier import OnDamage
@@ -55,10 +54,9 @@ _HOMES = {
     "archive": ("register",),
     "archive.archive": ("Archive",),
     "archive.items": ("ArchivedEntry", "EntryRun", "Missing"),
-    "archive.ledgers.ledger_bucket": ("LedgerBucket",),
+    "archive.ledgers.bucket": ("LedgerBucket",),
     "archive.messages.encryption": ("KeyReader", "PemFiles"),
-    "archive.messages.limits": ("MessageLimits",),
-    "archive.messages.message": ("Message", "MessageProblem"),
+    "archive.messages.message": ("Message", "MessageLimits", "MessageProblem"),
     "archive.messages.schema": ("ENTRY_SCHEMA", "MESSAGE_SCHEMA"),
     "archive.reading.reader": ("ReadOptions",),
     "archive.reading.verifier": ("OnDamage",),

@@ -44,12 +44,12 @@ class StoreUnavailableError(RetryableError):
     """The store did not answer, or asked to be left alone for a while."""
 
 
+class CredentialsExpiredError(StoreUnavailableError):
+    """The store says that our credentials have expired; files that they come from are read again."""
+
+
 class JournalUnavailableError(StoreUnavailableError):
     """A record of the journal is not written, or its outcome is unknown; it is tried again. No topic's own trouble."""
-
-
-class PlanOutdatedError(RetryableError):
-    """What was planned to be read lies elsewhere by now: a new plan finds all of it."""
 
 
 class StoreFullError(RetryableError):
@@ -62,6 +62,10 @@ class AccessDeniedError(FatalError):
 
 class BucketNotFoundError(FatalError):
     """The bucket or root folder does not exist."""
+
+
+class ObjectArchivedError(FatalError):
+    """The object is in an archive tier of the store: it is there, and cannot be read until it is restored."""
 
 
 class ObjectNotFoundError(OffloadError):
@@ -95,12 +99,20 @@ class HeldByShardError(ClaimedByOtherError):
     """Another shard of the same application has the topic, and passes it on when it sees that this one is there."""
 
 
+class ShadowTopicError(FatalError):
+    """The topic is a shadow (PIP-180): all of its data is its source's."""
+
+
 class AnotherClusterError(FatalError):
     """The root belongs to another cluster."""
 
 
 class FormatVersionError(FatalError):
     """A record was written by another version of this product."""
+
+
+class RemovedFeatureError(FatalError):
+    """A record is of a feature that was removed: nothing is concluded from it, and only an older version reads it."""
 
 
 class DamagedRecordError(IntegrityError):
@@ -140,6 +152,10 @@ class AuthenticationFailedError(FatalError):
 
 class AuthorizationFailedError(FatalError):
     """The broker knows us and refuses this call."""
+
+
+class NotAllowedError(FatalError):
+    """A policy or a limit of the namespace, the topic or the brokers forbids this call. No permission is missing."""
 
 
 class AbsentError(OffloadError):

@@ -10,6 +10,7 @@ import pwd
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,3 +94,10 @@ def parse_version(description: str) -> int | None:
     """The feature version (17 for 17.0.15, 8 for 1.8) in a description; None without one."""
     match = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)\s*$", description, re.MULTILINE)
     return int(match[1]) if match else None
+
+
+if __name__ == "__main__":  # `make setup` asks
+    try:
+        find_java()
+    except FatalError as error:
+        sys.exit(f"error: {error}")

@@ -68,7 +68,8 @@ class ShortLines(logging.Formatter):
         clock = time.strftime("%H:%M:%S", self.converter(record.created))
         about = extras(record)
         see = f"; see {about.pop('see')}" if "see" in about else ""
-        words = (*(f"{name}={value}" for name, value in about.items()), record.getMessage() + see)
+        message = record.getMessage().removeprefix(f"{about.get('topic', '')}: ")  # errors begin with their topic
+        words = (*(f"{name}={value}" for name, value in about.items()), message + see)
         line = " ".join((clock, record.levelname, record.name.rpartition(".")[2], *map(printable, words)))
         return "\n".join((line, *map(printable, "\n".join(_traceback(self, record)).splitlines())))
 

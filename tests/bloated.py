@@ -97,7 +97,12 @@ HARMLESS = ("claim", "manifest newest", "/app/00000000000002-two")
 
 def told(store: BloatedStore) -> Iterator[object]:
     """What everything that reads a bucket says of it, error or finding."""
-    archive, pending = Archive(store), partial(requests.pending, store, APPLICATION, 5)
+    archive = Archive(store)
+
+    def mark_all_done() -> None:
+        for name, _ in requests.pending(store, APPLICATION, 5):
+            requests.mark_done(store, APPLICATION, name, requests.RequestOutcome(True, "", 5))
+
     readers: list[Callable[[], object]] = [
         partial(read_root, store),
         lambda: archive.catalogs.head(TOPIC),
@@ -108,9 +113,7 @@ def told(store: BloatedStore) -> Iterator[object]:
         lambda: peek(Stores.of(store), TopicRecords(TopicSnapshot.of(archive.catalog)), Position(0, 3, 5)),
         lambda: JournalStart(store, APPLICATION).new_epoch(partial(next, map(str, count()))),
         lambda: check_agreement(proposed(store, TOPIC, Given(APPLICATION, 9))),
-        lambda: [
-            requests.mark_done(store, APPLICATION, name, requests.RequestOutcome(True, "", 5)) for name, _ in pending()
-        ],
+        mark_all_done,
     ]
     yield from check_root(store)
     yield from verify(store).findings

@@ -11,20 +11,20 @@ import pytest
 import yaml
 
 from dev.docs.dashboard import OF_NAMESPACES, render
-from offloader.metrics import definitions, gateway_definitions, protection_definitions
+from offloader.metrics import definitions, gateway
 from tests.promql import named
 from tests.test_docs import REPOSITORY, anchors
 
 RULES = REPOSITORY / "conf" / "prometheus" / "offloader.rules.yaml"
 DASHBOARD = REPOSITORY / "conf" / "grafana" / "offloader.json"
-FAMILIES = (definitions.ALL, gateway_definitions.ALL, protection_definitions.ALL)
+FAMILIES = (definitions.ALL, gateway.ALL)
 OF_THE_TARGET = {"instance", "job"}
 OF_GRAFANA = {OF_NAMESPACES.split('"')[1]}
 
 
 def series():
     """Every name that can be queried, with its labels."""
-    found = {}
+    found: dict[str, set[str]] = {}
     for one in (one for family in FAMILIES for one in family):
         labels = set(one.labels) | OF_THE_TARGET
         if one.kind == "histogram":
@@ -69,18 +69,18 @@ def unknown(expression, known):
 
 
 @pytest.mark.parametrize("expression", sorted(set(EXPRESSIONS)))
-def test_what_is_asked_for_is_told(expression):
+def test_what_is_asked_for_is_told(expression) -> None:
     assert named(expression).metrics
     assert not unknown(expression, series())
 
 
-def test_values_of_labels_are_texts_of_the_product():
+def test_values_of_labels_are_texts_of_the_product() -> None:
     values = {value for expression in EXPRESSIONS for _, _, value in named(expression).matched}
     assert {"integrity", "given up", "in vain", "overtaken"} <= values
     assert not values - texts() - OF_GRAFANA
 
 
-def test_a_metric_a_label_and_a_grouping_that_do_not_exist_are_noticed():
+def test_a_metric_a_label_and_a_grouping_that_do_not_exist_are_noticed() -> None:
     known = series()
     assert unknown("rate(offloader_byte_total[5m])", known) == ["offloader_byte_total"]
     assert unknown("offloader_seal_seconds > 1", known) == ["offloader_seal_seconds"]
@@ -92,8 +92,8 @@ def test_a_metric_a_label_and_a_grouping_that_do_not_exist_are_noticed():
         named("offloader_topics{state}")
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=("application", "gateway", "protection"))
-def test_the_dashboard_and_the_rules_cover_each_process(family):
+@pytest.mark.parametrize("family", FAMILIES, ids=("application", "gateway"))
+def test_the_dashboard_and_the_rules_cover_each_process(family) -> None:
     shown = {name for _, target in targets() for name in named(target["expr"]).metrics}
     watched = {name for rule in alerts() for name in named(rule["expr"]).metrics}
     here = {name for one in family for name in (one.exposed, f"{one.name}_bucket")}
@@ -101,7 +101,7 @@ def test_the_dashboard_and_the_rules_cover_each_process(family):
     assert len(here & watched) >= 3
 
 
-def test_every_alert_says_what_is_wrong_how_bad_it_is_and_what_to_do():
+def test_every_alert_says_what_is_wrong_how_bad_it_is_and_what_to_do() -> None:
     names = [rule["alert"] for rule in alerts()]
     assert len(names) == len(set(names))
     for rule in alerts():
@@ -112,14 +112,14 @@ def test_every_alert_says_what_is_wrong_how_bad_it_is_and_what_to_do():
 
 
 @pytest.mark.parametrize("rule", alerts(), ids=lambda rule: rule["alert"])
-def test_every_alert_leads_to_a_place_of_the_manual(rule):
+def test_every_alert_leads_to_a_place_of_the_manual(rule) -> None:
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
     assert anchor
     assert anchor in anchors(REPOSITORY / Path(page))
 
 
 @pytest.mark.parametrize("rule", alerts(), ids=lambda rule: rule["alert"])
-def test_an_alert_names_only_labels_that_its_expression_leaves(rule):
+def test_an_alert_names_only_labels_that_its_expression_leaves(rule) -> None:
     expression = rule["expr"]
     left = (
         named(expression).grouped
@@ -130,13 +130,13 @@ def test_an_alert_names_only_labels_that_its_expression_leaves(rule):
     assert asked <= left
 
 
-def test_legends_name_labels_that_their_query_leaves():
+def test_legends_name_labels_that_their_query_leaves() -> None:
     for title, target in targets():
         assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= named(target["expr"]).grouped, title
 
 
-def test_no_panel_lies_on_another():
-    taken = set()
+def test_no_panel_lies_on_another() -> None:
+    taken: set[tuple[int, int]] = set()
     for panel in json.loads(DASHBOARD.read_text())["panels"]:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
@@ -149,11 +149,11 @@ def test_no_panel_lies_on_another():
         taken |= cells
 
 
-def test_the_dashboard_is_up_to_date():
+def test_the_dashboard_is_up_to_date() -> None:
     assert DASHBOARD.read_text() == render(), "run `make docs`"
 
 
-def test_namespaces_are_chosen_from_a_metric_that_has_them():
+def test_namespaces_are_chosen_from_a_metric_that_has_them() -> None:
     (query,) = [
         one["definition"] for one in json.loads(DASHBOARD.read_text())["templating"]["list"] if "definition" in one
     ]

@@ -12,13 +12,13 @@ import pytest
 
 from dev.docs import alarms as alarm_texts
 from dev.docs.lines import WIDTH
-from offloader.cli.command import GroupWithDefault
+from offloader.cli.groups import GroupWithDefault
 from offloader.cli.main import main
-from offloader.config import Config
+from offloader.config.config import parse_archive
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
 from offloader.format.index import index_of_segment
-from offloader.metrics import gateway_definitions, protection_definitions
+from offloader.metrics import gateway
 from offloader.metrics.definitions import ALL
 from offloader.model import LedgerRange, SegmentLayout
 
@@ -30,7 +30,7 @@ FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 COMMAND = re.compile(r"(?:\.venv/bin/|/opt/offloader/\.venv/bin/)?offloader ([^#\n]+)")
 LEAST_LITERAL = 6  # characters of a log line that make it recognisable
-NOT_RUNNING = ("testing", "_proto")
+NOT_RUNNING = ("_proto",)
 TROUBLES = ("warning", "error", "exception", "critical")
 LEVELS = (*TROUBLES, "info")
 RUNNING = REPOSITORY / "docs" / "running.md"
@@ -65,7 +65,7 @@ def anchors(page):
 
 
 @pages
-def test_relative_links_lead_somewhere(page):
+def test_relative_links_lead_somewhere(page) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
         if "://" in target:
             continue
@@ -90,13 +90,13 @@ def definitions(path):
 
 
 @pages
-def test_what_a_link_to_a_module_names_is_defined_there(page):
+def test_what_a_link_to_a_module_names_is_defined_there(page) -> None:
     for name, target in re.findall(r"\[`([\w.]+)`\]\(([^)#]+\.py)\)", prose(page)):
         assert name in definitions(page.parent / target), f"{page.name}: {target} has no {name}"
 
 
 @pages
-def test_modules_exist(page):
+def test_modules_exist(page) -> None:
     """What ends with .py, and what stands in brackets: `[`format/entry.py`]` is below offloader/."""
     bracketed = [name for group in re.findall(r"\[(`[^\]]+)\](?!\()", prose(page)) for name in SPAN.findall(group)]
     named = {name for name in SPAN.findall(prose(page)) if name.endswith(".py")} | set(bracketed)
@@ -106,7 +106,7 @@ def test_modules_exist(page):
     ]
 
 
-def test_the_tour_has_two_ways_of_at_most_fifteen_stops_each_a_function():
+def test_the_tour_has_two_ways_of_at_most_fifteen_stops_each_a_function() -> None:
     ways = re.findall(r"\n## (One .*?)\n(.*?)(?=\n## )", (REPOSITORY / "docs" / "tour.md").read_text(), re.DOTALL)
     assert [name for name, _ in ways] == ["One entry's way out", "One row's way back"]
     for _, way in ways:
@@ -116,7 +116,7 @@ def test_the_tour_has_two_ways_of_at_most_fifteen_stops_each_a_function():
 
 
 @pages
-def test_lines_are_short(page):
+def test_lines_are_short(page) -> None:
     """But for rows of tables, which Markdown cannot part."""
     assert not [
         line for line in page.read_text().splitlines() if len(line) > WIDTH and not line.lstrip().startswith("|")
@@ -124,10 +124,14 @@ def test_lines_are_short(page):
 
 
 @pages
-def test_make_targets_exist(page):
+def test_make_targets_exist(page) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
     named = {found for text in code_of(page) for found in re.findall(r"^make ([a-z-]+)", text)}
     assert named <= targets
+
+
+def command_of(group, name):
+    return group.get_command(click.Context(group), name)
 
 
 def fault_of(line):
@@ -136,65 +140,69 @@ def fault_of(line):
     while isinstance(command, click.Group) and words:
         if words[0].startswith("-"):
             if isinstance(command, GroupWithDefault):
-                command = command.commands[command.default]
+                command = command_of(command, command.default) or command
             break
-        if words[0] not in command.commands:
+        found = command_of(command, words[0])
+        if found is None:
             return f"{words[0]!r} is not a command of {command.name}"
-        command = command.commands[words.pop(0)]
+        command = found
+        words.pop(0)
     known = {name for p in command.params for name in p.opts} | {"--help", "-h", "--version"}
     unknown = [word for word in words if word.startswith("-") and word.strip("[]") not in known]
     return f"{unknown} are no options" if unknown else ""
 
 
 @pages
-def test_commands_exist(page):
+def test_commands_exist(page) -> None:
     faults = {text: fault_of(found[1]) for text in code_of(page) if (found := COMMAND.match(text))}
     assert not {text: fault for text, fault in faults.items() if fault}
 
 
-def test_a_command_that_does_not_exist_is_noticed():
+def test_a_command_that_does_not_exist_is_noticed() -> None:
     assert fault_of("topics nonsense") == "'nonsense' is not a command of topics"
     assert fault_of("verify --nonsense") == "['--nonsense'] are no options"
     assert fault_of("topics accept-loss TOPIC --to LEDGER:ENTRY") == ""
 
 
-def test_messages_of_the_program_name_commands_that_exist():
+def test_messages_of_the_program_name_commands_that_exist() -> None:
     texts = [p.read_text() for p in (REPOSITORY / "offloader").rglob("*.py")]
     named = {found for text in texts for found in re.findall(r"`offloader ([a-z][a-z -]*)", text)}
     assert named
     assert not {line: fault for line in named if (fault := fault_of(line))}
 
 
-def test_the_unit_runs_commands_that_exist():
+def test_the_unit_runs_commands_that_exist() -> None:
     lines = re.findall(r"^Exec\w+=(.+)$", (REPOSITORY / "conf" / "offloader.service").read_text(), re.MULTILINE)
     assert len(lines) == 2
     for line in lines:
-        assert fault_of(COMMAND.match(line)[1]) == ""
+        command = COMMAND.match(line)
+        assert command is not None
+        assert fault_of(command[1]) == ""
 
 
 @pages
-def test_configurations_are_valid(page):
+def test_configurations_are_valid(page) -> None:
     for text in fenced(page, "yaml"):
         environment = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "value")
-        Config.parse(text, environment)
+        parse_archive(text, environment)
 
 
 @pages
-def test_json_can_be_read(page):
+def test_json_can_be_read(page) -> None:
     for text in fenced(page, "json"):
         json.loads(text)
 
 
 @pages
-def test_settings_exist(page):
+def test_settings_exist(page) -> None:
     documented = (REPOSITORY / "docs" / "configuration.md").read_text()
     for section, name in re.findall(r"`(pulsar|storage|metrics|limits|policies)\.(?:slice\.)?([A-Za-z]+)", prose(page)):
         assert f"`{name}`" in documented or f"`{section}.{name}`" in documented, f"{section}.{name}"
 
 
 @pages
-def test_metrics_exist(page):
-    known = (*ALL, *gateway_definitions.ALL, *protection_definitions.ALL)
+def test_metrics_exist(page) -> None:
+    known = (*ALL, *gateway.ALL)
     exposed = {definition.exposed for definition in known} | {"brk_ledgeroffloader_"}
     assert set(re.findall(r"`((?:offloader|brk)_[a-z_]+)", prose(page))) <= exposed
 
@@ -208,9 +216,9 @@ def logged():
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="log"), attr=level)) if level in LEVELS:
-                    extra = next((ast.literal_eval(k.value) for k in node.keywords if k.arg == "extra"), {})
+                    extras = [ast.literal_eval(k.value) for k in node.keywords if k.arg == "extra"]
                     text = max(re.split(r"%\w", ast.literal_eval(node.args[0])), key=len)
-                    yield path.name, level, text, extra.get("see", "")
+                    yield path.name, level, text, extras[0].get("see", "") if extras else ""
 
 
 def alarms():
@@ -228,8 +236,8 @@ def alarms():
         yield name, line, meaning, remedy
 
 
-def test_every_warning_and_error_names_its_alarm_which_has_its_line():
-    lines = {}
+def test_every_warning_and_error_names_its_alarm_which_has_its_line() -> None:
+    lines: dict[str, str] = {}
     for name, line, *_ in alarms():
         lines[name] = lines.get(name, "") + line
     found = list(logged())
@@ -246,18 +254,18 @@ def test_every_warning_and_error_names_its_alarm_which_has_its_line():
     assert lines.keys() == {alarm for *_, alarm in found} - {""}
 
 
-def test_the_page_of_the_application_says_of_alarms_what_the_manual_says():
+def test_the_page_of_the_application_says_of_alarms_what_the_manual_says() -> None:
     held = REPOSITORY / "offloader" / "offload" / "live" / "alarms.json"
     assert held.read_text(encoding="utf-8") == alarm_texts.render(), "run `make docs`"
 
 
-def test_every_alarm_says_what_to_do():
+def test_every_alarm_says_what_to_do() -> None:
     rows = list(alarms())
     assert len(rows) > 50
     assert all(meaning.strip() and remedy.strip() for *_, meaning, remedy in rows)
 
 
-def test_every_line_in_the_operators_page_is_one_that_the_program_can_print():
+def test_every_line_in_the_operators_page_is_one_that_the_program_can_print() -> None:
     code = "".join(p.read_text() for p in (REPOSITORY / "offloader").rglob("*.py"))
     code = re.sub(r'"\n\s+f?"', "", code)  # texts that are spread over lines
     errors = RUNNING.read_text().partition("\n### Errors that end")[2]
@@ -275,7 +283,7 @@ def hexadecimal(kind):
     return bytes.fromhex("".join(text.split()))
 
 
-def test_the_example_of_the_formats_page_is_what_we_write():
+def test_the_example_of_the_formats_page_is_what_we_write() -> None:
     cutter = PartCutter(SegmentLayout(), first_part=1, offset=0, first_block=1, room=1_000_000)
     for ledger, entry, data in ((5, 0, b"hello"), (5, 1, b"offloader"), (9, 0, b"!")):
         assert cutter.offer(ledger, entry, data, inspect(data)) is None

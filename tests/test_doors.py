@@ -26,6 +26,7 @@ from offloader._proto import metadata_pb2 as pb
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, PositionInfo, SchemaLocator
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
+from offloader.archive.archive import rescued_ledger
 from offloader.archive.items import Missing
 from offloader.archive.messages.columns import entry_batches, message_batches
 from offloader.archive.messages.payloads import UnpackOptions
@@ -36,45 +37,36 @@ from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOption
 from offloader.archive.reading.sparse_index import decode_sparse_index
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.rescued import rescued_ledger
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.topic import ArchivedTopic as Archived
-from offloader.bookkeeper.api import BookieAddress, ListedLedger, ManagedLedger
+from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.bookie_info import decode_address, encode_address
-from offloader.bookkeeper.cursor_codec import (
-    decode_cursor_entry,
-    decode_cursor_node,
-    encode_cursor_entry,
-    encode_cursor_node,
-)
-from offloader.bookkeeper.cursor_state import CursorState
 from offloader.bookkeeper.layout import Layout, decode_layout, encode_layout
-from offloader.bookkeeper.managed_ledgers import (
-    OWNER,
-    Compression,
-    decode_cursor,
-    decode_managed_ledger,
-)
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.model import DigestType
-from offloader.bookkeeper.nodes import Node
 from offloader.bookkeeper.requests import BatchRead, EntryRead, ListEntries, ReadLac, Request
 from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
 from offloader.cli.orphans.deletion_parts import shown as ledger_shown
-from offloader.cli.orphans.rescue import rescue_fields
+from offloader.cli.orphans.rescued import rescue_fields
 from offloader.cursors.facts_codec import TopicFacts, encode_facts
 from offloader.errors import OffloadError
-from offloader.format.chunks import Chunks
+from offloader.format.blocks import Chunks, entries, read_blocks
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
 from offloader.format.index import decode_index
-from offloader.format.reader import entries, read_blocks
 from offloader.format.v1 import decode_ledger_index
 from offloader.format.v1_parts import examine
 from offloader.lifecycle.deletion.machine import FailedLook, UnreferencedLedger, rule, turn
-from offloader.lifecycle.deletion.record_codec import decode_deletion, decode_switch, encode_deletion, encode_switch
-from offloader.lifecycle.deletion.records import DeletionSwitch, LedgerComponent, LedgerType
+from offloader.lifecycle.deletion.records import (
+    DeletionSwitch,
+    LedgerComponent,
+    LedgerType,
+    decode_deletion,
+    decode_switch,
+    encode_deletion,
+    encode_switch,
+)
 from offloader.lifecycle.deletion.system_topic.letters import WORKER
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
 from offloader.lifecycle.deletion.system_topic.messages import (
@@ -97,9 +89,8 @@ from offloader.lifecycle.explaining.bookie_facts import (
     bookie_facts,
 )
 from offloader.lifecycle.explaining.bookies import explain_bookie
-from offloader.lifecycle.ledgers.decoding import read_cursor, read_last_entry, read_list, read_locator
 from offloader.lifecycle.ledgers.kinds import purpose_of
-from offloader.lifecycle.rescue.read_back import damage_of_rescue
+from offloader.lifecycle.rescue.objects import damage_of_rescue
 from offloader.lifecycle.topics.broker_retention import (
     BrokerRetention,
     RetentionLevel,
@@ -107,14 +98,7 @@ from offloader.lifecycle.topics.broker_retention import (
     read_retention,
 )
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
-from offloader.lifecycle.topics.cursors.record_codec import (
-    decode_removal,
-    decode_saved,
-    encode_removal,
-    encode_saved,
-)
-from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState, SavedCursor
-from offloader.lifecycle.topics.topic_nodes import TopicNodes, read_list_node
+from offloader.lifecycle.topics.cursors.saved import SavedCursor
 from offloader.lifecycle.topics.unloaded import look_at
 from offloader.lifecycle.topics.visit_plan import check_version
 from offloader.metadata import layout, requests
@@ -128,22 +112,32 @@ from offloader.metadata.root import read_root
 from offloader.model import GIB, AcknowledgedRange, EntryRange, PartlyAcknowledged, SegmentLayout
 from offloader.offload.fleet import Fleet
 from offloader.offload.worker.offloaded_source import stored_entries
+from offloader.ports.admin import TopicSchema
 from offloader.ports.subscriptions import SubscriptionLook
-from offloader.ports.topic_states import TopicSchema
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.auth import Authentication
+from offloader.pulsar.broker_source import explain
 from offloader.pulsar.frames import FrameBuffer, encode
-from offloader.pulsar.gaps import explain
 from offloader.pulsar.lookup import one_host
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.server_errors import server_error
 from offloader.pulsar.session import BrokerSession
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.visits import BrokerVisits
+from offloader.state.envelope import Compression
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger
+from offloader.state.managed_ledger_codec import decode_managed_ledger
+from offloader.state.names import OWNER
+from offloader.state.subscription import CursorState
+from offloader.state.subscription_codec import (
+    decode_cursor_entry,
+    decode_cursor_node,
+    encode_cursor_entry,
+    encode_cursor_node,
+)
+from offloader.state.topic import PulsarTopic
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
-from offloader.testing.ledger_metadata import encode_managed_ledger, envelope
-from offloader.viewer.values import views_of
+from offloader.viewer.schemas import views_of
 from tests.archive.messages.encoder import TOPIC as OF_MESSAGES
 from tests.archive.messages.encoder import Producer, Sent, batch, run_of
 from tests.archive.mutations import KINDS, bucket, findings
@@ -152,10 +146,12 @@ from tests.bloated import HARMLESS, PLACES, BloatedStore, told
 from tests.bookkeeper import test_v2, test_v3
 from tests.bookkeeper.damage import damaged
 from tests.bookkeeper.test_metadata_codec import message as ledger_message
+from tests.fakes.ledger_metadata import encode_managed_ledger, envelope
 from tests.format.support import v1_tiny_blocks
 from tests.in_turn import in_turn
 from tests.lifecycle.deletion.support import candidate
 from tests.lifecycle.deletion.support import candidate as marked_ledger
+from tests.lifecycle.ledgers.read_nodes import read_cursor, read_last_entry, read_locator
 from tests.lifecycle.rescue.support import KEPT, KeptCluster
 from tests.lifecycle.rescue.support import Archive as RescueArchive
 from tests.lifecycle.rescue.support import messages as kept_messages
@@ -353,8 +349,8 @@ def of_system_topics(data: bytes) -> None:
         asked: list[Callable[[], object]] = [
             topics.make,
             topics.shape,
-            lambda t=topics: t.strangers(OwnMark(b"secret")),
-            lambda t=topics: t.schema("persistent://pulsar/system/__ledger_deletion-partition-1", 3),
+            partial(topics.strangers, OwnMark(b"secret")),
+            partial(topics.schema, "persistent://pulsar/system/__ledger_deletion-partition-1", 3),
         ]
         for ask in asked:
             with suppress(OffloadError):
@@ -382,7 +378,7 @@ def rest(data: bytes) -> None:
             partial(admin.topics, "a/b"),
             partial(admin.topic_info, TOPIC),
             partial(explain, admin.rest, TOPIC, EntryRange(7, 0, 2), limit=2),
-            *visiting(BrokerVisits(PulsarSettings(), transport=transport)),
+            *visiting(AdminClient(PulsarSettings(), transport=transport)),
         ]
         for ask in asked:
             with suppress(OffloadError):
@@ -391,19 +387,19 @@ def rest(data: bytes) -> None:
 
 
 def a_list_node(data: bytes) -> None:
-    found = read_list_node(Node(data, 0, 0, 0, 1))
-    look_at(TopicNodes(TOPIC, found, None), BrokerRetention(0, 0, RetentionLevel.TOPIC), 1, SubscriptionNames())
+    found = decode_managed_ledger(data)
+    look_at(PulsarTopic(TOPIC, found, None), BrokerRetention(0, 0, RetentionLevel.TOPIC), 1, SubscriptionNames())
 
 
-def visiting(brokers: BrokerVisits) -> list[Callable[[], object]]:
+def visiting(brokers: AdminClient) -> list[Callable[[], object]]:
     """What is asked so that unloaded topics are visited, and what is made of it."""
     return [
         lambda: check_version(brokers.version()),
-        brokers.loaded,
-        lambda: brokers.known("a/b"),
-        lambda: default_retention(brokers.default_retention()),
-        lambda: read_retention(brokers.namespace_retention("a/b"), RetentionLevel.NAMESPACE),
-        lambda: read_retention(brokers.topic_retention(TOPIC), RetentionLevel.TOPIC),
+        brokers.loaded_topics,
+        lambda: brokers.known_topics("a/b"),
+        lambda: default_retention(brokers.runtime_configuration()),
+        lambda: read_retention(brokers.namespace_policies("a/b").get("retention_policies"), RetentionLevel.NAMESPACE),
+        lambda: read_retention(brokers.applied_retention(TOPIC), RetentionLevel.TOPIC),
         lambda: brokers.trim(TOPIC),
         lambda: brokers.use(TOPIC),
         lambda: brokers.unload(TOPIC),
@@ -537,13 +533,12 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     )
     yield "brokers' object that workers read", v1.data, lambda data: list(stored_entries(Chunks((data,)), 0, 9))
     yield "V1 points", v1.index, lambda data: decode_sparse_index(data, 9)
-    record = encode_managed_ledger(ManagedLedger((ListedLedger(3, 60, 9), ListedLedger(5, 1, 2)), 0, b""))
+    record = encode_managed_ledger(ManagedLedger((ListedLedger(3, 60, 9), ListedLedger(5, 1, 2))))
     cursor = ManagedCursorInfo(cursorsLedgerId=4, markDeleteLedgerId=3, markDeleteEntryId=7).SerializeToString()
     for packed in Compression.values():
         name = Compression.Name(packed)
         yield f"managed ledger {name}", envelope(record, packed), lambda data: decode_managed_ledger(data, 0)
-        yield f"cursor {name}", envelope(cursor, packed), decode_cursor
-        yield f"ledger list as references {name}", envelope(record, packed), lambda data: read_list(data, 0)
+        yield f"cursor {name}", envelope(cursor, packed), decode_cursor_node
         yield f"ledger list of an unloaded topic {name}", envelope(record, packed), a_list_node
         yield f"cursor as references {name}", envelope(cursor, packed), lambda data: read_cursor(data, 0)
         yield f"cursor's whole state {name}", envelope(CURSOR_NODE, packed), decode_cursor_node
@@ -562,11 +557,14 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     )
     yield "entry of a cursor's ledger", encode_cursor_entry(CURSOR_STATE), decode_cursor_entry
     yield "dense entry of a cursor's ledger", encode_cursor_entry(CURSOR_STATE, dense=True), decode_cursor_entry
-    removal = CursorRemoval(TOPIC, "s", RemovalState.MARKED, 1, "joe", 0)
-    yield "removal of a cursor", encode_removal("t", removal), lambda data: decode_removal("k", data)
     look = SubscriptionLook(1, (3, 4), CURSOR_STATE.ranges, 0, 7, 9)
     saved = SavedCursor(look, CURSOR_NODE, encode_cursor_entry(CURSOR_STATE), 5)
-    yield "saved cursor", encode_saved("t", saved), lambda data: decode_saved("k", data).state
+    marked = replace(marked_ledger(), ledger_type=LedgerType.SUBSCRIPTION, cursor_name="s", subscription=saved)
+    yield (
+        "deletion of a subscription",
+        encode_deletion("t", marked),
+        lambda data: decode_deletion("k", data).subscription.state,
+    )
     for path, said in BOOKIE_SAYS.items():
         yield f"bookie's HTTP answer {path}", json.dumps(said).encode(), partial(a_bookies_page, path)
     yield (
@@ -599,8 +597,8 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     consumer = {"consumerName": "c", "address": "/1.2.3.4:5", "metadata": {"a": "b"}}
     statistics = {"subscriptions": {WORKER: {"consumers": [consumer]}}, "partitions": 0}
     yield "admin's answer about a system topic", json.dumps(statistics).encode(), of_system_topics
-    schema = {"type": "AVRO", "data": json.dumps(AVRO_SCHEMA), "partitions": 2}
-    yield "admin's answer about a system topic's schema", json.dumps(schema).encode(), of_system_topics
+    reported_schema = {"type": "AVRO", "data": json.dumps(AVRO_SCHEMA), "partitions": 2}
+    yield "admin's answer about a system topic's schema", json.dumps(reported_schema).encode(), of_system_topics
     yield "ledger layout", encode_layout(Layout.HIERARCHICAL), decode_layout
     yield (
         "bookie's address",
@@ -618,11 +616,11 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     yield "rescue", rescue, a_rescue
     yield "inside of a rescue", _body(rescue), a_record("rescue", a_rescue)
     yield "broker's frames", _frames(), a_broker
-    for request in (BatchRead(7, 0, 1, 1000), BatchRead(7, 0, 5, 1000)):
+    for read in (BatchRead(7, 0, 1, 1000), BatchRead(7, 0, 5, 1000)):
         yield (
-            f"bookie's answer in V2 to a {request}",
-            test_v2.ask(V2("b1"), 1, request).tobytes(),
-            a_bookie(V2, request),
+            f"bookie's answer in V2 to a {read}",
+            test_v2.ask(V2("b1"), 1, read).tobytes(),
+            a_bookie(V2, read),
         )
     for request in (EntryRead(7, 3), ReadLac(7), ListEntries(7)):
         answer = test_v3.ask(V3("b1"), 1, request, test_v2.bookie())

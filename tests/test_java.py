@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from pwd import getpwall
 
@@ -99,3 +102,14 @@ def test_who_has_no_name_is_told_before_spark_ends_with_a_trace() -> None:
     with pytest.raises(FatalError, match=f"user {nameless} has no name in /etc/passwd"):
         check_user(nameless)
     check_user(0)
+
+
+def test_a_setup_without_java_is_told_in_one_line_what_to_install(tmp_path: Path) -> None:
+    """By a Python into which nothing is installed yet."""
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "offloader.java"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: no Java found in JAVA_HOME or PATH: install OpenJDK 17 or 21"), line

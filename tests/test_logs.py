@@ -30,7 +30,7 @@ def written(*, structured: bool = False, level: str | None = None, **environment
     return stream
 
 
-def test_a_short_line():
+def test_a_short_line() -> None:
     stream = written()
     logging.getLogger("offloader.offload.committer").info(
         "committed %s", "u1", extra={"topic": "persistent://a/b/c", "bytes": 7}
@@ -40,26 +40,33 @@ def test_a_short_line():
     assert rest == "INFO committer topic=persistent://a/b/c bytes=7 committed u1\n"
 
 
-def test_an_alarm_ends_with_its_place_in_the_manual():
+def test_a_topic_that_an_error_begins_with_is_named_once() -> None:
+    stream = written()
+    error = ConfigError("persistent://a/b/c: it does not exist")
+    logging.getLogger("offloader.offload.registry").warning("%s", error, extra={"topic": "persistent://a/b/c"})
+    assert stream.getvalue().split(" ", 1)[1] == "WARNING registry topic=persistent://a/b/c it does not exist\n"
+
+
+def test_an_alarm_ends_with_its_place_in_the_manual() -> None:
     stream = written()
     logging.getLogger("offloader.pin").error("moved", extra={"see": "pin-moved", "topic": "t"})
     assert stream.getvalue().endswith(" ERROR pin topic=t moved; see docs/running.md#pin-moved\n")
 
 
-def test_the_time_is_the_records():
+def test_the_time_is_the_records() -> None:
     formatter = logs.ShortLines()
     formatter.converter = time.gmtime
     record = logging.makeLogRecord({"name": "x", "levelname": "INFO", "msg": "m", "created": 45296.5})
     assert formatter.format(record) == "12:34:56 INFO x m"
 
 
-def test_what_is_logged_cannot_forge_a_line():
+def test_what_is_logged_cannot_forge_a_line() -> None:
     stream = written()
     logging.getLogger("a").warning("one\ntwo", extra={"topic": "x\n00:00:00 ERROR"})
     assert len(stream.getvalue().splitlines()) == 1
 
 
-def test_a_traceback_follows_its_line():
+def test_a_traceback_follows_its_line() -> None:
     stream = written()
     try:
         raise ValueError("why")
@@ -71,7 +78,7 @@ def test_a_traceback_follows_its_line():
     assert lines[-1] == "ValueError: why"
 
 
-def test_json_lines():
+def test_json_lines() -> None:
     stream = written(structured=True)
     logging.getLogger("offloader.pin").info(
         "moved\nto %d", 5, extra={"topic": "t", "error": ValueError("x"), "level": "mine", "see": "a"}
@@ -89,12 +96,12 @@ def test_json_lines():
     }
 
 
-def test_json_time_is_utc_with_milliseconds():
+def test_json_time_is_utc_with_milliseconds() -> None:
     record = logging.makeLogRecord({"name": "x", "levelname": "INFO", "msg": "m", "created": 45296.0625, "msecs": 62.5})
     assert json.loads(logs.JsonLines().format(record))["time"] == "1970-01-01T12:34:56.062Z"
 
 
-def test_a_json_line_holds_the_traceback():
+def test_a_json_line_holds_the_traceback() -> None:
     stream = written(structured=True)
     try:
         raise ValueError("why")
@@ -114,19 +121,19 @@ def test_a_json_line_holds_the_traceback():
         ("error", "debug", logging.ERROR),
     ],
 )
-def test_the_flag_wins_over_the_variable(flag, variable, level):
+def test_the_flag_wins_over_the_variable(flag, variable, level) -> None:
     written(level=flag, OFFLOADER_LOG_LEVEL=variable)
     assert logging.getLogger().level == level
 
 
-def test_an_unknown_level_is_refused_at_the_place_that_said_it():
+def test_an_unknown_level_is_refused_at_the_place_that_said_it() -> None:
     with pytest.raises(ConfigError, match=r"^OFFLOADER_LOG_LEVEL: 'loud' is not a log level; use one of DEBUG, INFO"):
         written(OFFLOADER_LOG_LEVEL="loud")
     with pytest.raises(ConfigError, match=r"^log level: 'loud'"):
         written(level="loud")
 
 
-def test_libraries_that_tell_everything_are_quiet_also_at_debug():
+def test_libraries_that_tell_everything_are_quiet_also_at_debug() -> None:
     stream = written(level="DEBUG")
     for name in ("py4j.clientserver", "pyspark.sql", "botocore.hooks"):
         logging.getLogger(name).info("detail")
@@ -135,7 +142,7 @@ def test_libraries_that_tell_everything_are_quiet_also_at_debug():
     assert "detail" not in stream.getvalue()
 
 
-def test_setting_up_twice_writes_each_line_once_and_to_the_later_stream():
+def test_setting_up_twice_writes_each_line_once_and_to_the_later_stream() -> None:
     first, second = written(), written()
     logging.getLogger("a").info("line")
     assert first.getvalue() == ""

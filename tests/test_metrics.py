@@ -66,6 +66,7 @@ def everything(metrics: Metrics) -> None:
     metrics.deletion_gave_up("LEDGER")
     metrics.deletions_pending([("LEDGER", "marked", 3)], 1)
     metrics.deletions_refused(1)
+    metrics.orphans_scanned("bookkeeper", [("confirmed", 2, 100)], 2, 1)
     metrics.visited("trimmed", 300)
     metrics.unloaded_topics(2, {"due": 70}, {"a node of it is damaged": 1})
     metrics.cursor_removal("removed")
@@ -84,6 +85,7 @@ def everything(metrics: Metrics) -> None:
     metrics.round(0.5)
     metrics.work("seal", 3, 2, 7.5)
     metrics.topic_lanes({Lane.SLOW: 1})
+    metrics.paused({"public/default": 5})
     metrics.topic_states({"assigned": 2})
 
 
@@ -91,7 +93,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(name, labels)
 
 
-def test_every_event_reaches_its_series():
+def test_every_event_reaches_its_series() -> None:
     metrics = Metrics(clock=Clock())
     everything(metrics)
     space = {"namespace": "public/orders"}
@@ -147,7 +149,7 @@ def test_every_event_reaches_its_series():
     assert value(metrics, "offloader_pinned_seconds", topic=str(TOPIC)) == 4
 
 
-def test_every_series_is_defined_and_every_definition_is_served_with_its_labels():
+def test_every_series_is_defined_and_every_definition_is_served_with_its_labels() -> None:
     metrics = Metrics(clock=Clock())
     everything(metrics)
     families = {f.name: f for f in text_string_to_metric_families(generate_latest(metrics.registry).decode())}
@@ -158,13 +160,13 @@ def test_every_series_is_defined_and_every_definition_is_served_with_its_labels(
         assert labels == set(x.labels), x.name
 
 
-def test_each_instance_has_a_registry_of_its_own():
+def test_each_instance_has_a_registry_of_its_own() -> None:
     one, two = Metrics(), Metrics()
     one.offloaded(TOPIC, 1, 1)
     assert value(two, "offloader_parts_total", namespace="public/orders") is None
 
 
-def test_shards_of_one_process_are_served_together_each_family_once():
+def test_shards_of_one_process_are_served_together_each_family_once() -> None:
     own = Metrics()
     own.loss(TOPIC)
     with own.of_shard(3) as other:
@@ -178,7 +180,7 @@ def test_shards_of_one_process_are_served_together_each_family_once():
     assert b'shard="3"' not in generate_latest(own.together)
 
 
-def test_failures_and_segments_without_a_topic_count_too():
+def test_failures_and_segments_without_a_topic_count_too() -> None:
     metrics = Metrics()
     metrics.failure(FailureKind.INTEGRITY)
     metrics.segment(RollReason.AGE)
@@ -186,7 +188,7 @@ def test_failures_and_segments_without_a_topic_count_too():
     assert value(metrics, "offloader_segments_total", namespace="", reason="age") == 1
 
 
-def test_only_failed_writes_are_write_errors():
+def test_only_failed_writes_are_write_errors() -> None:
     metrics = Metrics()
     for verb in get_args(Verb):
         metrics.store_request(verb, 0.1, "ok")
@@ -196,7 +198,7 @@ def test_only_failed_writes_are_write_errors():
     assert value(metrics, "brk_ledgeroffloader_write_storage_error_total") == 1
 
 
-def test_the_rate_is_that_of_the_last_minute():
+def test_the_rate_is_that_of_the_last_minute() -> None:
     clock = Clock()
     metrics = Metrics(clock=clock)
 
@@ -223,7 +225,7 @@ def shown(metrics: Metrics, name: str) -> dict[str, float]:
     return {s.labels["topic"]: s.value for s in family.samples}
 
 
-def test_only_those_that_lag_most_have_a_name():
+def test_only_those_that_lag_most_have_a_name() -> None:
     metrics = Metrics(MetricsSettings(maxTopicLabels=2))
     metrics.topics([lag("a", 1, 500, 4, 70), lag("b", 9, 10), lag("c", 5, 20), lag("d", 3, 100, 5, 60)])
     assert shown(metrics, "offloader_lag_bytes") == {
@@ -236,7 +238,7 @@ def test_only_those_that_lag_most_have_a_name():
     assert shown(metrics, "offloader_pinned_seconds")["other"] == 0.07
 
 
-def test_a_topic_that_is_gone_is_gone_from_the_metrics():
+def test_a_topic_that_is_gone_is_gone_from_the_metrics() -> None:
     metrics = Metrics()
     metrics.topics([lag("a", 1), lag("b", 2)])
     metrics.topics([lag("b", 2)])
@@ -250,7 +252,7 @@ LAGS = st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 10**9)), max_si
 
 
 @given(LAGS, st.integers(0, 20))
-def test_the_number_of_series_is_bounded_and_the_sum_complete(lags, most):
+def test_the_number_of_series_is_bounded_and_the_sum_complete(lags, most) -> None:
     metrics = Metrics(MetricsSettings(maxTopicLabels=most))
     metrics.topics([lag(f"t{i}", size, age, size // 2, age // 2) for i, (size, age) in enumerate(lags)])
     sizes, ages = shown(metrics, "offloader_lag_bytes"), shown(metrics, "offloader_lag_seconds")
@@ -263,7 +265,7 @@ def test_the_number_of_series_is_bounded_and_the_sum_complete(lags, most):
 # Health and the endpoint
 
 
-def test_alive_while_the_loop_turns():
+def test_alive_while_the_loop_turns() -> None:
     clock = Clock()
     health = Health(60, 600, clock)
     clock.now += 60
@@ -274,7 +276,7 @@ def test_alive_while_the_loop_turns():
     assert health.alive().good
 
 
-def test_a_start_may_take_long_and_is_over_with_the_first_turn():
+def test_a_start_may_take_long_and_is_over_with_the_first_turn() -> None:
     clock = Clock()
     health = Health(60, 600, clock, start=600)
     with health.waiting("journal", 10):
@@ -289,7 +291,7 @@ def test_a_start_may_take_long_and_is_over_with_the_first_turn():
     assert not health.alive().good
 
 
-def test_what_the_loop_waits_for_may_take_as_long_as_it_takes_at_most():
+def test_what_the_loop_waits_for_may_take_as_long_as_it_takes_at_most() -> None:
     clock = Clock()
     health = Health(60, 600, clock)
     with health.waiting("journal", 200):
@@ -304,7 +306,23 @@ def test_what_the_loop_waits_for_may_take_as_long_as_it_takes_at_most():
     assert not health.alive().good
 
 
-def test_a_batch_that_does_not_end_is_not_alive():
+def test_credentials_that_stay_expired_are_not_alive() -> None:
+    clock = Clock()
+    metrics = Metrics(clock=clock)
+    metrics.store_request("put", 0.1, "expired")
+    clock.now += 600
+    metrics.store_request("put", 0.1, "expired")
+    metrics.store_request("read", 0.1, "error")
+    metrics.health.tick()
+    assert metrics.health.alive().good
+    clock.now += 1
+    metrics.health.tick()
+    assert metrics.health.alive() == (False, "the store's credentials expired 601 s ago and were not renewed")
+    metrics.store_request("put", 0.1, "ok")
+    assert metrics.health.alive().good
+
+
+def test_a_batch_that_does_not_end_is_not_alive() -> None:
     clock = Clock()
     health = Health(10_000, 600, clock)
     clock.now += 1_000
@@ -318,7 +336,7 @@ def test_a_batch_that_does_not_end_is_not_alive():
     assert (health.alive().good, health.batch_age(Lane.FAST)) == (True, 0)
 
 
-def test_a_batch_of_the_slow_lane_may_take_what_its_slices_may_take():
+def test_a_batch_of_the_slow_lane_may_take_what_its_slices_may_take() -> None:
     clock = Clock()
     health = Health(10_000, 600, clock)
     health.batch_began(Lane.SLOW, 7_200)
@@ -333,7 +351,7 @@ def test_a_batch_of_the_slow_lane_may_take_what_its_slices_may_take():
     assert health.alive() == (False, "a batch of the slow lane has been under way for 7801 s")
 
 
-def test_ready_when_store_and_pulsar_answered_when_last_asked():
+def test_ready_when_store_and_pulsar_answered_when_last_asked() -> None:
     health = Health(60, 600)
     assert health.ready() == (False, "store: not asked yet\npulsar: not asked yet")
     health.checked("store")
@@ -355,7 +373,14 @@ def served():
     metrics.close()
 
 
-def test_the_endpoint_serves_the_metrics(served):
+def test_on_loopback_only_names_of_this_machine_are_answered(served) -> None:
+    _, client, _ = served
+    for path in ("/metrics", "/healthz"):
+        assert client.get(path, headers={"Host": "attacker.example"}).status_code == 403
+        assert client.get(path, headers={"Host": "localhost:1"}).status_code == 200
+
+
+def test_the_endpoint_serves_the_metrics(served) -> None:
     metrics, client, _ = served
     everything(metrics)
     answer = client.get("/metrics")
@@ -363,7 +388,7 @@ def test_the_endpoint_serves_the_metrics(served):
     assert 'offloader_bytes_total{namespace="public/orders"} 100.0' in answer.text
 
 
-def test_the_endpoint_answers_probes(served):
+def test_the_endpoint_answers_probes(served) -> None:
     metrics, client, clock = served
     assert (client.get("/healthz").status_code, client.get("/healthz").text) == (200, "ok\n")
     assert client.get("/readyz").status_code == 503
@@ -376,7 +401,7 @@ def test_the_endpoint_answers_probes(served):
     assert "has not turned" in client.get("/healthz").text
 
 
-def test_the_endpoint_knows_nothing_else(served):
+def test_the_endpoint_knows_nothing_else(served) -> None:
     _, client, _ = served
     assert client.get("/").status_code == 404
     assert client.get("/metrics/x").status_code == 404
@@ -384,14 +409,14 @@ def test_the_endpoint_knows_nothing_else(served):
     assert client.head("/healthz").status_code == 200
 
 
-def test_a_client_that_says_nothing_does_not_block_the_others(served):
+def test_a_client_that_says_nothing_does_not_block_the_others(served) -> None:
     metrics, client, _ = served
     host, port = re.fullmatch(r"http://(.*):(\d+)", metrics.server.url).groups()
     with socket.create_connection((host, int(port))):
         assert client.get("/healthz", timeout=60).status_code == 200
 
 
-def test_start_and_close():
+def test_start_and_close() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -410,11 +435,11 @@ def test_start_and_close():
 
 
 @pytest.mark.parametrize("port", [0, None])
-def test_the_endpoint_can_be_turned_off(port):
+def test_the_endpoint_can_be_turned_off(port) -> None:
     metrics = Metrics.start(MetricsSettings(port=port))
     assert metrics.server is None
     metrics.close()
 
 
-def test_the_page_is_up_to_date():
+def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run: python -m dev.docs.metrics docs/metrics.md"

@@ -52,7 +52,8 @@ def test_python_and_the_shell_read(
     exec(here["python"].replace(ROOT, root), {})
     assert re.findall(r"order (\d)", capsys.readouterr().out) == [str(n) for n in orders]
     config = tmp_path / "offloader.yaml"
-    config.write_text(re.search(r"`(storage: .*?)`", PAGE)[1].replace(ROOT, root))
+    (storage,) = re.findall(r"`(storage: .*?)`", PAGE)
+    config.write_text(storage.replace(ROOT, root))
     result = CliRunner(env={"OFFLOADER_CONFIG": str(config)}).invoke(main, here["shell"].split()[1:])
     assert result.exit_code == 0, result.output
     assert re.findall(r"order (\d)", result.stdout) == [str(n) for n in orders]

@@ -71,9 +71,17 @@ def _quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
+@cache
+def parts_of_their_own() -> tuple[str, ...]:
+    """Parts of packages that are wings of their own, and have a dot in their names."""
+    return tuple(name for name in table() if "." in name)
+
+
+@cache
 def wing_of(module: str) -> str:
     top, _, rest = module.partition(".")
-    return rest.partition(".")[0] if top == "offloader" else top
+    part = next((name for name in parts_of_their_own() if within(rest, (name,))), "")
+    return (part or rest.partition(".")[0]) if top == "offloader" else top
 
 
 def within(name: str, places: tuple[str, ...]) -> bool:
@@ -153,6 +161,22 @@ def test_no_line_imports_one_below_it() -> None:
 def wings_beside(name: str) -> frozenset[str] | None:
     """What the wings that share a line may import."""
     return table()[name].imports
+
+
+def test_the_driver_knows_features_by_their_protocol_alone() -> None:
+    decides = (
+        "offloader.offload.driver",
+        "offloader.offload.core",
+        "offloader.offload.worker",
+        "offloader.offload.live",
+    )
+    breaches = [
+        f"{module} imports {name}"
+        for module in MODULES
+        for name in ours(module)
+        if within(module, decides) and within(name, ("offloader.bridge",))
+    ]
+    assert breaches == []
 
 
 def test_a_line_names_no_import_that_is_not_needed() -> None:

@@ -66,15 +66,18 @@ def _common_options() -> list[click.Option]:
 
 def _commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
-        for name in sorted(command.commands):
-            yield from _commands(f"{path} {name}", command.commands[name])
+        context = click.Context(command)
+        for name in sorted(command.list_commands(context)):
+            found = command.get_command(context, name)
+            if found is not None:
+                yield from _commands(f"{path} {name}", found)
     else:
         yield path, command
 
 
 def _section(path: str, command: click.Command, common: set[str | None]) -> Iterator[str]:
     arguments = [p for p in command.params if isinstance(p, click.Argument)]
-    options = [p for p in command.params if isinstance(p, click.Option) and p.name not in common]
+    options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden and p.name not in common]
     usage = " ".join([path, *(_argument(a) for a in arguments), *(["[OPTIONS]"] if options else [])])
     yield f"## `{usage}`\n"
     yield inspect.cleandoc(command.help or "").replace("\b\n", "") + "\n"

@@ -54,8 +54,11 @@ offloaded, the first one that says anything:
 3. the namespace's property in Pulsar
 4. the file, for the cluster; without that, `false`
 
-Disabled by 1, 2 or 3, a topic is *released*: offloaded up to its end, then its subscription is deleted. A topic that
-was offloaded and that nothing enables any more (4) is *paused*: its subscription stays and Pulsar keeps the data.
+A topic that was offloaded and is not enabled any more, by `false` or because nothing enables it, is *paused*. What was
+uploaded of it is committed, and nothing more is read. Its subscription stays, and Pulsar keeps what is written: this
+counts against a backlog quota, and the alarm [`paused`](running.md#paused), `offloader topics list` and
+`offloader_paused_bytes` show it. Enable the topic again, or release it: `offloader topics release` offloads it up to
+its end and deletes its subscription, for a topic or for a namespace.
 
 `maxBytesPerSecond` is the one field that is not merged: the limits of all three levels hold at the same time.
 """
@@ -71,10 +74,10 @@ _LIMITS = """\
 * `source: bookkeeper` needs `pulsar.metadataServiceUri`.
 
 A violated limit is reported at the level that set the value at fault. A worker process holds at most `threadsPerTask`
-x (16 MiB that are read ahead + 3 x `partSizeInBytes` + `blockSizeInBytes` + the largest entry) of data in memory for
-each of its tasks: a part is there twice while it is sent, as it was cut and as it goes out, and meanwhile the next
-one is cut. The slow lane's one task holds at most `slowLane.threads` x (2 MiB that are read ahead + 3 x
-`partSizeInBytes` + `blockSizeInBytes` + the largest entry).
+x (16 MiB that are read ahead + 5 x `partSizeInBytes` + `blockSizeInBytes` + the largest entry) of data in memory for
+each of its tasks: three parts are sent at a time, one of which may be there twice, as it was cut and as it goes out,
+and meanwhile the next one is cut. The slow lane's one task holds at most `slowLane.threads` x (2 MiB that are read
+ahead + 5 x `partSizeInBytes` + `blockSizeInBytes` + the largest entry).
 """
 
 

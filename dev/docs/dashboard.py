@@ -391,50 +391,6 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             ),
         ),
     ),
-    (
-        "Protection of subscriptions",
-        (
-            Panel(
-                "Subscriptions by standing",
-                "",
-                [(f"sum by (standing) (offloader_protection_subscriptions{OF_NAMESPACES})", "{{standing}}")],
-                stacked=True,
-            ),
-            Panel(
-                "At stake",
-                "Acknowledged entries that a crash would make brokers forget now; they are protected.",
-                [(f"sum by (namespace) (offloader_protection_at_stake_entries{OF_NAMESPACES})", "{{namespace}}")],
-                stacked=True,
-            ),
-            Panel(
-                "Acknowledged again, ended, failed",
-                "",
-                [
-                    (
-                        _rate("offloader_protection_acknowledged_entries_total", "namespace", where=OF_NAMESPACES),
-                        "{{namespace}} entries",
-                    ),
-                    (
-                        _rate("offloader_protection_ended_total", "namespace", where=OF_NAMESPACES),
-                        "{{namespace}} ended",
-                    ),
-                    (
-                        _rate("offloader_protection_failures_total", "namespace", where=OF_NAMESPACES),
-                        "{{namespace}} failed",
-                    ),
-                ],
-            ),
-            Panel(
-                "Rounds",
-                "",
-                [
-                    ("max by (instance) (offloader_protection_round_seconds)", "{{instance}} took"),
-                    ("max by (instance) (offloader_protection_round_age_seconds)", "{{instance}} since the last"),
-                ],
-                "s",
-            ),
-        ),
-    ),
 )
 
 

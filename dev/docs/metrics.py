@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dev.docs.lines import wrapped
-from offloader.metrics import gateway_definitions, protection_definitions
+from offloader.metrics import gateway
 from offloader.metrics.definitions import ALL, Definition
 
 _INTRO = """\
@@ -22,11 +22,13 @@ The application listens on `metrics.host`:`metrics.port` (127.0.0.1:9464 by defa
 | `/metrics` | the series below, in Prometheus' text format or as OpenMetrics |
 | `/healthz` | 200 while the main loop turns, or waits for the store within its retry deadline, and batches end, \
 and for the first ten minutes of a start; 503 when it has not for `metrics.livenessTimeout`, or a batch has not ended \
-`metrics.batchTimeout` after the time that its slices may take: restart the process |
+`metrics.batchTimeout` after the time that its slices may take, or the store has said for ten minutes that our credentials have expired: restart the process |
 | `/readyz` | 200 when the store and Pulsar answered when they were last asked; 503 and the reason otherwise: do not restart |
 | `/` | a [page](pages.md#the-page-of-the-application) for people: who needs you, how far each topic is, the last hour |
 
-There is no access control but for the page: the address is loopback unless the configuration says otherwise.
+The address is loopback unless the configuration says otherwise. There only this machine is answered, by the name
+`localhost` or an address of loopback, and not through a proxy that says so; others get 403. At any other address there
+is no access control but for the page.
 
 All series are those of the main process. What workers read and upload is counted when their receipts are taken, so
 each part counts once however often a task was tried. Names that stock Pulsar has for the same thing are kept
@@ -63,6 +65,9 @@ _GATEWAY = """
 paths, and `/status`, which `offloader gateway status` shows. It is ready when the store answered when it was last
 asked, every ten seconds.
 
+`offloader_gateway_owned_topics`, `offloader_gateway_ownership_changes_total`, `offloader_gateway_truces` and
+`offloader_gateway_away` are there only with `gateway.durableSubscriptions: true`.
+
 """
 
 _ALERTS = """
@@ -74,35 +79,13 @@ _ALERTS = """
 * `offloader_gateway_work` that stays at 8 or more of a kind: threads wait for the store.
 * `offloader_gateway_away` of 1, and any increase of `offloader_gateway_ownership_changes_total{change="overtaken"}`
   while gateways run: they do not reach the bucket, or each other.
-* `offloader_gateway_work_age_seconds` above 60: the store, or a broker, neither answers nor fails.
-"""
-
-_PROTECTION = """
-## The protection of subscriptions
-
-`offloader subscriptions protect` listens on `protection.metricsListen` (empty by default: nowhere), with `/metrics`,
-`/healthz` (200 as long as it looks) and `/readyz` (200 when brokers said in the last round which topics there are).
-
-"""
-
-_PROTECTION_ALERTS = """
-**Worth an alert**
-
-* any increase of `offloader_protection_ended_total`: somebody has reset a subscription, or acknowledgements may be
-  forgotten that cannot be told from a reset. The log names it.
-* `offloader_protection_failures_total` that goes on increasing, or `offloader_protection_round_age_seconds` above some
-  `protection.interval`: subscriptions are not protected.
-* `offloader_protection_subscriptions{standing="not yet"}` that stays: busy subscriptions, which
-  [nothing protects](cursors.md#protected-against-brokers-that-forget).
+* `offloader_gateway_work_age_seconds` above 60: the store neither answers nor fails.
 """
 
 
 def render() -> str:
     """The page."""
-    return wrapped(
-        f"{_INTRO}{_table(ALL)}{_TOPICS}{_GATEWAY}{_table(gateway_definitions.ALL)}{_ALERTS}"
-        f"{_PROTECTION}{_table(protection_definitions.ALL)}{_PROTECTION_ALERTS}"
-    )
+    return wrapped(f"{_INTRO}{_table(ALL)}{_TOPICS}{_GATEWAY}{_table(gateway.ALL)}{_ALERTS}")
 
 
 def _table(definitions: Iterable[Definition]) -> str:

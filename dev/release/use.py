@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from dev.release.build import extract
 from offloader.errors import FatalError, OffloadError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -71,8 +71,7 @@ def _installed(environment: Path, wheel: Path) -> Path:
 
 def _archive(folder: Path) -> str:
     newest = max(ARCHIVES.glob("*.tar.xz"), key=lambda path: int(path.name.partition(".")[0]))
-    with tarfile.open(newest) as archive:
-        archive.extractall(folder, filter="data")
+    extract(newest, folder)
     return (folder / "root").as_uri()
 
 

@@ -15,8 +15,7 @@ from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import HURRIED, OfficialClient, OfficialError, ReadEntry, Shape
 from integration.processes import HANGS
 from offloader.bookkeeper.bookies import BookieClient
-from offloader.bookkeeper.digests import digest_for
-from offloader.bookkeeper.entry_codec import decode
+from offloader.bookkeeper.entry_codec import decode, digest_for
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading import LedgerReader

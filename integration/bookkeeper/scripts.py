@@ -11,13 +11,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, StoredEntry
 from offloader.bookkeeper.status import BookieIOError
-from offloader.testing.memory_bookie import KeptLedger, MemoryBookie
 from tests.bookkeeper.bookie_answers import ScriptedRequest
 from tests.bookkeeper.bookie_server import BookieFault, BookieServer
+from tests.fakes.memory_bookie import KeptLedger, MemoryBookie
 
 PASSWORD = "secret"
 SIZE = 10  # bytes in each entry

@@ -17,7 +17,7 @@ from integration.bookkeeper.official import OfficialError, Shape
 from integration.processes import HANGS
 from offloader.bookkeeper import entry_codec
 from offloader.bookkeeper.bookies import BookieClient
-from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import digest_for, master_key
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import LedgerMetadata, StoredEntry
 from offloader.bookkeeper.reading import LedgerReader

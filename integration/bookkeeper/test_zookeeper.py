@@ -32,7 +32,6 @@ from integration.pulsar.waiting import until
 from integration.starting import started
 from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.layout import Layout, ledger_path
-from offloader.bookkeeper.managed_ledgers import encoded, managed_ledger_name, managed_ledger_of
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerState
 from offloader.bookkeeper.uri import MetadataUri
@@ -40,9 +39,10 @@ from offloader.bookkeeper.zookeeper import connect
 from offloader.errors import FatalError, LedgerNotFoundError, MetadataUnavailableError, VersionConflictError
 from offloader.java import find_java
 from offloader.model import TopicName
-from offloader.testing.ledger_metadata import ClusterMetadata
+from offloader.state.names import encoded, managed_ledger_name, managed_ledger_of
 from tests.bookkeeper.metadata_contract import METADATA, MetadataContract, World, closed, soon
 from tests.bookkeeper.nodes_contract import NodesContract
+from tests.fakes.ledger_metadata import ClusterMetadata
 from tests.lifecycle.deletion.guard_contract import GuardContract
 
 pytestmark = pytest.mark.pulsar

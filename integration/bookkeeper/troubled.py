@@ -23,8 +23,7 @@ from integration.bookkeeper.cluster import BookKeeperCluster
 from integration.bookkeeper.official import OfficialClient
 from integration.bookkeeper.orphans import Orphan
 from offloader._proto import bookkeeper_pb2 as pb
-from offloader.bookkeeper.digests import digest_for
-from offloader.bookkeeper.entry_codec import decode
+from offloader.bookkeeper.entry_codec import decode, digest_for
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.status import BookieIOError
 from tests.bookkeeper.bookie_answers import ScriptedRequest

@@ -16,12 +16,14 @@ from integration.bridge.truth import Seen
 from integration.pulsar.waiting import until
 from offloader.bookkeeper.layout import ledger_path
 from offloader.bridge.building import BuiltLedger
-from offloader.bridge.core.rewrite import OffloadContextFacts, recorded, with_contexts
+from offloader.bridge.core.record import with_contexts
 from offloader.bridge.core.swap_steps import SwapEnd
 from offloader.bridge.swapping import StaleOrFine
 from offloader.format.v1 import decode_ledger_index
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
+from offloader.state.managed_ledger import OffloadContext
+from offloader.state.managed_ledger_codec import decode_managed_ledger
 from tests.storage.servers import REGION
 
 NEVER, AT_ONCE = 4 * 3_600_000, 0  # ms after which a broker may delete BookKeeper's copy
@@ -71,7 +73,7 @@ class Ground:
             assert node is not None
             self.pieces.tree.nodes.delete(path, node.version)
 
-    def _facts(self, one: BuiltLedger) -> OffloadContextFacts:
+    def _facts(self, one: BuiltLedger) -> OffloadContext:
         place = self.pieces.place
         named = {
             "bucket": self.pieces.stores.bucket.url.removeprefix("s3://").strip("/"),
@@ -79,7 +81,7 @@ class Ground:
             "region": REGION,
             "serviceEndpoint": place.store.brokers.url,
         }
-        return OffloadContextFacts(one.ledger.uuid, "S3", tuple(named.items()), int(time.time() * 1000))
+        return OffloadContext(one.ledger.uuid, True, False, tuple(named.items()), "S3", int(time.time() * 1000))
 
 
 def stale_and_idle(ground: Ground) -> None:
@@ -146,8 +148,8 @@ def bookkeeper_first(ground: Ground) -> None:
     place.restart(managedLedgerDataReadPriority="tiered-storage-first")
     assert outcome.end is SwapEnd.REFUSED
     assert "tiered-storage-first" in outcome.why
-    ledgers = recorded(ground.pieces.record(ground.topic)[0]).ledgers.values()
-    assert not [one for one in ledgers if one.uuid]
+    ledgers = decode_managed_ledger(ground.pieces.record(ground.topic)[0]).ledgers
+    assert not [one for one in ledgers if one.copy.uuid]
     ground.same()
 
 
@@ -171,10 +173,10 @@ def offloaded_by_the_broker_behind_ours(ground: Ground) -> None:
     assert pieces.swap(topic, built).end is SwapEnd.PROVEN
     produced(pieces.place, topic, PLAIN, 70)
     pieces.place.offload(topic)
-    ledgers = recorded(pieces.record(topic)[0]).ledgers
+    copies = {one.ledger: one.copy for one in decode_managed_ledger(pieces.record(topic)[0]).ledgers}
     for one in built:
-        assert (ledgers[one.ledger.ledger].uuid, ledgers[one.ledger.ledger].complete) == (one.ledger.uuid, True)
-    assert sum(ledger.complete for ledger in ledgers.values()) > len(built)
+        assert (copies[one.ledger.ledger].uuid, copies[one.ledger.ledger].complete) == (one.ledger.uuid, True)
+    assert sum(copy.complete for copy in copies.values()) > len(built)
     messages = ground.seen.client.read(topic, ground.made.count, whole=False).result().messages
     assert messages == ground.seen.whole.messages
 

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from integration.bridge.place import Place
 from integration.processes import HANGS
 from offloader.bookkeeper.connect import BookKeeperSettings, clients
-from offloader.bookkeeper.managed_ledgers import managed_ledger_name
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bridge.building import BuiltLedger, LedgerBuilder
+from offloader.bridge.core.rounds import BridgedLedger, BridgePhase, BridgeRound
 from offloader.bridge.core.swap_steps import SwapEnd, SwapOutcome
-from offloader.bridge.ledger_sources import LedgerBookies
-from offloader.bridge.piece_tasks import BridgeStores
+from offloader.bridge.objects import remove_objects
 from offloader.bridge.proof import BrokerProof
-from offloader.bridge.removing import remove_objects
+from offloader.bridge.sources import LedgerBookies
 from offloader.bridge.swapping import Swapper, SwapWorld
+from offloader.bridge.transfer import BridgeStores
 from offloader.lifecycle.ledgers.references import list_path
-from offloader.metadata.bridges import BridgedLedger, BridgePhase, BridgeRound
 from offloader.model import TopicName
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
+from offloader.state.names import managed_ledger_name
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 

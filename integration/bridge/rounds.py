@@ -17,10 +17,10 @@ from integration.lifecycle.proxy import FreezingProxy
 from integration.processes import HANGS
 from integration.pulsar.waiting import until
 from integration.world import World
-from offloader.bookkeeper.managed_ledgers import managed_ledger_name
+from offloader.bridge.log import BridgeLog
 from offloader.lifecycle.ledgers.references import list_path
-from offloader.metadata.bridge_log import BridgeLog
 from offloader.model import TopicName
+from offloader.state.names import managed_ledger_name
 from tests.storage.proxy import Proxy, Rule
 
 STORE_DOWN_SECONDS = 2.0

@@ -53,8 +53,8 @@ def main() -> int:
                 done[way].add(step)
     print(f"{rounds} topics went there, back, and there again in {(time.monotonic() - begun) / 60:.0f} min\n")
     print("| way | steps | interrupted before and behind | without a fault |\n| --- | --- | --- | --- |")
-    for way, steps in WAYS.items():
-        print(f"| {way} | {len(steps)} | {2 * len(steps)} | {len(done[way])} |")
+    for way, every in WAYS.items():
+        print(f"| {way} | {len(every)} | {2 * len(every)} | {len(done[way])} |")
     for each in failed:
         print(f"failed: {each}")
     return 1 if failed else 0

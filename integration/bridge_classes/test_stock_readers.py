@@ -11,8 +11,7 @@ import pytest
 
 from dev.embedded.lock import OFFLOADER
 from integration.bridge_classes.broker_classes import BrokerClasses, InstalledOffloader, StockReadError, digest_of
-from offloader.bridge.core.assembly import assemble
-from offloader.bridge.core.index_metadata import index_metadata
+from offloader.bridge.core.assembly import assemble, index_metadata
 from offloader.format.v1 import encode_ledger_index
 from offloader.model import KIB, MIB, SegmentLayout
 from tests.bridge.core.support import ArchivedTopic, archived

@@ -53,7 +53,13 @@ def gateway(archive: StoreSettings, folder: Path, **settings: Any) -> Iterator[t
                 "application": "tests",
                 "pulsar": {"serviceUrl": "pulsar://127.0.0.1:1", "adminUrl": "http://127.0.0.1:1"},
                 "storage": {key: value for key, value in storage.items() if value},
-                "gateway": {"listen": "127.0.0.1:0", "metricsListen": "", "flushInterval": "500ms", **settings},
+                "gateway": {
+                    "listen": "127.0.0.1:0",
+                    "metricsListen": "",
+                    "durableSubscriptions": True,
+                    "flushInterval": "500ms",
+                    **settings,
+                },
             }
         )
     )

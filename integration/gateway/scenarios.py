@@ -10,7 +10,7 @@ from integration.gateway.topics import BATCH, Made
 Topics = Mapping[str, Made]
 Scenario = Callable[[Script, Topics], None]
 ANY_ORDER = ("partitioned", "sparse")  # its partitions are read side by side
-# Go's have a schema, which a broker compares, and the gateway does not; Python's came later.
+# Go's have a schema, which a broker refuses where the topic has none, and the gateway does not; Python's came later.
 NO_TABLES = ("go", "python-3.4.0")
 NO_SEEK_IN_SEVERAL = ("go", "python-3.4.0")  # topics
 KINDS = ("Exclusive", "Shared", "Failover", "Key_Shared")
@@ -397,13 +397,16 @@ def _moments(does: Script, all_: Sequence[Message]) -> list[Id | int | str]:
     return [*ids(some), *times, "earliest", "latest"]
 
 
-SCENARIOS: Sequence[Scenario] = (
+OF_READERS: Sequence[Scenario] = (
     everything_is_read,
     a_reader_waits_at_the_end,
     readers_begin_at_ids,
     readers_seek,
     schemas_come_with_messages,
     tables_hold_the_last_value_of_each_key,
+)
+SCENARIOS: Sequence[Scenario] = (
+    *OF_READERS,
     empty_topics_have_nothing_yet,
     acknowledged_ones_stay_away,
     messages_of_a_batch_are_acknowledged_alone,

@@ -17,7 +17,7 @@ from integration.gateway.clients import StockClient, go_command, java_command, o
 from integration.gateway.command_lines import CommandLines, said_of_messages
 from integration.gateway.consumer_stats import stats_transcript
 from integration.gateway.ground import archived, gateway
-from integration.gateway.scenarios import SCENARIOS, Scenario, Topics
+from integration.gateway.scenarios import OF_READERS, SCENARIOS, Scenario, Topics
 from integration.gateway.scripts import Script
 from integration.patient import PatientPulsar
 from integration.soak import SOAK
@@ -39,12 +39,14 @@ CLIENTS = tuple(MAKERS) if SOAK else ("python", "java")  # Go's is built first, 
 
 @dataclass(frozen=True)
 class Ground:
-    """Topics; and at the broker and at the gateway their addresses, Pulsar's command lines, and clients."""
+    """Topics; and at the broker and at the gateway their addresses, Pulsar's command lines, and clients. `readers`: the
+    same clients, the second one at a gateway without durable subscriptions."""
 
     topics: Topics
     urls: tuple[str, str]
     command_lines: tuple[CommandLines, CommandLines]
     clients: Callable[[str], tuple[StockClient, StockClient]]
+    readers: Callable[[str], tuple[StockClient, StockClient]]
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +67,18 @@ def ground(pulsar: PatientPulsar, tmp_path_factory: pytest.TempPathFactory) -> I
         topics, archive = archived(pulsar, NAMESPACE, client("java", pulsar.service_url, "broker"), folder)
         web = f"127.0.0.1:{free_port()}"
         url, _ = stack.enter_context(gateway(archive, folder, httpListen=web))
+        (folder / "reading").mkdir()
+        reading, _ = stack.enter_context(gateway(archive, folder / "reading", durableSubscriptions=False))
         at_broker = CommandLines(folder / "tools-broker", pulsar.service_url, pulsar.admin_url)
         at_gateway = CommandLines(folder / "tools-gateway", url, f"http://{web}")
 
         def clients(name: str) -> tuple[StockClient, StockClient]:
             return client(name, pulsar.service_url, "broker"), client(name, url, "gateway")
 
-        yield Ground(topics, (pulsar.service_url, url), (at_broker, at_gateway), clients)
+        def readers(name: str) -> tuple[StockClient, StockClient]:
+            return client(name, pulsar.service_url, "broker"), client(name, reading, "reading-gateway")
+
+        yield Ground(topics, (pulsar.service_url, url), (at_broker, at_gateway), clients, readers)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -83,8 +90,9 @@ def test_no_client_can_tell_it_from_a_broker(ground: Ground, client: str, scenar
         script.end()
         return script.transcript
 
+    clients = ground.readers if scenario in OF_READERS else ground.clients
     with ThreadPoolExecutor(2) as pool:
-        broker, gateway_ = pool.map(transcript, ground.clients(client))
+        broker, gateway_ = pool.map(transcript, clients(client))
     assert broker == gateway_, "\n".join(difflib.unified_diff(broker, gateway_, "broker", "gateway", "", "", 2))
 
 

@@ -17,7 +17,6 @@ from dev.image.tools import Tool
 from integration.image.container import Image, config_of
 from integration.programs import program_folder
 
-SKIP = "OFFLOADER_SKIP_IMAGE"  # leaves out the tests that build the image and use it
 TAG = "offloader-tests"
 NEEDED = ("buildah", "unshare", "nsenter", "setpriv")
 
@@ -48,10 +47,7 @@ def buildah() -> Tool:
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         why = f"{' and '.join(missing)} missing" if missing else "only root can run a container without a daemon"
-        pytest.fail(
-            f"{why}: as root, apt-get install buildah debootstrap util-linux; or set {SKIP}=1 to do without",
-            pytrace=False,
-        )
+        pytest.fail(f"{why}: as root, run .ci/packages", pytrace=False)
     folder = program_folder().parent / "images"
     return Tool("buildah", ("--root", str(folder / "storage"), "--runroot", str(folder / "run")))
 

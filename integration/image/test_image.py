@@ -15,20 +15,17 @@ import pulsar as client_library
 import pytest
 
 from dev.docs.commands import command_paths
-from integration.image.building import SKIP, built_image
+from integration.image.building import built_image
 from integration.image.container import WRITABLE, Container, Image, health_check
 from integration.patient import PatientPulsar
 from integration.produce import HANGS_MS, MODES, open_client, produce, random_contents
 from integration.world import World, keep_everything
 from offloader.model import TopicName
 from offloader.storage.settings import StoreSettings
-from offloader.testing.invariants import check_invariants
+from tests.invariants import check_invariants
 from tests.storage.servers import free_port
 
-pytestmark = [
-    pytest.mark.pulsar,
-    pytest.mark.skipif(os.environ.get(SKIP) == "1", reason=f"{SKIP}=1"),
-]
+pytestmark = [pytest.mark.pulsar, pytest.mark.image]
 
 STOP_SECONDS = 120  # the stop time-out of the manual, of systemd's unit and of the chart
 MESSAGES = 300

@@ -11,9 +11,9 @@ from integration.lifecycle import topics
 from integration.lifecycle.ground import KEPT, Ground, list_of, path_of
 from integration.lifecycle.makings import CERTAIN, SUSPECT, LeftBehind, Making, deletes
 from integration.pulsar.waiting import until
-from offloader.bookkeeper.managed_ledgers import decode_record
 from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.model import TopicName
+from offloader.state.managed_ledger_codec import decode_record
 
 _SHAPE = {"ensemble": 2, "write_quorum": 2, "ack_quorum": 2}
 _CONTENTS = Contents(seed=1)
@@ -140,6 +140,27 @@ def package_ledger(ground: Ground) -> int:
 def closed_orphan(ground: Ground) -> int:
     """A ledger of ten entries, of a topic that is not there."""
     return ground.cluster.books.official.write(Shape(2, 2, 2), 10, Contents(seed=7, smallest=1), custom=_GONE)
+
+
+def of_a_gone_broker(ground: Ground) -> int:
+    """A ledger of the health check of a broker that is gone: nobody knows its namespace."""
+    name = "pulsar/10.255.0.1:8080/persistent/healthcheck"
+    custom = {"application": "pulsar", "component": "managed-ledger", "pulsar/managed-ledger": name}
+    return ground.cluster.books.official.write(Shape(**_SHAPE), 4, _CONTENTS, custom=custom)
+
+
+def created_again(ground: Ground) -> tuple[TopicName, list[int]]:
+    """Somebody removes a topic's nodes while no broker has it loaded, and it is created again under the same name.
+    The topic, which is loaded, and its former ledgers of data, which are closed."""
+    topic = ground.new_topic("again")
+    ground.produce(topic, 15)
+    ground.unload(topic)
+    before = ground.listed(topic)
+    ground.zookeeper.delete(list_of(topic), recursive=True)
+    ground.cluster.admin("PUT", topic.rest_path)
+    ground.load(topic)
+    assert not set(before) & set(ground.listed(topic))
+    return topic, before
 
 
 def of_another_cluster(ground: Ground) -> int:

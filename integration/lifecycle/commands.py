@@ -29,6 +29,7 @@ pulsar:
 storage: {storage}
 lifecycle:
   bookkeeperIsNotShared: true
+  bucketIsNotShared: true
   quarantine: {quarantine:.0f}s
   quarantineFloor: 0s
   limits: {{percent: 100}}

@@ -21,13 +21,15 @@ from integration.processes import HANGS
 from integration.pulsar.waiting import until
 from offloader.bookkeeper.layout import Layout, ledger_path
 from offloader.bookkeeper.listing import LedgerListing
-from offloader.bookkeeper.managed_ledgers import decode_cursor_record, decode_record, managed_ledger_name
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.zookeeper import connect
 from offloader.lifecycle.ledgers.references import cursor_path, list_path
 from offloader.model import TopicName
+from offloader.state.managed_ledger_codec import decode_record
+from offloader.state.names import managed_ledger_name
+from offloader.state.subscription_codec import decode_cursor_record
 
 KEPT, TRIMMED = "public/kept", "public/trimmed"
 """Namespaces: all messages are kept; none is that every subscription has acknowledged."""

@@ -16,9 +16,8 @@ from offloader.config.lifecycle import Lifecycle
 from offloader.lifecycle.deletion.guard import GuardCase, GuardDoubt, LedgerToGo
 from offloader.lifecycle.deletion.guarded import GuardedDeletion, GuardedLedgers
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
-from offloader.lifecycle.ledgers.open import open_scanner
 from offloader.lifecycle.ledgers.scanned import LedgerScan
-from offloader.lifecycle.ledgers.scanner import ClusterScanner
+from offloader.lifecycle.ledgers.scanner import ClusterScanner, open_scanner
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.settings import PulsarSettings
 

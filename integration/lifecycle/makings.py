@@ -15,11 +15,11 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from integration.lifecycle.frames import NodeWrite, Write
 from integration.lifecycle.ground import KEPT, TRIMMED, Ground, at_once, cursor_of, ids, list_of, path_of, sets
 from integration.pulsar.waiting import until
-from offloader.bookkeeper.managed_ledgers import decode_cursor_record
 from offloader.bookkeeper.model import LedgerState
 from offloader.lifecycle.ledgers.evidence import Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.model import TopicName
+from offloader.state.subscription_codec import decode_cursor_record
 
 CERTAIN, SUSPECT = Standing.CERTAIN, Standing.SUSPECT
 SUBSCRIPTION = "sub"

@@ -9,15 +9,22 @@ from pathlib import Path
 import pytest
 
 from integration.lifecycle import topics
-from integration.lifecycle.bequests import closed_orphan, delete, offloaded_cut
+from integration.lifecycle.bequests import (
+    closed_orphan,
+    created_again,
+    delete,
+    deleted_namespace,
+    of_a_gone_broker,
+    offloaded_cut,
+)
 from integration.lifecycle.commands import Commands
 from integration.lifecycle.conftest import Used
 from integration.lifecycle.ground import KEPT, Ground, list_of
 from integration.lifecycle.makings import roll_cut, trim_cut
 from integration.lifecycle.reading import copies, everything
-from offloader.bookkeeper.managed_ledgers import decode_record
 from offloader.lifecycle.ledgers.references import list_path
 from offloader.model import TopicName
+from offloader.state.managed_ledger_codec import decode_record
 
 pytestmark = pytest.mark.pulsar
 
@@ -183,6 +190,34 @@ def test_a_suspect_ledger_goes_on_demand_and_its_topic_goes_on(ground: Ground, t
     sent = ground.produce(left.topic, 15, first=100)  # over the end of a ledger
     assert [data for _, _, data in ground.read(left.topic)] == [data for _, _, data in found] + sent
     assert left.ledger not in ground.ledgers()
+
+
+def test_ledgers_that_nothing_proves_to_be_orphans_go_by_name_once_they_were_rescued(
+    ground: Ground, tmp_path: Path
+) -> None:
+    """Of a topic that was created again and is in use, of a deleted namespace, of a broker's health check."""
+    topic, before = created_again(ground)
+    sent = ground.produce(topic, 5, first=100)
+    left = deleted_namespace(ground)
+    ledgers = [*before, *(one.ledger for one in left), of_a_gone_broker(ground)]
+    offloader = Commands.beside(ground.cluster, tmp_path, KEPT)
+    for ledger in ledgers:
+        explained = offloader("orphans", "explain", ledger)
+        assert explained["verdict"] == "suspect", explained
+        assert any(f"orphans quarantine {ledger} --yes" in text for text in explained["evidence"]), explained
+    every = offloader("orphans", "quarantine", "--all-certain")["marks"]
+    assert not {one["id"] for one in every if one["outcome"] == "would be marked"} & set(ledgers)
+    filled = [ledger for ledger in ledgers if ground.metadata(ledger).last_entry >= 0]
+    assert len(filled) >= 4
+    refused = offloader("orphans", "quarantine", *filled, "--yes", code=2)
+    assert {one["outcome"] for one in refused["marks"]} == {"not deletable"}
+    for ledger in filled:
+        assert offloader("orphans", "rescue", ledger, "--yes")["outcome"] == "rescued"
+    assert offloader.delete(*ledgers) == dict.fromkeys(ledgers, "deleted")
+    assert not set(ledgers) & ground.ledgers()
+    assert [data for _, _, data in ground.read(topic)] == sent
+    rescued = [one for ledger in before for one in offloader.lines("orphans", "read", ledger)]
+    assert len(rescued) == 15
 
 
 def _uuid(most: int, least: int) -> str:

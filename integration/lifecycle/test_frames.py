@@ -70,7 +70,7 @@ def test_what_is_cut_off_is_no_request(made, data):
 @given(st.lists(_VALUES), st.lists(st.integers(1, 30), min_size=1))
 def test_a_stream_is_cut_into_the_frames_that_were_sent(payloads, sizes):
     stream = b"".join(map(framed, payloads))
-    frames, found, at = Frames(), [], 0
+    frames, found, at = Frames(), list[bytes](), 0
     while at < len(stream):
         size = sizes[len(found) % len(sizes)]
         found += frames.feed(stream[at : at + size])

@@ -11,8 +11,8 @@ import pulsar
 from integration.lifecycle.acking import Coordinator, Participant
 from integration.lifecycle.ground import KEPT, Ground
 from integration.pulsar.waiting import until
-from offloader.bookkeeper.managed_ledgers import managed_ledger_name
 from offloader.model import TopicName
+from offloader.state.names import managed_ledger_name
 
 SUBSCRIPTION = "sub"
 LATER, DELAYED = timedelta(hours=5), 25

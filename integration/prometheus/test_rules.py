@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,7 @@ import yaml
 from integration.promtool import promtool
 
 RULES = Path(__file__).parents[2] / "conf" / "prometheus" / "offloader.rules.yaml"
-SKIPPED = os.environ.get("OFFLOADER_SKIP_PROMTOOL") == "1"
-pytestmark = pytest.mark.skipif(SKIPPED, reason="OFFLOADER_SKIP_PROMTOOL=1")
+pytestmark = pytest.mark.promtool
 
 ALIVE = {"offloader_loop_age_seconds": "0x10000"}
 FIRST_EVENT = "_x120 1x10000"  # no series for two hours, then one
@@ -63,6 +61,8 @@ GATEWAY = {"instance": "g:9466"}
 CASES = (
     Case("OffloaderGone", {"offloader_loop_age_seconds": "0x30 stale"}, 35, 40, {}, "critical"),
     above("OffloaderLoopStuck", "offloader_loop_age_seconds", 130, 5, HERE, "critical"),
+    above("OffloaderTopicsPaused", "offloader_paused_bytes", 1, 60, NAMESPACE),
+    above("OffloaderOrphanScanRefused", "offloader_orphan_scan_refusals", 1, 60, {"side": "bucket"}),
     above("OffloaderBatchStuck", "offloader_batch_age_seconds", 4000, 5, {"lane": "slow"}, "critical"),
     Case(
         "OffloaderStoreFails",
@@ -143,13 +143,6 @@ CASES = (
         {'offloader_gateway_connections_full_total{instance="g:9466"}': "0x60 1x1000"},
         59, 61, GATEWAY, after=80,
     ),
-    once("ProtectionEnded", "offloader_protection_ended_total", NAMESPACE, "namespace"),
-    Case(
-        "ProtectionFails",
-        {'offloader_protection_failures_total{namespace="public/orders"}': "0x60 0+1x1000"},
-        80, 100, NAMESPACE,
-    ),
-    above("ProtectionSlow", "offloader_protection_round_age_seconds", 700, 5, {"instance": "p:9467"}),
 )  # fmt: skip
 # Nothing is wrong: events that nobody must come for, and numbers below their bounds.
 QUIET = {
@@ -163,7 +156,6 @@ QUIET = {
     'offloader_losses_total{namespace="public/orders"}': "3x600",
     'offloader_bridge_failures_total{step="swap"}': "0x60 1x600",
     'offloader_visits_not_freed_bytes{reason="waits"}': "1000x600",
-    'offloader_protection_failures_total{namespace="public/orders"}': "0x60 1x600",
     'offloader_gateway_ownership_changes_total{instance="g:9466",change="claimed"}': "0+1x600",
 }
 # An application that was started anew counts from 0 again: a second event is one, though the number is smaller.

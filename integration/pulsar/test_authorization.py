@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pulsar as client
 import pytest
+from click.testing import CliRunner
 
 import offloader
 from integration.application import RunningApplication
@@ -24,6 +25,7 @@ from integration.produce import MODES, PatientClient, produce, random_contents
 from integration.pulsar.test_system_topics import FAILED, World
 from integration.pulsar.waiting import until
 from integration.starting import started
+from offloader.cli.main import main
 from offloader.errors import AuthenticationFailedError, AuthorizationFailedError
 from offloader.lifecycle.deletion.system_topic.acceptor import SystemTopicAcceptor
 from offloader.lifecycle.deletion.system_topic.messages import write_message
@@ -144,6 +146,26 @@ def test_an_administrator_of_the_tenant_is_enough_where_the_operator_vouches_for
     assert code == 0, log
     store = open_store(StoreSettings((tmp_path / "archive").as_uri()))
     assert Catalogs(store, "tests").load(TOPIC).end == last
+
+
+def test_what_only_a_super_user_may_read_hides_no_other_policy(guarded, last, tmp_path) -> None:
+    guarded.admin("POST", f"namespaces/{NAMESPACE}/messageTTL", 60)
+    reached = {"serviceUrl": guarded.service_url, "adminUrl": guarded.admin_url, "authPlugin": "token"}
+    config = {
+        "application": "tests",
+        "pulsar": {**reached, "authParams": f"token:{token('offloader')}"},
+        "storage": {"root": (tmp_path / "archive").as_uri()},
+        "namespaces": {NAMESPACE: {"enabled": True}},
+    }
+    (tmp_path / "offloader.yaml").write_text(json.dumps(config))
+    result = CliRunner().invoke(main, ["doctor", "--config", str(tmp_path / "offloader.yaml"), "--output", "json"])
+    guarded.admin("DELETE", f"namespaces/{NAMESPACE}/messageTTL")
+    checks = {check["check"]: check for check in map(json.loads, result.stdout.splitlines())}
+    verdicts = {name: checks[name]["verdict"] for name in ("message-ttl", "backlog-quota", "retention", "read-topic")}
+    assert verdicts == {"message-ttl": "fail", "backlog-quota": "ok", "retention": "ok", "read-topic": "ok"}
+    assert checks["subscription-expiration"]["verdict"] == "warn"
+    assert "not known" in checks["subscription-expiration"]["message"]
+    assert "let the role read it" in checks["subscription-expiration"]["remedy"]
 
 
 @contextmanager

@@ -25,8 +25,8 @@ from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.cursors.live import LiveCursors
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.model import TopicName
+from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.topic_states import BrokerTopicStates
 from offloader.storage.memory import MemoryStore
 
 pytestmark = pytest.mark.pulsar
@@ -52,9 +52,9 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]:
 
 
 @pytest.fixture
-def states(pulsar: PatientPulsar) -> Iterator[BrokerTopicStates]:
+def states(pulsar: PatientPulsar) -> Iterator[AdminClient]:
     settings = PulsarSettings(service_url=pulsar.service_url, admin_url=pulsar.admin_url, application="tests")
-    with closing(BrokerTopicStates(settings)) as found:
+    with closing(AdminClient(settings)) as found:
         yield found
 
 
@@ -110,7 +110,7 @@ def acknowledge(consumer: Any, choose: random.Random) -> dict[Place, set[int]]:
 
 def left_by(cursor: CopiedCursor, places: list[Place]) -> dict[Place, set[int]]:
     """The same, by a copy."""
-    acks, found = cursor.acks(), {}
+    acks, found = cursor.acks(), dict[tuple[int, int], set[int]]()
     for ledger, entry in places:
         one = acks.get(ledger)
         if (ledger, entry) <= cursor.mark_delete or (one is not None and one.is_acknowledged(entry)):
@@ -123,7 +123,7 @@ def left_by(cursor: CopiedCursor, places: list[Place]) -> dict[Place, set[int]]:
 
 
 def test_five_subscriptions_with_holes_and_parts_of_batches_are_copied_exactly(
-    pulsar: PatientPulsar, states: BrokerTopicStates, stored: StoredTopics
+    pulsar: PatientPulsar, states: AdminClient, stored: StoredTopics
 ) -> None:
     with closing(open_client(pulsar.service_url)) as client:
         client.create_reader(str(TOPIC), start_message_id=MessageId.earliest)
@@ -150,7 +150,7 @@ class Order(Record):
     number = Integer()
 
 
-def test_a_topic_s_schema_is_copied(pulsar: PatientPulsar, states: BrokerTopicStates) -> None:
+def test_a_topic_s_schema_is_copied(pulsar: PatientPulsar, states: AdminClient) -> None:
     topic, plain = TopicName.parse("public/default/schemas"), TopicName.parse("public/default/no-schema")
     with closing(open_client(pulsar.service_url)) as client:
         client.create_producer(str(topic), schema=JsonSchema(Order)).send(Order(number=1))

@@ -9,6 +9,7 @@ from integration.pulsar.waiting import positions, read, until
 from offloader.errors import TopicMovedError, TopicNotFoundError
 from offloader.format.entry import inspect
 from offloader.model import MIB
+from offloader.ports.entry_source import RawEntry
 
 pytestmark = pytest.mark.pulsar
 
@@ -156,7 +157,7 @@ def test_memory_is_bounded_when_entries_turn_out_larger(topic, pins, source, tra
     pins.open(topic)
     sent = [transactions.send(str(topic), bytes(size)) for size in [100] * 300 + [MIB] * 8 + [100] * 50]
     reader = source.open(topic, *sent[0], max_bytes=2 * MIB)
-    found = []
+    found: list[RawEntry] = []
     while len(found) < len(sent):
         batch = reader.read(10)
         assert sum(len(e.data) for e in batch) <= 2 * MIB

@@ -16,10 +16,9 @@ from integration.pulsar.foreign_worker import foreign_worker
 from integration.pulsar.waiting import until
 from offloader.errors import DamagedRecordError
 from offloader.lifecycle.deletion.records import LedgerComponent, LedgerType
-from offloader.lifecycle.deletion.system_topic.acceptor import SystemTopicAcceptor
+from offloader.lifecycle.deletion.system_topic.acceptor import OpenDoor, SystemTopicAcceptor
 from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict
-from offloader.lifecycle.deletion.system_topic.channel import SystemTopicName
-from offloader.lifecycle.deletion.system_topic.door import OpenDoor
+from offloader.lifecycle.deletion.system_topic.interfaces import SystemTopicName
 from offloader.lifecycle.deletion.system_topic.letters import WORKER
 from offloader.lifecycle.deletion.system_topic.messages import read_message, write_message
 from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening

@@ -26,11 +26,10 @@ from offloader.cli.main import main
 from offloader.errors import TopicNotFoundError
 from offloader.lifecycle.deletion.owners import used_by
 from offloader.lifecycle.topics.node_reader import TopicNodeReader
-from offloader.lifecycle.topics.topic_nodes import TopicNodes
 from offloader.model import TopicName
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.visits import BrokerVisits
+from offloader.state.topic import PulsarTopic
 
 pytestmark = pytest.mark.pulsar
 
@@ -59,8 +58,8 @@ def retain(pulsar: PatientPulsar, minutes: int) -> None:
 
 
 @pytest.fixture
-def brokers(pulsar: PatientPulsar) -> Iterator[BrokerVisits]:
-    with closing(BrokerVisits(PulsarSettings(admin_url=pulsar.admin_url))) as visits:
+def brokers(pulsar: PatientPulsar) -> Iterator[AdminClient]:
+    with closing(AdminClient(PulsarSettings(admin_url=pulsar.admin_url))) as visits:
         yield visits
 
 
@@ -74,9 +73,9 @@ def name(local: str) -> TopicName:
     return TopicName.parse(f"{NAMESPACE}/{local}")
 
 
-def nodes(tree: MetadataTree, topic: TopicName) -> TopicNodes:
+def nodes(tree: MetadataTree, topic: TopicName) -> PulsarTopic:
     found = TopicNodeReader(tree).read_again(topic)
-    assert isinstance(found, TopicNodes)
+    assert isinstance(found, PulsarTopic)
     return found
 
 
@@ -117,7 +116,7 @@ storage: {{root: "file://{folder}/archive"}}
 
 
 def test_retention_holds_within_two_visits_without_any_client(
-    pulsar: PatientPulsar, brokers: BrokerVisits, tree: MetadataTree, tmp_path: Path
+    pulsar: PatientPulsar, brokers: AdminClient, tree: MetadataTree, tmp_path: Path
 ) -> None:
     idle, held, used = name("idle"), name("held"), name("used")
     produce(pulsar, idle, 70)
@@ -125,7 +124,7 @@ def test_retention_holds_within_two_visits_without_any_client(
     produce(pulsar, used, 30)
     for topic in (idle, held):
         pulsar.admin("PUT", f"{topic.rest_path}/unload")
-    until(lambda: set(brokers.loaded()) & {str(idle), str(held), str(used)} == {str(used)})
+    until(lambda: set(brokers.loaded_topics()) & {str(idle), str(held), str(used)} == {str(used)})
     bytes_before = size(tree, idle)
     assert nodes(tree, idle).list.ledgers[-1].timestamp_ms == 0  # an unload does not finish the list
     assert bytes_before > 70_000
@@ -146,19 +145,19 @@ def test_retention_holds_within_two_visits_without_any_client(
     assert plan["held"]["held"][0]["cursor"] == "slow"
     assert plan["held"]["held"][0]["bytes"] > 30_000
     assert nodes(tree, used).list.version == used_before
-    until(lambda: set(brokers.loaded()) & {str(idle), str(held), str(used)} == {str(used)})
+    until(lambda: set(brokers.loaded_topics()) & {str(idle), str(held), str(used)} == {str(used)})
 
     time.sleep(MINUTES * 60 + 2)
     second = run("run", "--yes")
     assert second[""]["freedBytes"] == bytes_between
     assert size(tree, idle) == 0
     assert size(tree, held) > 30_000
-    until(lambda: set(brokers.loaded()) & {str(idle), str(held), str(used)} == {str(used)})
+    until(lambda: set(brokers.loaded_topics()) & {str(idle), str(held), str(used)} == {str(used)})
     assert run("plan")[""]["due"] == 0
     print(f"bytes: {bytes_before} before, {bytes_between} after the first visit, {size(tree, idle)} after the second")
 
 
-def test_what_brokers_answer(pulsar: PatientPulsar, brokers: BrokerVisits, tree: MetadataTree) -> None:
+def test_what_brokers_answer(pulsar: PatientPulsar, brokers: AdminClient, tree: MetadataTree) -> None:
     with pytest.raises(TopicNotFoundError):
         brokers.trim(name("missing"))
     with pytest.raises(TopicNotFoundError):
@@ -174,13 +173,13 @@ def test_what_brokers_answer(pulsar: PatientPulsar, brokers: BrokerVisits, tree:
     for one in (str(topic), *partitions):
         brokers.unload(TopicName.parse(one))
     ours = {str(topic), *partitions}
-    until(lambda: not ours & set(brokers.loaded()))
-    known = brokers.known(NAMESPACE)
+    until(lambda: not ours & set(brokers.loaded_topics()))
+    known = brokers.known_topics(NAMESPACE)
     assert ours <= {str(one) for one in known.topics}
     assert str(parted) in known.partitioned
-    assert brokers.topic_retention(topic) == brokers.namespace_retention(NAMESPACE)
+    assert brokers.applied_retention(topic) == brokers.namespace_policies(NAMESPACE)["retention_policies"]
     time.sleep(1.5)
-    assert not ours & set(brokers.loaded())  # none of these calls loads anything
+    assert not ours & set(brokers.loaded_topics())  # none of these calls loads anything
 
     before = nodes(tree, topic)
     brokers.trim(topic)
@@ -192,7 +191,7 @@ def test_what_brokers_answer(pulsar: PatientPulsar, brokers: BrokerVisits, tree:
     active_ms = nodes(tree, topic).cursors["s"].last_active_ms
     assert active_ms != before.cursors["s"].last_active_ms  # a visit counts as a subscription's activity
     brokers.trim(parted)  # goes to all partitions
-    until(lambda: partitions <= set(brokers.loaded()))
+    until(lambda: partitions <= set(brokers.loaded_topics()))
 
 
 def test_a_health_check_is_found_among_the_topics_that_brokers_have_loaded(

@@ -66,7 +66,7 @@ class Transactions:
     def begin(self, *topics: str) -> tuple[int, int]:
         """A new transaction that will write to these topics."""
         answer = self._call(NEW_TXN, {1: self._id(), 2: TTL_MS, 3: 0}, answer=51, error=4)
-        txn = (answer.get(2, 0), answer.get(3, 0))
+        txn = (int(answer.get(2, 0)), int(answer.get(3, 0)))
         for topic in topics:
             self._call(ADD_PARTITION_TO_TXN, {1: self._id(), 2: txn[0], 3: txn[1], 4: topic}, answer=53, error=4)
         return txn
@@ -86,7 +86,7 @@ class Transactions:
         self.sent = payload
         answer = self._call(SEND, command, payload, answer=SEND_RECEIPT)
         position = _decode(answer[3])
-        return position[1], position[2]
+        return int(position[1]), int(position[2])
 
     def forget(self, topic: str) -> None:
         """After an unload: the next message opens a new producer."""
@@ -114,9 +114,9 @@ class Transactions:
             received = self._answers.get(timeout=PATIENCE)
             assert received is not None, "the broker closed the connection"
             if received[1] == answer:
-                fields = _decode(bytes(received[answer]))
-                assert error not in fields, fields
-                return fields
+                answered = _decode(bytes(received[answer]))
+                assert error not in answered, answered
+                return answered
             if received[1] != CLOSE_PRODUCER:
                 raise AssertionError(f"expected an answer of type {answer}, got {received}")
 

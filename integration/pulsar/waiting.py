@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from integration.processes import HANGS
-from offloader.errors import RetryableError
+from offloader.errors import OffloadError, RetryableError
 from offloader.model import TopicName
 from offloader.ports.entry_source import EntryReader, RawEntry
 from offloader.pulsar.admin import AdminClient, effective_policies
@@ -15,7 +15,7 @@ from offloader.pulsar.admin import AdminClient, effective_policies
 T = TypeVar("T")
 
 
-def until(check: Callable[[], T], seconds: float = HANGS) -> T:
+def until(check: Callable[[], T | None], seconds: float = HANGS) -> T:
     """What `check` gives once it is true. While a topic moves, it may raise what may be tried again."""
     deadline = time.monotonic() + seconds
     while True:
@@ -35,11 +35,14 @@ def limits_in_force(admin: AdminClient, topic: TopicName) -> Mapping[str, Any]:
 
     def found() -> Mapping[str, Any] | None:
         policies: Mapping[str, Any] = effective_policies(admin, topic)
+        for error in policies.values():
+            if isinstance(error, OffloadError):
+                raise error
         quota = (policies["backlog_quota_map"] or {}).get("destination_storage", {}).get("policy")
         limited = policies["message_ttl_in_seconds"] and policies["subscription_expiration_time_minutes"]
         return policies if limited and quota == "consumer_backlog_eviction" else None
 
-    return cast("Mapping[str, Any]", until(found))
+    return until(found)
 
 
 def read(reader: EntryReader, count: int, seconds: float = HANGS) -> list[RawEntry]:

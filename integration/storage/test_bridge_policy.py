@@ -9,8 +9,8 @@ import pytest
 
 from integration.storage import roles
 from offloader.bridge.building import LedgerBuilder
-from offloader.bridge.piece_tasks import BridgeStores
-from offloader.bridge.removing import remove_objects
+from offloader.bridge.objects import remove_objects
+from offloader.bridge.transfer import BridgeStores
 from offloader.errors import AccessDeniedError
 from tests.archive.support import TOPIC
 from tests.bridge.support import built

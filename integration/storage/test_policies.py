@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
+from pulsar import MessageId
 
 from integration.processes import HANGS
 from integration.starting import started
@@ -24,7 +25,7 @@ from offloader.gateway.owners.claim import TopicClaim
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
 from offloader.lifecycle.bucket.side import BucketSide
-from offloader.lifecycle.deletion.decisions import retried, undone
+from offloader.lifecycle.deletion.machine import retried, undone
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     DeletionState,
@@ -46,7 +47,10 @@ from offloader.model import Position, TopicName
 from offloader.operations.doctor.probes import try_store, try_upload
 from offloader.operations.verify.verify import verify
 from offloader.ports.object_store import ObjectStore
-from tests.archive.support import APPLICATION, Archive, stream
+from tests.archive.support import APPLICATION, Archive, message, stream
+from tests.format.support import Stored
+from tests.gateway.gateway import gateway
+from tests.gateway.test_stock_client import PATIENCE, connected
 from tests.lifecycle.bucket.support import a_uuid, scanner
 from tests.storage.servers import Stores
 from tests.storage.subject import upload_parts
@@ -340,6 +344,20 @@ def test_orphans_go_with_the_right_and_only_those_of_its_tenant(role, everything
     assert before - after == shop
     assert {one.object_key for one in cleaning.heard.given_up} == bank
     assert list(everything.list_uploads()) == []  # the first policy ends those of all
+
+
+def test_a_gateway_without_durable_subscriptions_needs_to_read_alone(role, everything) -> None:
+    archive = Archive(everything, ORDERS)
+    archive.claim(ledger=5)
+    archive.add([Stored(5, entry, message(f"m{entry}")) for entry in range(10)])
+    before, store = keys(everything), role("GatewayReads", "List")
+    refused(lambda: store.put(f"{layout.GATEWAYS}/x", b"x"))
+    with gateway(store) as url:
+        client = connected(url)
+        reader = client.create_reader(str(ORDERS), MessageId.earliest)
+        assert [reader.read_next(PATIENCE).data() for _ in range(10)] == [b"m%d" % entry for entry in range(10)]
+        client.close()
+    assert keys(everything) == before
 
 
 def test_a_gateway_keeps_subscriptions_and_claims_and_writes_nothing_else(role, everything) -> None:

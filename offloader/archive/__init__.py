@@ -3,7 +3,7 @@
 Read in this order:
 
 1. `archive`, `topic`: what Python programs call.
-2. `opened`, `catalog_cache`, `records`: from a root to the list of a topic's segments, which is its catalog.
+2. `opened`, `records`: from a root to the list of a topic's segments, which is its catalog.
 3. `reading`: from records to object ranges (`plan`), from ranges to entries (`reader`).
 4. `messages`: from entries to messages and rows.
 

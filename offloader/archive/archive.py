@@ -1,4 +1,6 @@
-"""The archive for Python: everything that was offloaded to one root. Needs no broker, writes nothing."""
+"""The archive for Python: everything that was offloaded to one root. Needs no broker, writes nothing.
+
+What was rescued of one ledger is read in the same form as a topic."""
 
 from __future__ import annotations
 
@@ -11,16 +13,48 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import DEFAULTS, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.rescued import rescued_ledger
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.topic import ArchivedTopic
-from offloader.errors import ConfigError
+from offloader.errors import ConfigError, FatalError
+from offloader.metadata.rescue_log import Rescues
+from offloader.metadata.rescues import RescuedLedger
+from offloader.metadata.root import read_root
+from offloader.metadata.state import CatalogHead, TopicCatalog
 from offloader.model import TopicName
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.settings import StoreSettings
 
 if TYPE_CHECKING:
-    from offloader.archive.ledgers.bucket import BucketScan
-    from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+    from offloader.archive.ledgers.bucket import BucketScan, LedgerBucket
     from offloader.pulsar.settings import PulsarSettings
+
+
+def rescued_ledger(store: ObjectStore, ledger: int) -> TopicSnapshot:
+    """Its segments, and what no bookie gave as losses. Raises FatalError where there is nothing, ConfigError where
+    there is no archive, DamagedRecordError."""
+    rescues = Rescues(store, read_root(store).cluster)
+    newest = rescues.newest(ledger)
+    if newest.rescued is None:
+        raise FatalError(f"nothing was rescued of ledger {ledger}; `offloader orphans rescued` lists what was")
+    catalog = TopicCatalog(
+        CatalogHead(rescued_topic(newest.rescued)), segments=newest.rescued.segments, losses=newest.rescued.losses
+    )
+    return TopicSnapshot(catalog.topic, catalog, folder=rescues.folder(ledger, newest.slot))
+
+
+def rescued_topic(record: RescuedLedger) -> TopicName:
+    """Whose it was, by its own word; a made-up name where that is no topic."""
+    return owner_of_rescued(record) or TopicName("rescued", "ledger", str(record.ledger))
+
+
+def owner_of_rescued(record: RescuedLedger) -> TopicName | None:
+    """Whose it was; None: of no topic."""
+    from offloader.state.names import topic_of
+
+    try:
+        return topic_of(record.managed_ledger)
+    except ValueError:
+        return None
 
 
 class Archive:

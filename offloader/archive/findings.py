@@ -21,6 +21,10 @@ class FindingKind(StrEnum):
         return kind
 
     MISSING_OBJECT = "missing-object", "the catalog names a data object that is not there"
+    ARCHIVED_OBJECT = (
+        "archived-object",
+        "the store keeps an object in an archive tier and does not return its bytes: it cannot be checked or read",
+    )
     MISSING_INDEX = "missing-index", "the catalog names a segment whose index object is not there"
     WRONG_SIZE = "wrong-size", "a data object is not as long as the catalog says"
     WRONG_METADATA = "wrong-metadata", "an object in S3 has no format version in its metadata: stock readers refuse it"

@@ -43,7 +43,7 @@ class DataObject:
 
     `ledger`: the V1 ledger's id, which its index does not say; None: a segment. `size`: the data object's bytes as its
     record says; None: only the index says it. `store`: the bucket's URL; "" is the archive's own root. `is_bridged`: it
-    has entries where its segments had gaps, too. `is_referenced`: a segment where brokers have written it.
+    is made of our blocks, and brokers, who own it, may delete it at any time.
     """
 
     data_key: str
@@ -52,12 +52,6 @@ class DataObject:
     ledger: int | None = None
     store: str = ""
     is_bridged: bool = False
-    is_referenced: bool = False
-
-    @property
-    def is_of_brokers(self) -> bool:
-        """Whether brokers own it, who may delete it at any time."""
-        return self.is_bridged or self.is_referenced
 
 
 @dataclass(frozen=True, slots=True)

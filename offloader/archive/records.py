@@ -7,10 +7,8 @@ from dataclasses import replace
 from functools import cached_property
 
 from offloader.archive.object_range import PlanItem
-from offloader.archive.off_list import told_as_deleted
 from offloader.archive.reading import overlaps
-from offloader.archive.reading.deletions import matters
-from offloader.archive.reading.plan import plan
+from offloader.archive.reading.plan import matters, plan
 from offloader.archive.selection import EVERYTHING, Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.deletions import DeletedRange
@@ -102,18 +100,14 @@ class LazyTopicRecords(TopicRecords):
         return self.recorded.head
 
     @cached_property
-    def _history(self) -> History:
-        return told_as_deleted(self.recorded)
-
-    @cached_property
     def whole(self) -> TopicSnapshot:
         return self._snapshot(0, self.head.next_slot)
 
     def plan(self, selection: Selection = EVERYTHING) -> Iterator[PlanItem]:
         """Reads some records at a time, never a whole topic's. With times it skips records of other times."""
         planned_to: Position | None = None
-        for group in _groups(self._history, selection, STEP):
-            snapshot, wanted = _excerpt(self._history, group, selection, 0)
+        for group in _groups(self.recorded, selection, STEP):
+            snapshot, wanted = _excerpt(self.recorded, group, selection, 0)
             yield from plan(snapshot, wanted, planned_to)
             planned_to = group[-1].row.end
 
@@ -121,15 +115,15 @@ class LazyTopicRecords(TopicRecords):
         head = self.head
         if head.claim is None or head.claim.incarnation == 0:
             return position._replace(incarnation=0)
-        for slot in self._history.slots(lambda row: row.max_ledger >= position.ledger):
-            snapshot = _read(self._history, slot.number, slot.number + 1)
+        for slot in self.recorded.slots(lambda row: row.max_ledger >= position.ledger):
+            snapshot = _read(self.recorded, slot.number, slot.number + 1)
             if any(overlaps.reaches(span, position) for span in overlaps.distinct_spans(snapshot)):
                 return overlaps.located(snapshot, position)
         return position if head.last is None else position._replace(incarnation=head.last.end.incarnation)
 
     def excerpts(self, selection: Selection = EVERYTHING, *, back: int = 0) -> Iterator[Excerpt]:
-        for group in _groups(self._history, selection):
-            yield _excerpt(self._history, group, selection, back)
+        for group in _groups(self.recorded, selection):
+            yield _excerpt(self.recorded, group, selection, back)
 
     @property
     def last_position(self) -> Position | None:
@@ -141,7 +135,7 @@ class LazyTopicRecords(TopicRecords):
 
     def extents(self, selection: Selection) -> Iterator[tuple[Position, Position]]:
         found: dict[int, tuple[Position, Position]] = {}
-        for start, end in self._history.outline(_wanted(selection)):
+        for start, end in self.recorded.outline(_wanted(selection)):
             first, last = found.get(start.incarnation, (start, end))
             found[start.incarnation] = min(first, start), max(last, end)
         yield from found.values()
@@ -149,7 +143,7 @@ class LazyTopicRecords(TopicRecords):
     def behind(self, position: Position | None, *, back: int = 0) -> TopicSnapshot:
         if position is None:
             return self.whole
-        history = self._history
+        history = self.recorded
         after = next(history.slots(lambda row: row.end is not None and row.end >= position), None)
         first = self.head.next_slot if after is None else after.number
         reached = after is not None and after.row.holds(position)
@@ -169,7 +163,7 @@ class LazyTopicRecords(TopicRecords):
         last = self.head.next_slot - 1
         if position is None:
             return last
-        slots = self._history.slots(lambda row: row.holds(position) or row.ends_after(position))
+        slots = self.recorded.slots(lambda row: row.holds(position) or row.ends_after(position))
         return next((slot.number for slot in slots), last)
 
     def first(self) -> Iterator[Excerpt]:
@@ -178,22 +172,22 @@ class LazyTopicRecords(TopicRecords):
                 yield self._snapshot(first, min(first + STEP, self.head.next_slot)), EVERYTHING
             return
         after = 0
-        for group in _groups(self._history, EVERYTHING, STEP):
+        for group in _groups(self.recorded, EVERYTHING, STEP):
             first, after = max(group[0].number, after), group[-1].number + 1
             if first < after:
                 yield self._snapshot(first, after), EVERYTHING
 
     def aborted(self, since: Position | None) -> frozenset[Transaction]:
-        behind = self._history.slots(lambda row: row.aborted > 0 and (since is None or row.ends_after(since)))
-        found = (self._history.catalog(range(slot.number, slot.number + 1)).aborted for slot in behind)
+        behind = self.recorded.slots(lambda row: row.aborted > 0 and (since is None or row.ends_after(since)))
+        found = (self.recorded.catalog(range(slot.number, slot.number + 1)).aborted for slot in behind)
         return frozenset(transaction for each in found for transaction in each)
 
     def _snapshot(self, first: int, after: int) -> TopicSnapshot:
-        return _read(self._history, first, after)
+        return _read(self.recorded, first, after)
 
 
 def _read(history: History, first: int, after: int) -> TopicSnapshot:
-    return TopicSnapshot.of(history.with_tombstones(history.catalog(range(first, after))))
+    return TopicSnapshot.of(history.catalog(range(first, after)))
 
 
 def _excerpt(history: History, group: list[Slot], selection: Selection, back: int) -> Excerpt:
@@ -205,7 +199,7 @@ def _excerpt(history: History, group: list[Slot], selection: Selection, back: in
     if not selection.is_timed or start is None or history.is_first(begin):
         return snapshot, selection
     # The records before the group lie at other times, or belong to another group.
-    deleted = _deleted(history.head.removed.withheld, group[0].row)
+    deleted = _deleted(history.head.removed.told, group[0].row)
     start = start if deleted is None else deleted.start
     return snapshot, replace(selection, start=start if selection.start is None else max(start, selection.start))
 
@@ -215,7 +209,7 @@ def _groups(history: History, selection: Selection, most: int | None = None) -> 
     one without has them all in one, but that a deleted range begins a group. A group of more than `most` slots is
     split, and each of the groups that this gives begins with the last record of the one before."""
     group: list[Slot] = []
-    told = history.head.removed.withheld
+    told = history.head.removed.told
     for slot in history.slots(_wanted(selection, told)):
         jumps = bool(group) and slot.number != group[-1].number + 1 and _deleted(told, slot.row) is not None
         if jumps or (group and selection.is_timed and slot.number - group[-1].number > BETWEEN):

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from offloader.archive.items import DAMAGED, Missing
 from offloader.archive.object_range import DataObject
-from offloader.metadata.deletions import BrokersCopy, range_of
+from offloader.bridge.core.rounds import BridgedCopy
+from offloader.metadata.deletions import range_of
 from offloader.metadata.state import TopicCatalog
 from offloader.metadata.stock_keys import data_key, index_key
-from offloader.model import BrokersObject, LedgerList, Position, Segment, TopicName, Transaction
+from offloader.model import LedgerList, Position, TopicName, Transaction
 
 LAST_ENTRY = 2**63 - 1  # no entry has a higher id
 
@@ -40,7 +41,6 @@ class OffloadedLedger:
     `store` is the URL of the bucket, whose flat root has the two objects; "" where it is the archive's own root. `size`
     is the sum of the entries' lengths, as BookKeeper counts it. Where it is `unreadable`, nothing says how many entries
     it has: it ends with `LAST_ENTRY`. `is_bridged`: it is made of our blocks, and has entries where segments have gaps.
-    `is_referenced`: it is a segment where brokers have written it.
     """
 
     start: Position  # entry 0
@@ -50,28 +50,20 @@ class OffloadedLedger:
     store: str = ""
     unreadable: Unreadable | None = None
     is_bridged: bool = False
-    is_referenced: bool = False
 
     @classmethod
-    def of(cls, incarnation: int, copy: BrokersCopy) -> OffloadedLedger:
+    def of(cls, bridged: BridgedCopy) -> OffloadedLedger:
         """One that is bridged."""
-        start = Position(incarnation, copy.ledger, 0)
-        return cls(start, start.at(copy.last), copy.uuid, copy.length, copy.bucket, is_bridged=True)
-
-    @classmethod
-    def referenced(cls, segment: Segment, theirs: BrokersObject) -> OffloadedLedger:
-        """One that is a segment where brokers have written it."""
-        length = sum(held.size for held in segment.ledgers)
-        return cls(segment.start, segment.end, theirs.uuid, length, theirs.bucket, is_referenced=True)
+        ledger = bridged.ledger
+        start = Position(bridged.incarnation, ledger.ledger, 0)
+        return cls(start, start.at(ledger.last), ledger.uuid, ledger.length, bridged.bucket, is_bridged=True)
 
     @property
     def object(self) -> DataObject:
         """Where it is stored, under the keys that stock brokers give."""
         ledger = self.start.ledger
         keys = data_key(self.uuid, ledger), index_key(self.uuid, ledger)
-        return DataObject(
-            *keys, ledger=ledger, store=self.store, is_bridged=self.is_bridged, is_referenced=self.is_referenced
-        )
+        return DataObject(*keys, ledger=ledger, store=self.store, is_bridged=self.is_bridged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +90,7 @@ class TopicSnapshot:
     @property
     def sized_spans(self) -> list[tuple[Position, Position, int]]:
         """First and last position and size of each segment and ledger; nothing is left to read of deleted segments."""
-        told = self.catalog.head.removed.withheld
+        told = self.catalog.head.removed.told
         segments = [(s.start, s.end, 0 if told and range_of(told, s.end) else s.size) for s in self.catalog.segments]
         return [*segments, *((ledger.start, ledger.end, ledger.size) for ledger in self.ledgers)]
 

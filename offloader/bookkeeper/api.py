@@ -1,6 +1,6 @@
 """What reading and recovery need of a BookKeeper cluster, as interfaces.
 
-`zookeeper.py` and `bookies.py` have the real ones, `offloader.testing.bookkeeper` an in-memory cluster for tests.
+`zookeeper.py` and `bookies.py` have the real ones, `tests.fakes.bookkeeper` an in-memory cluster for tests.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 
 from offloader.bookkeeper.model import LedgerMetadata, Versioned
 from offloader.model import TopicName
+from offloader.state.managed_ledger import ManagedLedger
+from offloader.state.subscription import CursorState
 
 
 class BookieAddress(NamedTuple):
@@ -19,38 +21,6 @@ class BookieAddress(NamedTuple):
 
     host: str
     port: int
-
-
-class ListedLedger(NamedTuple):
-    """One ledger in a managed ledger's list; `entries` and `size` are 0 until it is closed there."""
-
-    ledger: int
-    entries: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class ManagedLedger:
-    """A topic's own node: its ledgers in order. `version`: for a compare-and-set; `raw`: keeps what we do not know."""
-
-    ledgers: tuple[ListedLedger, ...]
-    version: int
-    raw: bytes
-    terminated: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ManagedCursor:
-    """A subscription's cursor.
-
-    While the topic is loaded its position is in the cursor's ledger: `ledger` names that, and `mark_delete` may be old
-    or None. `deleted`: ranges (after, up to and including) that are acknowledged beyond it.
-    """
-
-    ledger: int | None
-    mark_delete: tuple[int, int] | None
-    deleted: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = ()
-    last_active_ms: int | None = None
 
 
 class Cookie(NamedTuple):
@@ -94,7 +64,7 @@ class LedgerMetadataStore(Protocol):
         """A topic's ledger list. Raises TopicNotFoundError, DamagedRecordError."""
         ...
 
-    def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
+    def cursors(self, topic: TopicName) -> Mapping[str, CursorState]:
         """A topic's cursors by the names of their subscriptions. Raises TopicNotFoundError, DamagedRecordError."""
         ...
 

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
-from offloader.bookkeeper.managed_ledgers import offloaded_copies
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading import LedgerReader, Slowness
 from offloader.errors import (
@@ -60,7 +59,7 @@ class BookKeeperSource:
 
     def offloaded(self, topic: TopicName) -> Mapping[int, str]:
         """The ledgers of which brokers have completed a copy, and its uuid. Raises as `managed_ledger`."""
-        return offloaded_copies(self._ledgers.managed_ledger(topic).raw)
+        return self._ledgers.managed_ledger(topic).copies
 
     def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
         """Explains nothing, as nothing is missing."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offloader.bookkeeper.settings import BookieSettings
+from offloader.errors import AccessDeniedError, MetadataUnavailableError
 
 if TYPE_CHECKING:
     from offloader.bookkeeper.bookie_source import BookKeeperSource
     from offloader.bookkeeper.bookies import BookieClient
     from offloader.bookkeeper.metadata import MetadataTree
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,19 @@ def clients(settings: BookKeeperSettings) -> tuple[MetadataTree, BookieClient]:
 
     ledgers = zookeeper.connect(settings.metadata_uri, timeout=settings.metadata_timeout)
     return ledgers, BookieClient(settings.bookies, ledgers.address)
+
+
+def instance_id(settings: BookKeeperSettings) -> str:
+    """BookKeeper's instance id; empty: it has none, or the metadata service does not give it now. Raises ConfigError,
+    FatalError (kazoo is not installed)."""
+    from offloader.bookkeeper import zookeeper
+
+    try:
+        with closing(zookeeper.connect(settings.metadata_uri, timeout=settings.metadata_timeout)) as tree:
+            return tree.instance_id()
+    except (MetadataUnavailableError, AccessDeniedError) as error:
+        log.info("BookKeeper's instance id is not known: %s", error)
+        return ""
 
 
 def check_installed() -> None:

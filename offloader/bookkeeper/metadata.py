@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from threading import Event
+from typing import Generic, TypeVar
 
-from offloader.bookkeeper.api import BookieAddress, Cookie, ManagedCursor, ManagedLedger
+from offloader.bookkeeper.api import BookieAddress, Cookie
 from offloader.bookkeeper.bookie_info import decode_address, decode_http_url
 from offloader.bookkeeper.layout import Layout, decode_layout, ledger_path
-from offloader.bookkeeper.managed_ledgers import decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata, Versioned
 from offloader.bookkeeper.nodes import Fired, Nodes
+from offloader.bookkeeper.topic_nodes import TopicTree
 from offloader.bookkeeper.uri import MetadataUri
-from offloader.bookkeeper.watched import Watched
 from offloader.errors import (
     BookieUnavailableError,
     DamagedRecordError,
@@ -23,9 +24,31 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 from offloader.model import TopicName
+from offloader.state.managed_ledger import ManagedLedger
+from offloader.state.managed_ledger_codec import decode_managed_ledger
+from offloader.state.names import managed_ledger_name
+from offloader.state.subscription import CursorState
+from offloader.state.subscription_codec import decode_cursor_node
 
+_Value = TypeVar("_Value")
 _READ_ONLY = "readonly"
 _NOT_NODES = {".", ".."}
+
+
+class Watched(Generic[_Value]):
+    """What `read` found, until what was given to it is called. Safe to use from several threads."""
+
+    def __init__(self, read: Callable[[Fired], _Value]) -> None:
+        self._read = read
+        self._seen: tuple[_Value, Event] | None = None
+
+    def get(self) -> _Value:
+        """Raises what `read` raises; then the next call reads again."""
+        seen = self._seen
+        if seen is None or seen[1].is_set():
+            expired = Event()
+            self._seen = seen = self._read(expired.set), expired  # may have expired already
+        return seen[0]
 
 
 class MetadataTree:
@@ -106,6 +129,11 @@ class MetadataTree:
         node = self.nodes.get(f"{self.uri.root}/cookies/{bookie}", latest=True)
         return None if node is None else Cookie(node.value, node.created_ms, node.modified_ms)
 
+    def instance_id(self) -> str:
+        """BookKeeper's instance id, which is made with the cluster; empty: it has none."""
+        node = self.nodes.get(f"{self.uri.root}/INSTANCEID", latest=True)
+        return "" if node is None else node.value.decode("utf-8", "replace").strip()
+
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
         node = self.nodes.get(self.topic_path(topic), latest=True)
         if node is None:
@@ -115,20 +143,17 @@ class MetadataTree:
         except DamagedRecordError as error:
             raise DamagedRecordError(f"{topic}: {error}") from error
 
-    def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
-        path = self.topic_path(topic)
-        names = self.nodes.children(path)
-        if names is None:
+    def cursors(self, topic: TopicName) -> Mapping[str, CursorState]:
+        self.topic_path(topic)  # one that no node can have is refused
+        read = next(TopicTree(self.nodes, self.uri.managed_ledgers).read([managed_ledger_name(topic)]), None)
+        if read is None:
             raise TopicNotFoundError(f"{topic} has no managed ledger in {self.uri}")
         found = {}
-        for name in sorted(names):
-            node = self.nodes.get(f"{path}/{name}")
-            if node is None:
-                continue  # deleted meanwhile
+        for name, node in read[2].items():
             try:
-                found[decoded(name)] = decode_cursor(node.value)
+                found[name] = decode_cursor_node(node.value)
             except DamagedRecordError as error:
-                raise DamagedRecordError(f"{topic}: subscription {decoded(name)}: {error}") from error
+                raise DamagedRecordError(f"{topic}: subscription {name}: {error}") from error
         return found
 
     def close(self) -> None:

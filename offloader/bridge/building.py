@@ -8,39 +8,52 @@ is taken, what is there and wrong is written again. Whoever else is at it writes
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from offloader.bookkeeper.managed_ledgers import managed_ledger_name
-from offloader.bridge.checking import check_data, is_there
-from offloader.bridge.core.assembly import assemble
+from offloader.bridge.core.assembly import assemble, index_metadata
 from offloader.bridge.core.coverage import LedgerCoverage, UncommittedLedger
-from offloader.bridge.core.index_metadata import index_metadata
-from offloader.bridge.core.pieces import ObjectPlan, PlannedPiece, combined
-from offloader.bridge.core.upload_parts import LEAST_PART
-from offloader.bridge.ledger_sources import (
+from offloader.bridge.core.pieces import LEAST_PART, ObjectPlan, PlannedPiece, combined
+from offloader.bridge.core.rounds import BridgedLedger, BridgeVerdict, UnbridgedLedger
+from offloader.bridge.objects import BridgedObjects, end_uploads, remove_objects
+from offloader.bridge.sources import (
     MOST_FILLED,
     LedgerBookies,
     LedgerSources,
+    MemoryRoom,
     head_of,
     read_coverage,
     read_sources,
     with_known_sums,
 )
-from offloader.bridge.memory_room import MemoryRoom
-from offloader.bridge.objects import BridgedObjects
-from offloader.bridge.piece_tasks import BridgeStores, content_of
-from offloader.bridge.piece_workers import PieceThreads, PieceWorkers
-from offloader.bridge.uploading import BuildingCost, CopiesRefusedError, PartUploader, end_uploads
-from offloader.errors import DamagedObjectError, IntegrityError, StoreUnavailableError, UploadGoneError
+from offloader.bridge.transfer import (
+    BridgeStores,
+    BuildingCost,
+    CopiesRefusedError,
+    PartUploader,
+    PieceThreads,
+    PieceWorkers,
+    check_data,
+    content_of,
+    is_there,
+)
+from offloader.errors import (
+    DamagedObjectError,
+    IntegrityError,
+    StoreUnavailableError,
+    UncommittedLedgerError,
+    UploadGoneError,
+)
 from offloader.format.v1 import encode_ledger_index
-from offloader.metadata.bridges import BridgedLedger, BridgeVerdict, UnbridgedLedger
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import RecordCache
 from offloader.metadata.state import CatalogHead
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import MIB, TopicName
+from offloader.ports.object_store import ObjectStore
+from offloader.state.names import managed_ledger_name
 
 log = logging.getLogger(__name__)
 
@@ -268,3 +281,38 @@ class _Build:
         """As Pulsar's own offloader writes it; brokers look at the version alone, on each object."""
         named = {FORMAT_VERSION: "1", "role": role, "managedledgername": managed_ledger_name(self.topic)}
         return {**named, "pulsarclustername": self.settings.cluster} if self.settings.cluster else named
+
+
+@dataclass
+class LedgerBuilds:
+    """`Builds` of `driver/parts.py`. `archive`: the application's store. `open_bucket`: by its URL; whoever made
+    that closes it."""
+
+    archive: ObjectStore
+    open_bucket: Callable[[str], ObjectStore]
+    bookies: LedgerBookies | None
+    workers: PieceWorkers
+    settings: BuildSettings
+    _memory: MemoryRoom = field(default_factory=lambda: MemoryRoom(MOST_FILLED))  # of all buckets together
+    _builders: dict[str, LedgerBuilder] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def build(self, topic: TopicName, ledger: BridgedLedger, bucket: str) -> BridgedLedger | UnbridgedLedger:
+        """See `Builds`, `LedgerBuilder`. Raises UncommittedLedgerError where the catalog does not have all of it."""
+        with self._lock:
+            if bucket not in self._builders:
+                stores = BridgeStores(self.archive, self.open_bucket(bucket))
+                self._builders[bucket] = LedgerBuilder(stores, self.bookies, self.workers, self.settings, self._memory)
+            builder = self._builders[bucket]
+        found = builder.build(topic, ledger)
+        if isinstance(found, BuiltLedger):
+            return found.ledger
+        if isinstance(found, UnbridgedLedger):
+            return found
+        raise UncommittedLedgerError(
+            f"{topic}: ledger {ledger.ledger} is not bridged yet: entry {found.expected} is not committed"
+        )
+
+    def discard(self, bucket: str, ledgers: Iterable[BridgedLedger]) -> None:
+        """See `Builds`."""
+        remove_objects(self.open_bucket(bucket), ledgers)

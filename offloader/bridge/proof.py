@@ -1,4 +1,5 @@
-"""Whether the topic's broker delivers what was bridged: the first and the last entry of each ledger, byte for byte.
+"""Whether a topic's brokers are set to read objects, asked before its record may name any, and whether they deliver
+what was bridged: the first and the last entry of each ledger, byte for byte.
 
 A reader gets no entry that is hidden: markers, aborted transactions. So the first one is the first that arrives, and
 whatever should have come before or behind is to be explained by the broker, which reads it for that.
@@ -7,20 +8,25 @@ whatever should have come before or behind is to be explained by the broker, whi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from offloader.bridge.core.rounds import BridgedLedger
 from offloader.bridge.core.swap_steps import LedgersProven, NotProven
+from offloader.bridge.objects import BridgedObjects
 from offloader.errors import OffloadError
-from offloader.metadata.bridges import BridgedLedger
 from offloader.model import MIB, EntryRange, TopicName
 from offloader.ports.entry_source import EntrySource, RawEntry
+from offloader.printable import printable
+from offloader.pulsar.offloading import BrokerOffloading
 
 READ_SIZE = 8 * MIB
 PATIENCE = 3.0  # seconds; then the broker is asked whether anything is to come
 _FURTHER = 16  # times as many of a ledger's last entries are asked for, as long as none of them arrives
 _EXPLAINED = 64  # entries at a time
+SKIPS = "autoSkipNonRecoverableData"
+_FILES = "filesystem"
 
 
 class _Arrived(NamedTuple):
@@ -28,26 +34,9 @@ class _Arrived(NamedTuple):
     last: RawEntry
 
 
-class ArchivedEntries(Protocol):
-    """What the broker must deliver."""
-
-    def entry(self, one: BridgedLedger, entry: int) -> bytes:
-        """An entry's bytes. Raises IntegrityError where there are none."""
-        ...
-
-
-class LedgerProof(Protocol):
-    """Of ledgers whose topic is loaded."""
-
-    def prove(
-        self, topic: TopicName, ledgers: Iterable[BridgedLedger], archived: ArchivedEntries
-    ) -> LedgersProven | NotProven:
-        """Raises BrokerUnavailableError, TopicMovedError and whatever else a reader raises."""
-        ...
-
-
 class BrokerProof:
-    """`LedgerProof` through a broker's own reader, non-durable. `timeout`: seconds for an entry that does not come."""
+    """Of ledgers whose topic is loaded, through a broker's own reader, non-durable. `timeout`: seconds for an entry
+    that does not come."""
 
     def __init__(self, source: EntrySource, timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
@@ -55,9 +44,10 @@ class BrokerProof:
         self._clock = clock
 
     def prove(
-        self, topic: TopicName, ledgers: Iterable[BridgedLedger], archived: ArchivedEntries
+        self, topic: TopicName, ledgers: Iterable[BridgedLedger], archived: BridgedObjects
     ) -> LedgersProven | NotProven:
-        """See `LedgerProof`. Ends with the first ledger that fails."""
+        """Read each ledger's first and last entry, and compare them with what was built. Ends with the first ledger
+        that fails. Raises BrokerUnavailableError, TopicMovedError and whatever else a reader raises."""
         evidence = []
         for one in ledgers:
             said = self._ledger(topic, one, archived)
@@ -66,7 +56,7 @@ class BrokerProof:
             evidence.append(said)
         return LedgersProven(tuple(evidence))
 
-    def _ledger(self, topic: TopicName, one: BridgedLedger, archived: ArchivedEntries) -> str | NotProven:
+    def _ledger(self, topic: TopicName, one: BridgedLedger, archived: BridgedObjects) -> str | NotProven:
         first = self._first(topic, one)
         if isinstance(first, NotProven):
             return first
@@ -158,3 +148,39 @@ def _begins(first: int, last: int) -> Iterator[int]:
 
 def _absent(one: BridgedLedger, entry: int, timeout: float) -> NotProven:
     return NotProven(f"ledger {one.ledger}: entry {entry} has not arrived through the broker within {timeout:g} s")
+
+
+def not_ready(
+    topic: TopicName,
+    offloading: BrokerOffloading,
+    configuration: Mapping[str, str] | None,
+    version: Callable[[], str],
+) -> str:
+    """Why not, in one line that says what to set; empty: nothing is in the way. `configuration`: of the brokers, None
+    where we may not read it. `version`: theirs, asked only where it matters; what it raises passes."""
+    if not offloading.driver:
+        return (
+            f"{topic}: its brokers have no offloader: set managedLedgerOffloadDriver and offloadersDirectory in "
+            "broker.conf"
+        )
+    if offloading.driver == _FILES:
+        return f"{topic}: its brokers offload to a file system, and would look for the objects there"
+    if not offloading.tiered_first:
+        return (
+            f"{topic}: its brokers read BookKeeper first, so nothing would be proven: set "
+            "managedLedgerDataReadPriority=tiered-storage-first in broker.conf, or run pulsar-admin namespaces "
+            f"set-offload-policies with --offloadedReadPriority tiered-storage-first for {topic.namespace}"
+        )
+    if configuration is not None and configuration.get(SKIPS, "").lower() == "true":
+        return (
+            f"{topic}: with {SKIPS}=true its brokers skip what they cannot read, without a word: set {SKIPS}=false in "
+            "broker.conf"
+        )
+    lag = offloading.deletion_lag_ms
+    if lag is not None and lag < 0 and offloading.kept_ms(said := version()) is not None:
+        return (
+            f"{topic}: its brokers ({printable(said[:40])}) take a deletion lag of {lag} for 0, and would delete "
+            "BookKeeper's copy before what they read instead is proven: set managedLedgerOffloadDeletionLagMs in "
+            "broker.conf, or the namespace's deletion lag, to some hours"
+        )
+    return ""

@@ -12,7 +12,8 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 from offloader.bookkeeper.nodes import Nodes
-from offloader.bridge.core.rewrite import RecordedTopic, recorded
+from offloader.bridge.core.record import first_unfit
+from offloader.bridge.core.rounds import BridgedLedger, BridgeRound
 from offloader.bridge.core.swap import Swap, advance
 from offloader.bridge.core.swap_steps import (
     CallFailed,
@@ -37,10 +38,8 @@ from offloader.bridge.core.swap_steps import (
     UnloadTopic,
     WakeTopic,
 )
-from offloader.bridge.objects import BridgedObjects
-from offloader.bridge.presence import broken_objects
-from offloader.bridge.proof import LedgerProof
-from offloader.bridge.readiness import not_ready
+from offloader.bridge.objects import BridgedObjects, broken_objects
+from offloader.bridge.proof import BrokerProof, not_ready
 from offloader.errors import (
     AbsentError,
     AuthorizationFailedError,
@@ -55,11 +54,12 @@ from offloader.errors import (
     TopicNotFoundError,
     VersionConflictError,
 )
-from offloader.metadata.bridges import BridgedLedger, BridgeRound
 from offloader.model import TopicName
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.offloading import broker_offloading
+from offloader.state.managed_ledger import ManagedLedger
+from offloader.state.managed_ledger_codec import decode_managed_ledger
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between two tries
 
@@ -82,7 +82,7 @@ class SwapWorld:
     nodes: Nodes
     record_path: Callable[[TopicName], str]
     open_bucket: Callable[[str], ObjectStore]
-    proof: LedgerProof
+    proof: BrokerProof
     has_ledger: Callable[[int], bool]
 
 
@@ -124,15 +124,16 @@ class Swapper:
         """The ledgers that brokers have begun to offload by themselves, with the uuids of their objects, as long as
         they have not ended it."""
         found = self._recorded(topic)
-        listed = found.ledgers.values() if found is not None else ()
-        return {one.ledger: one.uuid for one in listed if one.uuid is not None and not one.complete}
+        listed = found.ledgers if found is not None else ()
+        return {one.ledger: one.copy.uuid for one in listed if one.context is not None and not one.context.complete}
 
     def missing(self, topic: TopicName, ledgers: Iterable[BridgedLedger]) -> Mapping[int, bool]:
         """Those of these ledgers that the topic's record lists without any context, and of each whether BookKeeper has
         a copy."""
         found = self._recorded(topic)
-        listed = found.ledgers if found is not None else {}
-        bare = [one.ledger for one in ledgers if one.ledger in listed and listed[one.ledger].uuid is None]
+        listed = found.ledgers if found is not None else ()
+        plain = {one.ledger for one in listed if one.context is None}
+        bare = [one.ledger for one in ledgers if one.ledger in plain]
         return {ledger: self._world.has_ledger(ledger) for ledger in bare}
 
     def look(self, topic: TopicName) -> StaleOrFine:
@@ -149,9 +150,7 @@ class Swapper:
     def contexts(self, topic: TopicName) -> dict[int, str] | None:
         """The uuids that the topic's record has of offloaded ledgers; None: there is no record."""
         found = self._recorded(topic)
-        if found is None:
-            return None
-        return {one.ledger: one.uuid for one in found.ledgers.values() if one.complete and one.uuid is not None}
+        return None if found is None else found.copies
 
     def broken(self, topic: TopicName, bucket: str, ledgers: Iterable[BridgedLedger]) -> dict[int, str]:
         """See `broken_objects`."""
@@ -234,12 +233,13 @@ class Swapper:
         known = self._world.admin.topic_info(topic).offloaded
         if before is None or before != self._recorded(topic):
             return None
-        said = {one.ledger for one in before.ledgers.values() if one.complete and one.ledger < before.first_unfit}
-        return said != {ledger for ledger in known if ledger < before.first_unfit}
+        unfit = first_unfit(before)
+        said = {one.ledger for one in before.ledgers if one.copy.complete and one.ledger < unfit}
+        return said != {ledger for ledger in known if ledger < unfit}
 
-    def _recorded(self, topic: TopicName) -> RecordedTopic | None:
+    def _recorded(self, topic: TopicName) -> ManagedLedger | None:
         node = self._world.nodes.get(self._world.record_path(topic), latest=True)
-        return None if node is None else recorded(node.value)
+        return None if node is None else decode_managed_ledger(node.value)
 
     def _objects(self, under_way: BridgeRound) -> BridgedObjects:
         return BridgedObjects(self._world.open_bucket(under_way.bucket))

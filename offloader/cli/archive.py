@@ -1,4 +1,4 @@
-"""`offloader archive retention plan|run`, `archive delete|undelete`: what goes of the archive, and when.
+"""`offloader archive retention plan|run`, `archive delete|undelete|lift-hold`: what goes of the archive, and when.
 
 Only the running application does it; these ask."""
 
@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from threading import Lock
 
 import click
@@ -16,29 +15,27 @@ from offloader.cli.archive_shown import plan_fields, plan_texts, range_fields
 from offloader.cli.asking import ask, outcomes
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say
-from offloader.cli.owners import shard_to_ask
-from offloader.cli.topics import TIMEOUT, chosen, journals_of
+from offloader.cli.topics import TIMEOUT, chosen, journals_of, shard_to_ask
 from offloader.config.units import format_size
 from offloader.cursors.stored import subscription_marks
 from offloader.errors import (
     ClaimedByOtherError,
+    ConfigError,
     FatalError,
     FormatVersionError,
     IntegrityError,
-    MetadataUnavailableError,
     OffloadError,
+    RemovedFeatureError,
     RetryableError,
 )
-from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver
+from offloader.lifecycle.retention.holds import LONGEST_NAME, PlacedHolds
 from offloader.lifecycle.retention.outlook import RetentionOutlook, foreseen_deletion, outlook
-from offloader.lifecycle.retention.own_copies import OwnCopy, bucket_url, copies_of
 from offloader.lifecycle.retention.plan import DueRange, who_waits
 from offloader.lifecycle.retention.policy import NOT_FOLLOWED, may_follow
-from offloader.lifecycle.retention.retention import with_brokers
 from offloader.metadata import listing
-from offloader.metadata.bridge_reader import BridgeReader
 from offloader.metadata.deletions import day
 from offloader.metadata.requests import RequestKind
+from offloader.metadata.root import read_root
 from offloader.model import TopicName
 from offloader.offload.settings import retention as retention_of
 
@@ -46,7 +43,6 @@ WAIT_MS = 60_000
 READERS = 8  # topics whose catalogs are read at a time
 STAYS = "the newest as long as the topic is offloaded, and those in which a message begins that is kept"
 YES = click.option("--yes", is_flag=True, help="Do it; without this, only what would be done is shown.")
-_CONNECTING = Lock()
 NAMES = click.argument("names", nargs=-1, metavar="[TOPIC|NAMESPACE]...")
 
 
@@ -76,7 +72,7 @@ def plan_retention(session: CommandSession, names: tuple[str, ...]) -> int:
     """
     found, code = _outlooks(session, _topics(session, names))
     shown = [each for each in found if each.says_anything or names]
-    _show(session, shown, len(found) - len(shown))
+    _show(session, shown, len(found) - len(shown), is_whole=code == OK)
     return code
 
 
@@ -101,7 +97,7 @@ def run_retention(session: CommandSession, names: tuple[str, ...], *, yes: bool,
     found, code = _outlooks(session, topics)
     chosen = [each for each in found if each.says_anything or names]
     if not yes or not chosen:
-        _show(session, chosen, len(found) - len(chosen))
+        _show(session, chosen, len(found) - len(chosen), is_whole=code == OK)
         return code
     return max(code, _ask(session, RequestKind.ARCHIVE_RETENTION, [each.plan.topic for each in chosen], timeout))
 
@@ -132,25 +128,72 @@ def delete(session: CommandSession, name: str, *, yes: bool, timeout: int | None
 
 @archive_group.command()
 @click.argument("name", metavar="TOPIC|NAMESPACE")
+@click.option("--hold", default="", metavar="TEXT", help="Also place a hold of this name: nothing goes any more.")
 @TIMEOUT
 @command()
-def undelete(session: CommandSession, name: str, *, timeout: int | None) -> int:
-    """Take back what is under way to be deleted, as long as its grace is not over: all of it can be read again.
+def undelete(session: CommandSession, name: str, *, hold: str, timeout: int | None) -> int:
+    """Undo a deletion that is under way: all of it can be read again.
+
+    It is possible until the grace (`lifecycle.archiveGrace`) is over, and later while every object is still there.
+
+    A retention policy deletes the same data again; the answer says so. With --hold, no policy and no request deletes
+    anything of the topics that are named, also of those of which no deletion is under way, until `offloader archive
+    lift-hold`.
 
     \b
     JSON: one object a line, {message, topic, request, ok}.
     """
+    if hold:
+        return _ask(session, RequestKind.ARCHIVE_HOLD, _topics(session, (name,)), timeout, _checked_hold(hold))
     heads = session.catalogs.heads(_topics(session, (name,)))
     pending = [topic for topic, head in heads.found.items() if head.removed.pending is not None]
     for why in heads.failed.values():
         say(why, err=True)
-    if not pending:
+    if not pending and not heads.failed:
         raise FatalError(f"{name}: no deletion is under way")
+    if not pending:
+        return ERROR
     return max(_ask(session, RequestKind.ARCHIVE_UNDELETE, pending, timeout), ERROR if heads.failed else OK)
 
 
-def _ask(session: CommandSession, kind: RequestKind, topics: list[TopicName], timeout: int | None) -> int:
-    taken = {ask(session, kind, topic, None): topic for topic in topics}
+@archive_group.command("lift-hold")
+@click.argument("name", metavar="TOPIC|NAMESPACE")
+@TIMEOUT
+@command()
+def lift_hold(session: CommandSession, name: str, *, timeout: int | None) -> int:
+    """Lift the hold that `archive undelete --hold` has placed: policies say again what goes.
+
+    A hold of the configuration (`hold: NAME`) is lifted there.
+
+    \b
+    JSON: one object a line, {message, topic, request, ok}.
+    """
+    placed = _placed(session)
+    held = [topic for topic in _topics(session, (name,)) if topic in placed]
+    if not held:
+        raise FatalError(f"{name}: no hold was placed by command; lift one of the configuration there")
+    return _ask(session, RequestKind.ARCHIVE_LIFT_HOLD, held, timeout)
+
+
+def _checked_hold(name: str) -> str:
+    if len(name) > LONGEST_NAME or not name.isprintable() or not name.strip():
+        raise click.BadParameter(f"a hold's name has 1 to {LONGEST_NAME} printable characters", param_hint="--hold")
+    return name
+
+
+def _placed(session: CommandSession) -> Mapping[TopicName, str]:
+    """The holds that were placed by command."""
+    try:
+        cluster = read_root(session.store).cluster
+    except ConfigError:  # nothing was ever written to it
+        return {}
+    return PlacedHolds(session.store, cluster).read()
+
+
+def _ask(
+    session: CommandSession, kind: RequestKind, topics: list[TopicName], timeout: int | None, hold: str = ""
+) -> int:
+    taken = {ask(session, kind, topic, None, hold): topic for topic in topics}
     return outcomes(session, taken, WAIT_MS if timeout is None else timeout)
 
 
@@ -202,12 +245,12 @@ class _Following:
 
 def _outlooks(session: CommandSession, topics: Iterable[TopicName]) -> tuple[list[RetentionOutlook], int]:
     """Of each topic whose catalog can be read; the others are an error, each in one line."""
-    found, code, following = [], OK, _Following(session)
+    found, code, following, placed = [], OK, _Following(session), _placed(session)
 
     def one(topic: TopicName) -> tuple[TopicName, RetentionOutlook | OffloadError]:
         try:
-            return topic, _outlook(session, topic, following)
-        except (IntegrityError, FormatVersionError, MetadataUnavailableError) as error:
+            return topic, _outlook(session, topic, following, placed.get(topic, ""))
+        except (IntegrityError, FormatVersionError, RemovedFeatureError) as error:
             return topic, error
 
     _ = session.catalogs  # opened before others use it
@@ -221,30 +264,16 @@ def _outlooks(session: CommandSession, topics: Iterable[TopicName]) -> tuple[lis
     return found, code
 
 
-def _outlook(session: CommandSession, topic: TopicName, following: _Following) -> RetentionOutlook:
-    """By the policy as the application follows it."""
+def _outlook(session: CommandSession, topic: TopicName, following: _Following, hold: str) -> RetentionOutlook:
+    """By the policy as the application follows it. `hold`: the one that was placed by command."""
     head, config = session.catalogs.head(topic), session.config
-    keep = config.bridge.keep_segments
-    policy = retention_of(config.policies.of(topic), keep_segments=keep)
+    policy = retention_of(config.policies.of(topic))
     not_followed = following.why_not(topic) if policy.follow_pulsar else ""
-    policy = replace(policy, follow_pulsar=policy.follow_pulsar and not not_followed)
+    follows = policy.follow_pulsar and not not_followed
+    policy = replace(policy, follow_pulsar=follows, hold=policy.hold or hold)
     grace, now = config.lifecycle.archive_grace_ms, session.dependencies.clock_ms()
-    handing_over = NOTHING_HANDED_OVER
-    if not keep:
-        own = partial(_own_copies, session)
-        handing_over = HandingOver(BridgeReader(session.store), session.buckets.open, own=own)
-    found = outlook(session.store, head, policy, shard_to_ask(session, topic), now, grace, handing_over)
+    found = outlook(session.store, head, policy, shard_to_ask(session, topic), now, grace)
     return replace(found, note="; ".join(filter(None, (found.note, not_followed))))
-
-
-def _own_copies(session: CommandSession, topic: TopicName) -> Mapping[int, OwnCopy]:
-    """What brokers have offloaded by themselves, where Pulsar's record of a topic can be read."""
-    if not session.config.pulsar.metadata_service_uri:
-        return {}
-    with _CONNECTING:
-        metadata, _ = session.bookkeeper(0)
-    node = metadata.nodes.get(metadata.topic_path(topic), latest=True)
-    return {} if node is None else copies_of(node.value, bucket_url)
 
 
 def _show_deletion(session: CommandSession, topic: TopicName) -> bool:
@@ -252,11 +281,12 @@ def _show_deletion(session: CommandSession, topic: TopicName) -> bool:
     config, clock_ms = session.config, session.dependencies.clock_ms
     fields: dict[str, object] = {"topic": str(topic), "ok": False, "segments": 0, "bytes": 0, "notBefore": None}
     policy = retention_of(config.policies.of(topic))
+    policy = replace(policy, hold=policy.hold or _placed(session).get(topic, ""))
     try:
         found = foreseen_deletion(
             session.catalogs, session.store, topic, policy, shard_to_ask(session, topic), clock_ms
         )
-    except (ClaimedByOtherError, IntegrityError, FormatVersionError) as error:
+    except (ClaimedByOtherError, IntegrityError, FormatVersionError, RemovedFeatureError) as error:
         message = f"{topic}: nothing would go: {str(error).removeprefix(f'{topic}').lstrip(': ')}"
         session.output.line(message, {"message": message, **fields, "due": []})
         return False
@@ -266,7 +296,7 @@ def _show_deletion(session: CommandSession, topic: TopicName) -> bool:
     kept = f"; {stays} stay: {STAYS}" if stays else ""
     message = (
         f"{topic}: {segments} segments of {format_size(size)} bytes would go, not before {day(not_before)}{kept}"
-        f"{with_brokers(session.catalogs.head(topic))}{_unacknowledged(session, topic, found)}; "
+        f"{_unacknowledged(session, topic, found)}; "
         "nothing is done without --yes"
     )
     due = [range_fields(each, not_before) for each in found]
@@ -283,12 +313,12 @@ def _unacknowledged(session: CommandSession, topic: TopicName, found: Sequence[D
     return f"; {who_waits(waits)}, and it counts as acknowledged then" if waits else ""
 
 
-def _show(session: CommandSession, found: Sequence[RetentionOutlook], others: int) -> None:
-    """`others`: topics of which there is nothing to say."""
+def _show(session: CommandSession, found: Sequence[RetentionOutlook], others: int, *, is_whole: bool) -> None:
+    """`others`: topics of which there is nothing to say. `is_whole`: every topic could be read."""
     for each in found:
         session.output.lines(plan_texts(each), plan_fields(each))
     if others:
         of = f"{others} {'other ' if found else ''}topics"
         say(f"{of}: no policy of {session.config.application} says that anything goes", err=True)
-    elif not found:
+    elif not found and is_whole:
         say("nothing is archived", err=True)

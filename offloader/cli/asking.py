@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from offloader.cli.command import ERROR, OK, CommandSession
 from offloader.cli.output import say
-from offloader.cli.owners import shard_to_ask
-from offloader.cli.topics import journals_of, state_of
+from offloader.cli.topics import journals_of, shard_to_ask, state_of
 from offloader.config.units import format_time
 from offloader.errors import FatalError
 from offloader.metadata import requests
@@ -24,9 +23,9 @@ TOLD_AT_ONCE = 10  # topics
 FOR_EVER_MS = 10**12
 
 
-def ask(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
+def ask(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None, hold: str = "") -> str:
     """Submit a request, wait until the application has seen it, return its id. Raises FatalError where none does."""
-    request_id = _submitted(session, kind, topic, position)
+    request_id = _submitted(session, kind, topic, position, hold)
     _wait_until_seen(session, [request_id])
     return request_id
 
@@ -38,9 +37,11 @@ def ask_all(session: CommandSession, kind: RequestKind, topics: Iterable[TopicNa
     return asked
 
 
-def _submitted(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
+def _submitted(
+    session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None, hold: str = ""
+) -> str:
     dependencies = session.dependencies
-    request = Request(kind, topic, dependencies.clock_ms(), user(), position)
+    request = Request(kind, topic, dependencies.clock_ms(), user(), position, hold)
     application = shard_to_ask(session, topic)
     request_id = requests.submit(session.store, application, request, dependencies.new_token)
     session.asked[request_id] = application

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from offloader.archive.bounds import Bound, selected
 from offloader.archive.following.merge import as_they_come
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.messages.encryption import KeyReader
@@ -16,10 +15,11 @@ from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.reading.reader import ReadOptions
-from offloader.archive.selection import Selection
+from offloader.archive.selection import Bound, Selection, selected
 from offloader.archive.topic import ArchivedTopic
-from offloader.cli.command import INTERRUPTED, CommandSession, command
+from offloader.cli.command import CommandSession, command
 from offloader.cli.formats import FORMATS, Format
+from offloader.cli.groups import INTERRUPTED
 from offloader.cli.parsing import TOPIC, parse_pair, parsed
 from offloader.cli.reading import (
     LedgersOption,

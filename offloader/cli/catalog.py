@@ -20,7 +20,7 @@ from offloader.operations.rebuild.gather import gather
 from offloader.operations.rebuild.propose import Proposal
 from offloader.operations.rebuild.remains import Given, Remains
 from offloader.operations.rebuild.write import check_agreement, proposed, rebuild
-from offloader.pulsar.managed_ledger import instant
+from offloader.pulsar.answers import instant
 
 
 @click.group("catalog")
@@ -140,13 +140,17 @@ def _owner(remains: Remains, asked: str | None, configured: str) -> str:
 
 
 def _created(session: CommandSession, remains: Remains) -> int | None:
-    """What Pulsar says, where its topic still has an archived ledger: else it may be another topic of that name."""
+    """What Pulsar says, where its topic has several archived ledgers with the ends that were recorded: else it may be
+    another topic of that name."""
     try:
         info = session.admin.topic_info(remains.topic)
     except OffloadError:
         return None
-    ours = {held.ledger for span in remains.spans if isinstance(span, Segment) for held in span.ledgers}
-    return info.created if any(ledger in info.ledgers for ledger in ours) else None
+    segments = [span for span in remains.spans if isinstance(span, Segment)]
+    last = max((segment.start.incarnation for segment in segments), default=0)
+    held = [held for segment in segments if segment.start.incarnation == last for held in segment.ledgers]
+    ends = ((each.ledger, each.closed_with) for each in held if each.closed_with is not None)
+    return info.created if info.ledgers.has_ends(ends) else None
 
 
 def _check_created(proposal: Proposal) -> None:
@@ -154,8 +158,8 @@ def _check_created(proposal: Proposal) -> None:
     claim = proposal.catalog().claim
     if claim is not None and claim.created is None:
         raise FatalError(
-            f"{proposal.remains.topic}: when it was created is in no record, and Pulsar does not list a ledger that "
-            "is archived; give --created DATE (any date where the topic does not exist any more)"
+            f"{proposal.remains.topic}: when it was created is in no record, and Pulsar does not list two archived "
+            "ledgers with their recorded ends; give --created DATE (any date where the topic does not exist any more)"
         )
 
 

@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,20 @@ import click
 from offloader import logs
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
-from offloader.cli.dependencies import ClosableAdmin, ClosableTopicStates, ClosableVisits, Dependencies
+from offloader.cli.dependencies import ClosableAdmin, Dependencies
 from offloader.cli.output import OUTPUTS, Output, say
 from offloader.cli.parsing import with_options
 from offloader.config import Config
-from offloader.config.config import load_storage
+from offloader.config.config import ArchiveConfig, parse_archive, read_text
 from offloader.errors import ConfigError, OffloadError, OvertakenError
 from offloader.metadata.catalog import Catalogs
 from offloader.offload.settings import store_of
 from offloader.ports.object_store import ObjectStore
 from offloader.ports.subscriptions import Subscriptions
-from offloader.storage.buckets import Buckets
+from offloader.stderr_lines import stderr_as_json
 from offloader.storage.settings import StoreSettings
 
 OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
-INTERRUPTED = 130
 
 OPTIONS = (
     click.option("--config", "config_path", type=click.Path(path_type=Path), envvar="OFFLOADER_CONFIG",
@@ -62,9 +61,14 @@ class CommandSession:
         return Config.load(self._path)
 
     @cached_property
+    def archive_config(self) -> Config | ArchiveConfig:
+        """What a command needs that only reads the archive. Raises ConfigError."""
+        return parse_archive(read_text(self._path))
+
+    @cached_property
     def storage(self) -> StoreSettings:
-        """How the archive is reached; all that a configuration for reading must say. Raises ConfigError."""
-        return store_of(load_storage(self._path))
+        """How the archive is reached. Raises ConfigError."""
+        return store_of(self.archive_config.storage)
 
     @cached_property
     def store(self) -> ObjectStore:
@@ -72,13 +76,6 @@ class CommandSession:
         store = self.dependencies.store(self.storage)
         self._stack.callback(store.close)
         return store
-
-    @cached_property
-    def buckets(self) -> Buckets:
-        """Buckets beside the archive's, for brokers."""
-        buckets = Buckets(self.storage, self.dependencies.store)
-        self._stack.callback(buckets.close)
-        return buckets
 
     @cached_property
     def admin(self) -> ClosableAdmin:
@@ -95,14 +92,7 @@ class CommandSession:
         return found
 
     @cached_property
-    def topic_states(self) -> ClosableTopicStates:
-        """What brokers say of topics' cursors."""
-        found = self.dependencies.topic_states(self.config)
-        self._stack.callback(found.close)
-        return found
-
-    @cached_property
-    def visits(self) -> ClosableVisits:
+    def visits(self) -> ClosableAdmin:
         """Brokers, as far as unloaded topics are visited."""
         visits = self.dependencies.visits(self.config)
         self._stack.callback(visits.close)
@@ -136,17 +126,19 @@ class CommandSession:
         self._stack.close()
 
 
-def command(*, log_level: str = "WARNING") -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+def command(
+    *, log_level: str = "WARNING", starts_spark: bool = False
+) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
     """Make a function of (session, its own arguments), which may return an exit code, the body of a command.
 
-    `log_level`: where neither option nor environment says another.
+    `log_level`: where neither option nor environment says another. `starts_spark`: others write to standard error, too.
     """
 
     def decorate(body: Callable[..., int | None]) -> Callable[..., None]:
         @functools.wraps(body)
         @click.pass_context
         def run(ctx: click.Context, /, **arguments: Any) -> None:
-            code = _run(ctx, body, log_level, **arguments)
+            code = _run(ctx, body, log_level, starts_spark=starts_spark, **arguments)
             if code:
                 ctx.exit(code)
 
@@ -161,6 +153,7 @@ def _run(
     body: Callable[..., int | None],
     default_level: str,
     *,
+    starts_spark: bool,
     config_path: Path | None,
     output: str,
     log_level: str | None,
@@ -169,13 +162,15 @@ def _run(
     **arguments: Any,
 ) -> int:
     """The one place where errors become lines and exit codes."""
+    structured = log_format == "json"
     try:
-        logs.set_up(log_level or default_level, structured=log_format == "json")
-        session = CommandSession(ctx.obj or Dependencies(), config_path, OUTPUTS[output]())
-        try:
-            return body(session, **arguments) or OK
-        finally:
-            session.close()
+        with stderr_as_json() if structured and starts_spark else nullcontext() as stream:
+            logs.set_up(log_level or default_level, structured=structured, stream=stream)
+            session = CommandSession(ctx.obj or Dependencies(), config_path, OUTPUTS[output]())
+            try:
+                return body(session, **arguments) or OK
+            finally:
+                session.close()
     except OffloadError as error:
         if debug:
             raise
@@ -189,41 +184,3 @@ def _run(
         if not isinstance(error, BrokenPipeError):  # else whoever reads it has enough of it
             say(f"error: the output cannot be written: {error.strerror or error}", err=True)
         return ERROR
-
-
-class CommandGroup(click.Group):
-    """A group whose usage errors are one line and exit code 1, like all other errors; 2 means findings."""
-
-    def main(self, *args: Any, **extra: Any) -> Any:
-        """Run; ends the process unless `standalone_mode` is off."""
-        if sys.stdout is None:  # closed (`>&-`)
-            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (open to the end)
-        standalone = extra.pop("standalone_mode", True)
-        inherited: Any = super().main
-        try:
-            code = inherited(*args, standalone_mode=False, **extra)
-        except click.exceptions.NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
-            code = ERROR
-        except click.ClickException as error:
-            say(f"error: {error.format_message()}", err=True)
-            code = ERROR
-        except click.Abort:
-            say("error: interrupted", err=True)
-            code = INTERRUPTED
-        if standalone:
-            sys.exit(code or OK)
-        return code
-
-
-class GroupWithDefault(click.Group):
-    """A group of which one command is meant where options come first, or nothing."""
-
-    default = "list"
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """But for a question for help."""
-        asks_for_help = args[:1] and args[0] in ctx.help_option_names
-        if not asks_for_help and (not args or args[0].startswith("-")):
-            args = [self.default, *args]
-        return super().parse_args(ctx, args)

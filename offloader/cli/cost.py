@@ -9,35 +9,33 @@ from rich.console import Console
 
 from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.cost_shown import fields, lines
-from offloader.cli.migration_scope import Scope, parse_scope
 from offloader.cli.output import say
-from offloader.cli.parsing import parsed
+from offloader.cli.parsing import SCOPE, Scope
 from offloader.cli.progress_bar import step_progress
 from offloader.cli.reading import not_archived
 from offloader.cli.topics import journals_of
+from offloader.config.gateway import Gateway
 from offloader.errors import AccessDeniedError, FatalError, RetryableError
 from offloader.metadata import listing
 from offloader.metadata.journals import Journals
 from offloader.metadata.layout import encoded, topic_folder
 from offloader.metadata.state import CatalogHead
-from offloader.model import TopicName
+from offloader.model import SINGLE_PUT, TopicName
 from offloader.offload.driver.retaining import RETENTION_FIELDS
 from offloader.offload.settings import retention
-from offloader.operations.cost.bookies import Copies, still_held
-from offloader.operations.cost.gather import evenly, listed, looks
-from offloader.operations.cost.looked import StillHeld, TopicLook
+from offloader.operations.cost.gather import Copies, evenly, listed, looks, still_held
 from offloader.operations.cost.plan import Cuts
 from offloader.operations.cost.prices import PriceList
 from offloader.operations.cost.report import CostReport, report
-from offloader.operations.cost.requests import Idling
-from offloader.operations.cost.stored import Listed
+from offloader.operations.cost.requests import Idling, Serving
+from offloader.operations.cost.stored import Listed, StillHeld, TopicLook
 
 LOOK_INTO = 1_000
 LEFT_OUT = "--no-pulsar leaves Pulsar out"
 
 
 @click.command("cost")
-@click.argument("scope", metavar="[TOPIC|NAMESPACE]", required=False, callback=parsed(parse_scope))
+@click.argument("scope", metavar="[TOPIC|NAMESPACE]", required=False, callback=SCOPE)
 @click.option(
     "--look-into",
     "most",
@@ -47,16 +45,42 @@ LEFT_OUT = "--no-pulsar leaves Pulsar out"
     metavar="N",
     help="Topics whose catalogs are read, for ages, requests and the plan; spread over all.",
 )
+@click.option(
+    "--gateway-topics",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Topics that clients read through a gateway all the time.",
+)
+@click.option(
+    "--gateway-subscriptions",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Durable subscriptions of theirs that acknowledge all the time.",
+)
+@click.option("--gateway-namespaces", type=click.IntRange(min=0), default=0, metavar="N",
+              help="Namespaces in which they watch a pattern of topics.")  # fmt: skip
 @click.option("--no-pulsar", is_flag=True, help="Do not ask Pulsar for copies, nor what BookKeeper holds.")
 @command()
-def cost_command(session: CommandSession, scope: Scope | None, *, most: int, no_pulsar: bool) -> int:
+def cost_command(
+    session: CommandSession,
+    scope: Scope | None,
+    *,
+    most: int,
+    gateway_topics: int,
+    gateway_subscriptions: int,
+    gateway_namespaces: int,
+    no_pulsar: bool,
+) -> int:
     """What is stored, by what it is and how old it is; the requests of a month; and what that costs.
 
-    Of everything, of a namespace, or of a topic with its partitions. Bytes are counted by a listing. Catalogs are read
-    of --look-into topics at most: requests are then those of all, by the share of the segments, as are the plan's
-    savings. Prices are those of the section `cost` of the configuration; without them there are bytes and requests
-    alone. The same bytes on bookies: with the write quorum that Pulsar says, else cost.bookieCopies copies. Exit code
-    1 where the catalog of a topic cannot be read: the others count.
+    Of everything, of a namespace, or of a topic with its partitions. Bytes are counted by a listing. Catalogs are
+    read of --look-into topics at most: requests are then those of all, by the share of the segments, as are the
+    plan's savings. The requests of a gateway are told for as many topics as the options say. Prices are those of
+    the section `cost` of the configuration; without them there are bytes and requests alone. The same bytes on
+    bookies: with the write quorum that Pulsar says, else cost.bookieCopies copies. Exit code 1 where the catalog of
+    a topic cannot be read: the others count.
 
     \b
     JSON: {topics, lookedInto, segmentShare, classes, namespaces, bytes, uploadingBytes, deletingBytes, unnamedBytes,
@@ -78,6 +102,7 @@ def cost_command(session: CommandSession, scope: Scope | None, *, most: int, no_
         None if scope is not None else _idling(session, topics),
         _uploading(journals_of(session), scope),
         *_of_bookies(session, found, looked, no_pulsar=no_pulsar),
+        _serving(session.config.gateway, gateway_topics, gateway_subscriptions, gateway_namespaces),
     )
     _show(session, made)
     for line in failed:
@@ -137,6 +162,18 @@ def _idling(session: CommandSession, topics: Iterable[TopicName]) -> Idling:
     )
 
 
+def _serving(settings: Gateway, topics: int, subscriptions: int, namespaces: int) -> Serving | None:
+    serving = Serving(
+        topics,
+        subscriptions,
+        namespaces,
+        settings.refresh_interval_ms,
+        settings.flush_interval_ms,
+        settings.claim_interval_ms,
+    )
+    return None if serving.is_idle else serving
+
+
 def _uploading(journals: Journals, scope: Scope | None) -> int:
     return sum(
         segment.size
@@ -144,6 +181,7 @@ def _uploading(journals: Journals, scope: Scope | None) -> int:
         for topic, state in states.items()
         if _is_in(scope, topic)
         for segment in state.unfinished
+        if segment.upload != SINGLE_PUT  # its object is listed
     )
 
 

@@ -15,7 +15,8 @@ def doctor_command(session: CommandSession) -> int:
     """Look at everything that an offload needs, in Pulsar and in the store, and say what to do where something is
     wrong.
 
-    Writes throw-away objects below _proof/ and removes them. Exit code 2 where a check fails.
+    Writes throw-away objects below _proof/ and removes them. Holds the offload subscription of a topic of each
+    namespace for a moment; one that it creates it deletes again. Exit code 2 where a check fails.
 
     \b
     JSON: one object a line, {check, verdict, message, remedy}; verdict is ok, warn or fail.

@@ -9,6 +9,7 @@ import click
 
 from offloader.cli.command import CommandSession, command
 from offloader.cli.parsing import TOPIC
+from offloader.config import Config
 from offloader.config.levels import PolicyLevel
 from offloader.config.policies import Resolved, namespace_switch
 from offloader.config.problems import spell
@@ -26,10 +27,17 @@ def config_group() -> None:
 def check(session: CommandSession) -> None:
     """Read and check the configuration; nothing is connected to.
 
+    A file with no sections but `storage` and `gateway` is enough for commands that read the archive.
+
     \b
-    JSON: {message, application}.
+    JSON: {message, application}; application is null where the file is for reading alone.
     """
-    session.output.message("The configuration is sound", application=session.config.application)
+    config = session.archive_config
+    if isinstance(config, Config):
+        session.output.message("The configuration is sound", application=config.application)
+    else:
+        text = "The configuration is sound for reading the archive; `offloader run` also needs application and pulsar"
+        session.output.message(text, application=None)
 
 
 @config_group.command()

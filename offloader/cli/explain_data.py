@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from typing import TypeVar
 
 import click
 
-from offloader.bookkeeper.api import ManagedCursor
 from offloader.bookkeeper.bookie_http import parse_http_url
-from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
+from offloader.bridge.log import BridgeReader
 from offloader.cli.command import CommandSession, command
-from offloader.cli.cursors.listing import TIMEOUT, names_of, partitions_of, stored_topics
-from offloader.cli.orphans.deletion_parts import with_rescues
+from offloader.cli.cursors.listing import TIMEOUT, partitions_of
+from offloader.cli.orphans.deletion_parts import names_of, stored_topics, with_rescues
 from offloader.cli.parsing import parsed
+from offloader.config.policies import enabled_topics
 from offloader.errors import (
     BookieUnavailableError,
     DamagedRecordError,
@@ -35,22 +34,25 @@ from offloader.lifecycle.explaining.topics import ExplainedTopic, explain_topic
 from offloader.lifecycle.explaining.words import Explanation
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.topics.broker_retention import BrokerRetention, default_retention
+from offloader.lifecycle.topics.cursors.held import with_counts
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
-from offloader.lifecycle.topics.cursors.listing import listed
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
-from offloader.lifecycle.topics.cursors.stored import StoredTopic
-from offloader.lifecycle.topics.node_reader import TopicNodeReader
-from offloader.lifecycle.topics.passed_over import PassedOver
-from offloader.lifecycle.topics.unloaded import UnloadedTopic
+from offloader.lifecycle.topics.cursors.stored import StoredTopic, listed
+from offloader.lifecycle.topics.node_reader import TopicNodeReader, UnreadableTopic
+from offloader.lifecycle.topics.reported import stored_topic
+from offloader.lifecycle.topics.unloaded import PassedOver, UnloadedTopic
 from offloader.lifecycle.topics.visit_plan import VisitPlanner
-from offloader.metadata.bridge_reader import BridgeReader
 from offloader.model import Place, TopicName
 from offloader.ports.subscriptions import SubscriptionUse
+from offloader.state.names import managed_ledger_of, topic_of
+from offloader.state.subscription import CursorState
+from offloader.state.topic import PulsarTopic
 
 T = TypeVar("T")
 
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
 DELETION_LAG = "managedLedgerOffloadDeletionLagMs"
+SET_METADATA = "set pulsar.metadataServiceUri"
 
 
 class Explained(StrEnum):
@@ -95,24 +97,47 @@ def explain_command(
     ledger, nobody has it loaded. A ledger: who refers to it. A bookie: its collection and compaction, thresholds,
     suspension, throttling, disks, by its HTTP server where that is on.
 
+    Ledgers and bookies need pulsar.metadataServiceUri. A topic is explained without it by the admin REST, with what
+    that reports: more of a topic that a broker has loaded.
+
     \b
     JSON: {message, what, name, because, do, unknown}; because, do and unknown are arrays of sentences; of a
     partitioned topic one object a line, for each partition.
     """
-    stored = stored_topics(session, timeout)
-    if _kind(stored, what, kind) is Explained.BOOKIE:
-        _print(session, Explained.BOOKIE, what, _of_bookie(session, stored, what, bookie_http))
-    elif _kind(stored, what, kind) is Explained.LEDGER:
-        _print(session, Explained.LEDGER, what, _of_ledger(session, stored, _number(what)))
-    else:
-        said = _BrokersSaid() if offline else _said_by_brokers(session)
-        for topic in _partitions(session, stored, _topic(what)):
-            found = _of_topic(session, stored, topic, said, offline=offline)
-            _print(session, Explained.TOPIC, str(topic), found)
+    named = _kind_by_name(what, kind)
+    if named is Explained.TOPIC and not offline and session.config.pulsar.metadata_service_uri is None:
+        _explain_reported(session, _topic(what))
+        return
+    stored = stored_topics(session, timeout / 1000)
+    match named or _kind_by_bookies(stored, what):
+        case Explained.BOOKIE:
+            _print(session, Explained.BOOKIE, what, _of_bookie(session, stored, what, bookie_http))
+        case Explained.LEDGER:
+            _print(session, Explained.LEDGER, what, _of_ledger(session, stored, _number(what)))
+        case Explained.TOPIC:
+            said = _BrokersSaid() if offline else _said_by_brokers(session)
+            for topic in _partitions(session, _topic(what), lambda name: partitions_of(stored, name)):
+                found = _of_topic(session, stored, topic, said, offline=offline)
+                _print(session, Explained.TOPIC, str(topic), found)
 
 
-def _kind(stored: StoredTopics, what: str, kind: str | None) -> Explained:
-    """What it is by its form. Raises FatalError where that says two things, or nothing."""
+def _explain_reported(session: CommandSession, whole: TopicName) -> None:
+    """Of a topic, or each partition, what the admin REST reports."""
+    names = session.admin.all_topics(whole.namespace)
+    said = _said_by_brokers(session)
+    for topic in _partitions(session, whole, lambda name: _reported_partitions(names, name)):
+        _print(session, Explained.TOPIC, str(topic), _of_reported_topic(session, topic, names, said))
+
+
+def _reported_partitions(names: Sequence[TopicName], topic: TopicName) -> list[TopicName]:
+    found = [topic] if topic in names else [one for one in names if one.partitioned_name == str(topic)]
+    if not found:
+        raise TopicNotFoundError(f"{topic}: the brokers know no such topic")
+    return found
+
+
+def _kind_by_name(what: str, kind: str | None) -> Explained | None:
+    """What it is by its form; None: the bookies' names decide. Raises FatalError for a namespace."""
     if kind is not None:
         return Explained(kind)
     if "://" not in what and what.count("/") == 1 and all(what.split("/")):
@@ -120,8 +145,11 @@ def _kind(stored: StoredTopics, what: str, kind: str | None) -> Explained:
             f"{what} is a namespace: name one of its topics, {what}/TOPIC; of all of them `offloader topics cursors "
             f"{what}` and `offloader topics trim-unloaded plan {what}` tell"
         )
-    if "://" in what or "/" in what:
-        return Explained.TOPIC
+    return Explained.TOPIC if "/" in what else None
+
+
+def _kind_by_bookies(stored: StoredTopics, what: str) -> Explained:
+    """Raises FatalError where the form says two things, or nothing."""
     is_bookie = what in stored.tree.bookies()
     if what.isascii() and what.isdigit():
         if is_bookie:
@@ -132,10 +160,12 @@ def _kind(stored: StoredTopics, what: str, kind: str | None) -> Explained:
     raise FatalError(f"{what!r} is no ledger's number and no bookie's id; a topic is written tenant/namespace/topic")
 
 
-def _partitions(session: CommandSession, stored: StoredTopics, topic: TopicName) -> list[TopicName]:
+def _partitions(
+    session: CommandSession, topic: TopicName, find: Callable[[TopicName], list[TopicName]]
+) -> list[TopicName]:
     """Raises TopicNotFoundError; it says so where the archive has the topic all the same."""
     try:
-        return partitions_of(stored, topic)
+        return find(topic)
     except TopicNotFoundError as error:
         archived = _asked([], "", lambda: _archived(session, topic))
         if archived is None:
@@ -221,6 +251,10 @@ class _BrokersSaid:
     names: SubscriptionNames | None = None
     unknown: tuple[str, ...] = ()
 
+    def has_loaded(self, topic: TopicName) -> bool:
+        """Whether they say that one of them has it."""
+        return self.uses is not None and topic in self.uses
+
 
 def _said_by_brokers(session: CommandSession) -> _BrokersSaid:
     unknown: list[str] = []
@@ -233,41 +267,93 @@ def _of_topic(
     session: CommandSession, stored: StoredTopics, topic: TopicName, said: _BrokersSaid, *, offline: bool
 ) -> Explanation:
     unknown = [*said.unknown]
-    found, uses, configuration = stored.read(topic), said.uses, said.configuration
-    names = said.names or names_of(session, offline=True)
-    lag = (configuration or {}).get(DELETION_LAG, "")
+    found, names = stored.read(topic), said.names or names_of(session, offline=True)
+    if said.has_loaded(topic) and any(one.size is None for one in found.ledgers):
+        info = _asked(unknown, "the open ledger's size", lambda: session.admin.topic_info(topic))
+        found = found if info is None else replace(found, ledgers=with_counts(found.ledgers, info.sizes))
+    retained = None
+    if not offline:
+        # as visits are planned, with what bookies say of cursors
+        placed = {name: one.state for name, one in found.cursors.items() if not one.problem}
+        cursors = {name: CursorState(state.mark_delete) for name, state in placed.items() if state is not None}
+        reader = TopicNodeReader(stored.tree)
 
-    def default() -> BrokerRetention | None:
-        return _asked(unknown, "what brokers keep", lambda: default_retention(configuration)) if configuration else None
+        def read() -> PulsarTopic | UnreadableTopic | None:
+            nodes = reader.read_again(topic)
+            if not isinstance(nodes, PulsarTopic):
+                return nodes
+            return replace(nodes, cursors={name: cursors.get(name, one) for name, one in nodes.cursors.items()})
 
-    stays = partial(_stays, session, stored, found, default, names)
+        retained = _retained(session, topic, said, names, unknown, read, lambda: reader.topics(topic.namespace))
+    places = _asked(unknown, "where it can be read from", lambda: _places(session, found))
+    return _explained(session, found, said, names, unknown, retained, places)
+
+
+def _of_reported_topic(
+    session: CommandSession, topic: TopicName, topics: Sequence[TopicName], said: _BrokersSaid
+) -> Explanation:
+    unknown = [*said.unknown]
+    report = session.subscriptions.report(topic, loaded=said.has_loaded(topic))
+    found, names = stored_topic(report), said.names or names_of(session, offline=True)
+    retained, places = None, None
+    if said.has_loaded(topic):
+        retained = _retained(session, topic, said, names, unknown, lambda: report, lambda: topics)
+    else:
+        unknown.append(f"what retention comes to, which no broker that has it loaded could report: {SET_METADATA}")
+    if any(one.copy.complete for one in report.list.ledgers):
+        unknown.append(f"whether BookKeeper still has the ledgers that brokers have offloaded: {SET_METADATA}")
+    else:
+        places = _asked(unknown, "where it can be read from", lambda: _places(session, found))
+    unknown += [
+        f"where the subscription {name} is now ({cursor.problem}): {SET_METADATA}"
+        for name, cursor in found.cursors.items()
+        if cursor.problem
+    ]
+    return _explained(session, found, said, names, unknown, retained, places)
+
+
+def _explained(
+    session: CommandSession,
+    found: StoredTopic,
+    said: _BrokersSaid,
+    names: SubscriptionNames,
+    unknown: list[str],
+    retained: UnloadedTopic | PassedOver | None,
+    places: TopicPlaces | None,
+) -> Explanation:
+    lag = (said.configuration or {}).get(DELETION_LAG, "")
+    archived = _asked(unknown, "the archive", lambda: _archived(session, found.topic))
     facts = ExplainedTopic(
         stored=found,
-        subscriptions=listed(found, names, (uses or {}).get(topic)),
+        subscriptions=listed(found, names, (said.uses or {}).get(found.topic)),
         now_ms=session.dependencies.clock_ms(),
-        loaded=None if uses is None else topic in uses,
-        found=None if offline else _asked(unknown, "what retention comes to", stays),
-        archived=_asked(unknown, "the archive", lambda: _archived(session, topic)),
+        loaded=None if said.uses is None else said.has_loaded(found.topic),
+        found=retained,
+        archived=archived,
         deletion_lag_ms=int(lag) if lag.isdigit() else None,
-        places=_asked(unknown, "where it can be read from", lambda: _places(session, found)),
+        places=places,
         unknown=tuple(unknown),
     )
     return explain_topic(facts)
 
 
-def _stays(
+def _retained(
     session: CommandSession,
-    stored: StoredTopics,
-    found: StoredTopic,
-    default: Callable[[], BrokerRetention | None],
+    topic: TopicName,
+    said: _BrokersSaid,
     names: SubscriptionNames,
+    unknown: list[str],
+    read: Callable[[], PulsarTopic | UnreadableTopic | None],
+    topics: Callable[[], Sequence[TopicName]],
 ) -> UnloadedTopic | PassedOver | None:
-    """As visits are planned, with what bookies say of cursors."""
-    placed = {name: one.state for name, one in found.cursors.items() if not one.problem}
-    cursors = {name: ManagedCursor(None, state.mark_delete) for name, state in placed.items() if state is not None}
-    reader, clock_ms = TopicNodeReader(stored.tree), session.dependencies.clock_ms
-    planner = VisitPlanner(reader, session.visits, names, clock_ms)
-    return planner.about(found.topic, default, cursors)
+    configuration = said.configuration
+
+    def default() -> BrokerRetention | None:
+        return _asked(unknown, "what brokers keep", lambda: default_retention(configuration)) if configuration else None
+
+    enabled = enabled_topics(session.config.policies, session.admin.namespace_properties)
+    planner = VisitPlanner(session.visits, names, session.dependencies.clock_ms, enabled)
+    return _asked(unknown, "what retention comes to", lambda: planner.about(topic, read, topics, default))
 
 
 def _places(session: CommandSession, found: StoredTopic) -> TopicPlaces:

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from offloader.archive.bounds import Bound, selected
 from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.reading.reader import ReadOptions
+from offloader.archive.selection import Bound, selected
 from offloader.archive.spark.values import parse_names
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.command import CommandSession, command
@@ -28,8 +28,7 @@ from offloader.cli.topics import topics
 from offloader.errors import ConfigError
 from offloader.model import MIB, TopicName
 from offloader.operations.export.destination import Destination
-from offloader.operations.export.export import Advance, Tally, Wanted, export
-from offloader.operations.export.parquet import ParquetFiles
+from offloader.operations.export.export import Advance, ParquetFiles, Tally, Wanted, export
 
 MAX_FILE_BYTES = 256 * MIB
 
@@ -106,7 +105,7 @@ def export_command(
             tally.files = [replace(file, path=target.final(file.path)) for file in tally.files]
             done.append(tally)
         target.publish()
-    _show(session, topic, to, wanted, done)
+    _show(session, topic, target.pattern(to), wanted, done)
 
 
 def _progress(topic: TopicName, sources: list[ArchivedTopic], wanted: Wanted) -> AbstractContextManager[Advance]:

@@ -9,11 +9,10 @@ import sys
 
 import click
 
-from offloader.cli.command import OK, CommandSession, GroupWithDefault, command
+from offloader.cli.command import OK, CommandSession, command
+from offloader.cli.groups import GroupWithDefault
 from offloader.cli.output import say
 from offloader.cli.reading import opened
-from offloader.config.gateway import AtEnd
-from offloader.offload import settings
 
 
 class RunByDefault(GroupWithDefault):
@@ -22,7 +21,10 @@ class RunByDefault(GroupWithDefault):
     default = "run"
 
 
-@click.group("gateway", cls=RunByDefault)
+MODULES = ("offloader.cli.gateway_status", "offloader.cli.gateway_subscriptions")
+
+
+@click.group("gateway", cls=RunByDefault, modules=MODULES)
 def gateway_group() -> None:
     """Archived topics for Pulsar's own clients. Without a command's name it is `run`."""
 
@@ -32,22 +34,18 @@ def gateway_group() -> None:
 def run_gateway(session: CommandSession) -> int:
     """Serve archived topics to Pulsar's own clients, without a broker (SIGTERM, Ctrl-C: stop).
 
-    Readers and consumers connect to it as to a broker, at `gateway.listen`; their subscriptions are in the bucket.
-    Nobody can produce. Clients show tokens where `gateway.tokenPublicKey` or `tokenSecretKey` is set; `gateway.roles`
-    says what they may read.
+    Readers and consumers connect to it as to a broker, at `gateway.listen`. Nobody can produce. Nothing is written to
+    the bucket unless `gateway.durableSubscriptions` lets clients have durable subscriptions. Clients show tokens where
+    `gateway.tokenPublicKey` or `tokenSecretKey` is set; `gateway.roles` says what they may read.
     """
     from offloader.gateway.application import GatewayApplication
-    from offloader.gateway.live import LiveBrokers
 
-    chosen = session.config.gateway
+    chosen = session.archive_config.gateway
     application = GatewayApplication(
         opened(session),
         chosen,
         session.dependencies.new_token,
         lambda url: say(f"serving {session.store.url} at {url}", err=True),
-        LiveBrokers(settings.pulsar(session.config), session.dependencies.new_token)
-        if chosen.at_end is AtEnd.HAND_OVER
-        else None,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())

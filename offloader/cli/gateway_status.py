@@ -40,8 +40,7 @@ def gateway_status(session: CommandSession, interval: int) -> int:
     in the gateway's memory.
 
     \b
-    JSON: {connections, consumers, buffered, accepted, full, refused, work, topics, owned, hand_overs, namespaces,
-    subscriptions}
+    JSON: {connections, consumers, buffered, accepted, full, refused, work, topics, owned, namespaces, subscriptions}
     """
     url = status_url(session.config.gateway.metrics_listen)
     before = _asked(url)
@@ -55,8 +54,6 @@ def gateway_status(session: CommandSession, interval: int) -> int:
         f"{seen.connections} connections, {seen.consumers} consumers, {seen.topics} topics, {seen.owned} owned; "
         f"{seen.buffered} bytes are on their way to clients"
     )
-    if any(seen.hand_overs.values()):
-        say("to the brokers: " + ", ".join(f"{count} {what}" for what, count in seen.hand_overs.items() if count))
     rows = [_row(one, speed.get((one.topic, one.name))) for one in seen.subscriptions]
     session.output.table(COLUMNS, rows, "No subscription is served at the moment")
     return OK

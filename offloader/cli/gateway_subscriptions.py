@@ -8,19 +8,21 @@ from typing import Any
 import click
 
 from offloader.archive.spark.values import parse_publish_time
-from offloader.cli.command import OK, CommandSession, GroupWithDefault, command
+from offloader.cli.command import OK, CommandSession, command
 from offloader.cli.gateway import gateway_group
+from offloader.cli.groups import GroupWithArguments
 from offloader.cli.parsing import SUBSCRIPTION, TOPIC, parsed
 from offloader.cursors.backlog import archive_backlog, holes_of, segments_to_read
 from offloader.cursors.copies import CopiedCursor, CursorCopy
 from offloader.cursors.copy_store import read_copy
 from offloader.cursors.core.records import DELETED_ON
 from offloader.cursors.stored import KeptSubscription, delete_kept, import_copy, kept_subscription, kept_subscriptions
-from offloader.errors import FatalError
-from offloader.gateway.topics.moving import HandOverState
+from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.metadata.listing import partitions
 from offloader.model import Segment, TopicName
+from offloader.ports.object_store import ObjectStore
+from offloader.printable import meant
 
 COLUMNS = (
     "topic", "subscription", "mark delete", "ranges", "acknowledged", "batches", "backlog", "bytes", "opened",
@@ -28,19 +30,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class SubscriptionsGroup(GroupWithDefault):
-    """A group whose command `list` may be left out."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """What is no command's name is an argument of the default one."""
-        if args and args[0] in self.commands:
-            return super().resolve_command(ctx, args)
-        return self.default, self.commands[self.default], args
-
-
-@gateway_group.group(cls=SubscriptionsGroup)
+@gateway_group.group(cls=GroupWithArguments)
 def subscriptions() -> None:
     """The gateway's own subscriptions, as they are in the bucket. Without a command's name it is `list`."""
 
@@ -58,8 +48,7 @@ def list_subscriptions(session: CommandSession, topic: TopicName | None) -> None
 
     \b
     JSON: an array of {topic, subscription, mark delete, ranges, acknowledged, batches, backlog, bytes, opened, written,
-    note}; written in ms since 1970; note says what is damaged, what was deleted before it was acknowledged, and whether
-    it is at the brokers.
+    note}; written in ms since 1970; note says what cannot be used, and what was deleted before it was acknowledged.
     """
     shown = session.output.name == "text"
     moment, size = (moment_text, size_text) if shown else (int, int)
@@ -84,7 +73,11 @@ def import_subscription(session: CommandSession, topic: TopicName, name: str, at
     \b
     JSON: one object a line: {message, topic, subscription, copied, mark delete}.
     """
-    copied = [_copied(session, one, name, at) for one in partitions(session.store, topic) or [topic]]
+    if not session.archive_config.gateway.durable_subscriptions:
+        raise ConfigError("gateway.durableSubscriptions is false: no gateway would serve it; set that to true first")
+    topics = partitions(session.store, topic) or [topic]
+    name = meant(name, lambda name: all(_has_copy(session.store, one, name, at) for one in topics))
+    copied = [_copied(session, one, name, at) for one in topics]
     for one, copy, cursor in copied:
         import_copy(session.store, one, cursor, copy.incarnation, session.dependencies.new_token)
         mark = "{}:{}".format(*cursor.mark_delete)
@@ -107,7 +100,9 @@ def delete_subscription(session: CommandSession, topic: TopicName, name: str, *,
     \b
     JSON: one object a line: {message, topic, subscription, deleted}.
     """
-    found = [one for one in _topics(session, topic) if kept_subscription(session.store, one, name) is not None]
+    topics = list(_topics(session, topic))
+    name = meant(name, lambda name: any(kept_subscription(session.store, one, name) is not None for one in topics))
+    found = [one for one in topics if kept_subscription(session.store, one, name) is not None]
     if not found:
         raise FatalError(f"{topic} has no subscription {name} of the gateway")
     for one in found:
@@ -129,6 +124,11 @@ def _copied(
         raise FatalError(f"{topic}: there is no copy{of} of a subscription {name}; `topics cursors show` says which")
     cursor.check_damage()
     return topic, copy, cursor
+
+
+def _has_copy(store: ObjectStore, topic: TopicName, name: str, at: int | None) -> bool:
+    copy = read_copy(store, topic, at)
+    return copy is not None and copy.cursor(name) is not None
 
 
 def _topics(session: CommandSession, topic: TopicName | None) -> Iterator[TopicName]:
@@ -157,7 +157,7 @@ def _row(
     size: Callable[[int], object],
 ) -> tuple[Any, ...]:
     if one.damage:
-        return (str(topic), one.name, "", *[None] * 7, f"damaged: {one.damage}")
+        return (str(topic), one.name, "", *[None] * 7, f"it cannot be used: {one.damage}")
     mark = one.marker.mark_delete
     incarnations = {each.start.incarnation for each in segments if each.start.incarnation >= mark.incarnation}
     copies = [(incarnation, one.as_copy(incarnation)) for incarnation in sorted(incarnations)]
@@ -172,10 +172,8 @@ def _row(
 
 
 def _note(one: KeptSubscription) -> str:
-    deleted = (
+    return "; ".join(
         f"{count} entries were deleted on {name.removeprefix(DELETED_ON)} before they were acknowledged"
         for name, count in one.marker.properties
         if name.startswith(DELETED_ON)
     )
-    state = HandOverState.of(one.marker.properties)
-    return "; ".join([*deleted, *([] if state is None else [state.note])])

@@ -1,16 +1,27 @@
-"""`offloader ledgers delete`: PIP-186's request, from the shell."""
+"""`offloader ledgers delete`: PIP-186's request, from the shell.
+
+With `--type OFFLOAD_LEDGER` it is of a copy in the bucket of Pulsar's own offloader.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import click
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
-from offloader.cli.copy_deletion import DENIED, ask_for_copy
 from offloader.cli.ledgers import ledgers
+from offloader.cli.orphans.bucket import stock_scanner
+from offloader.cli.orphans.bucket_phases import marking_clock
 from offloader.cli.orphans.deletion_parts import queue_of_cluster, shown, side_of, timing
 from offloader.cli.orphans.quarantine import YES
+from offloader.cli.orphans.scanning import lists_of
 from offloader.cli.parsing import parse_pair, parsed
 from offloader.errors import FatalError
+from offloader.lifecycle.bucket.copy_demand import demand_copy
+from offloader.lifecycle.bucket.holds import holds
+from offloader.lifecycle.bucket.orphans import ObjectScan
+from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.demand import (
@@ -31,12 +42,14 @@ from offloader.lifecycle.deletion.records import (
     ledger_record_name,
 )
 from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.stock_copies import bucket_name
 from offloader.lifecycle.ledgers.told import refusal_told
 from offloader.model import TopicName
 
 _NOT_YET = "nothing is marked without --yes"
 _REFUSED = "something stands against any deletion"
 _MORE = " If it shall go all the same: --suspect."
+DENIED = "denied"
 
 
 @ledgers.command()
@@ -121,7 +134,7 @@ def _demand(
     scan = side.scanner.scan({payload.ledger_id})
     if side.rescues is not None:
         scan = side.rescues.told(scan)
-    answered = answer_demand(payload, scan, suspect=suspect)
+    answered = answer_demand(payload, scan, suspect=suspect, by_operator=True)
     refusals = tuple(map(refusal_told, scan.refusals))
     harmless = isinstance(answered, DemandAnswered) and answered.answer is not DeletionAnswer.ALREADY_GONE
     if refusals and not harmless:
@@ -178,3 +191,44 @@ def _said(
         refusals=list(refusals),
     )
     return FINDINGS if answer == DENIED else OK
+
+
+@dataclass(frozen=True, slots=True)
+class CopyAnswer:
+    """What is said of the request. `refusals`: what stands against any deletion there. `record`: what is pending."""
+
+    answer: str
+    why: str
+    refusals: tuple[str, ...] = ()
+    record: PendingDeleteLedgerInfo | None = None
+
+
+def ask_for_copy(session: CommandSession, payload: DeleteLedgerPayload, stock: str | None, *, yes: bool) -> CopyAnswer:
+    """Look at the copy, and mark its objects where nothing names it. Raises FatalError where nobody says which bucket
+    it is in."""
+    url = stock or session.config.lifecycle.stock_bucket
+    if not url:
+        raise FatalError("say in which bucket the copy is: --stock URL, or lifecycle.stockBucket")
+    with stock_scanner(session, url, lists_of(session), session.admin.cluster()) as scanner:
+        found = demand_copy(payload, scanner, bucket_name(url) or url)
+    if isinstance(found, ObjectScan):
+        return _marked(session, found, url, yes=yes)
+    return CopyAnswer(str(found.answer) if isinstance(found, DemandAnswered) else DENIED, found.why)
+
+
+def _marked(session: CommandSession, scan: ObjectScan, url: str, *, yes: bool) -> CopyAnswer:
+    queue, bounds = queue_of_cluster(session, create=yes), bounds_of(session.config.lifecycle)
+    clock = marking_clock(session, yes=yes)
+    phase = ObjectQuarantine(queue, bounds, clock, "command", not yes, holds(session.config.policies))
+    found = phase.mark(scan, {one.id for one in scan.orphans})
+    if found.refusals:
+        return CopyAnswer(DENIED, "something stands against any deletion in that bucket", found.refusals)
+    worst = next((one for one in found.marks if not one.outcome.is_pending), None)
+    if worst is not None:
+        return CopyAnswer(DENIED, str(worst))
+    new = next((one for one in found.marks if one.outcome is not MarkOutcome.PENDING), found.marks[0])
+    stored = queue.read(scan.orphans[0].record("command").name)
+    goes = f"its objects go with `offloader orphans purge --stock {url} --yes`"
+    return CopyAnswer(
+        str(new.outcome), goes if yes else "nothing is marked without --yes", record=stored.record if stored else None
+    )

@@ -15,6 +15,7 @@ from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.recovery.ownership import objection
 from offloader.bookkeeper.recovery.report import fields, lines
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.groups import SpreadGroup
 from offloader.cli.parsing import TIME, C, with_options
 from offloader.errors import FatalError
 
@@ -48,7 +49,7 @@ def closing_options(command: C) -> C:
     return with_options(cast("C", run), DRY_RUN, FORCE, TRUST, TIMEOUT)
 
 
-@click.group()
+@click.group(cls=SpreadGroup, modules=("offloader.cli.ledger_deletion",))
 def ledgers() -> None:
     """BookKeeper ledgers, one by one."""
 

@@ -1,9 +1,12 @@
-"""`offloader migrate`: from Pulsar's ledger-based offload to streaming, and back."""
+"""`offloader migrate`: from Pulsar's ledger-based offload to streaming, and back.
+
+Before anything else it finds which topics a migration is of, and which of them it can have.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import click
 
@@ -12,13 +15,14 @@ from offloader.cli.brokers_offload import BrokersOffload
 from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.migration_proof import proven
 from offloader.cli.migration_report import ESTIMATES, TopicReport, cost_fields, cost_line, report_of
-from offloader.cli.migration_scope import Scope, held, not_enabled, parse_scope, topics_of
-from offloader.cli.parsing import parsed
-from offloader.cli.topics import TIMEOUT
+from offloader.cli.parsing import SCOPE, Scope, parsed
+from offloader.cli.topics import TIMEOUT, is_ours, journals_of, matching, state_of
+from offloader.config.policies import namespace_switch
 from offloader.config.units import parse_size
-from offloader.errors import ConfigError, FatalError
+from offloader.errors import ConfigError, FatalError, TopicNotFoundError
+from offloader.metadata.beside import last_owner
 from offloader.metadata.requests import MIGRATIONS, RequestKind
-from offloader.migrate.cost import Cost
+from offloader.migrate.plan import Cost
 from offloader.migrate.stock_reader import check_client
 from offloader.model import Taking, TopicName
 from offloader.operations.cost.prices import PriceList
@@ -32,16 +36,12 @@ def migrate_group() -> None:
 
 
 @migrate_group.command("to-streaming")
-@click.argument("scope", metavar="TOPIC|NAMESPACE", callback=parsed(parse_scope))
+@click.argument("scope", metavar="TOPIC|NAMESPACE", callback=SCOPE)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done, and about what it would cost.")
 @click.option(
     "--rewrite", is_flag=True, help="Read what brokers have offloaded like everything else, instead of copying it."
 )
-@click.option(
-    "--reference",
-    is_flag=True,
-    help="Copy nothing of what brokers have offloaded: the archive reads it where it is, and brokers may delete it.",
-)
+@click.option("--reference", is_flag=True, hidden=True, help="Removed: scripts may still give it.")
 @click.option(
     "--keep-offload", is_flag=True, help="Leave the namespace's offload threshold alone: brokers go on offloading."
 )
@@ -71,9 +71,12 @@ def to_streaming(
     {message, namespace, topics} with those that brokers still offload. With --dry-run also {message} of each topic that
     the application would refuse.
     """
-    if rewrite and reference:
-        raise ConfigError("--rewrite and --reference exclude each other: entries are read into segments, or stay")
-    taking = Taking.REWRITE if rewrite else Taking.REFERENCE if reference else Taking.COPY
+    if reference:
+        raise ConfigError(
+            "--reference was removed (the last commit to support it is 3c883c60): without it brokers' objects are "
+            "copied; to keep one copy, shorten Pulsar's retention"
+        )
+    taking = Taking.REWRITE if rewrite else Taking.COPY
     topics = topics_of(session, scope)
     unfit = not_enabled(session, scope, topics)
     refused = _tell_plans(session, report_of(session, topics, taking), unfit, sums=dry_run)
@@ -114,7 +117,7 @@ def _sum_up(session: CommandSession, reports: Sequence[TopicReport], prices: Pri
 
 
 @migrate_group.command("to-ledger-based")
-@click.argument("scope", metavar="TOPIC|NAMESPACE", callback=parsed(parse_scope))
+@click.argument("scope", metavar="TOPIC|NAMESPACE", callback=SCOPE)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done, and about what it would cost.")
 @click.option(
     "--threshold",
@@ -214,7 +217,7 @@ def _all_let_go(scope: Scope, brokers: BrokersOffload, code: int) -> int:
 
 
 @migrate_group.command("undo")
-@click.argument("scope", metavar="TOPIC|NAMESPACE", callback=parsed(parse_scope))
+@click.argument("scope", metavar="TOPIC|NAMESPACE", callback=SCOPE)
 @TIMEOUT
 @command()
 def undo(session: CommandSession, scope: Scope, *, timeout: int | None) -> int:
@@ -254,3 +257,51 @@ def _proven(session: CommandSession, topic: TopicName) -> bool:
     text = f"{topic}: {proof.wrong}" if proof.wrong else told
     session.output.line(text, {"message": text, "topic": str(topic), **asdict(proof)})
     return not proof.wrong
+
+
+def topics_of(session: CommandSession, scope: Scope) -> list[TopicName]:
+    """Those that there are. Raises TopicNotFoundError."""
+    existing = session.admin.topics(scope.namespace)
+    found = existing if scope.topic is None else matching(scope.topic, existing)
+    if not found:
+        raise TopicNotFoundError(
+            f"{scope.topic or scope.namespace}: there is no such topic; namespace {scope.namespace} has {len(existing)}"
+        )
+    return found
+
+
+def not_enabled(session: CommandSession, scope: Scope, topics: Sequence[TopicName]) -> list[str]:
+    """The application would refuse these, and the others would stay half way."""
+    switch = namespace_switch(session.admin.namespace_properties(scope.namespace))
+    policies = session.config.policies
+    why = f"it is not enabled for {session.config.application}: enable it in the configuration"
+    return [f"{topic}: {why}" for topic in topics if not policies.of(topic, switch).enabled]
+
+
+@dataclass(frozen=True)
+class HeldTopics:
+    """`ours`: topics that this application offloads; `let_go`: that it has let go of. `refused`: others, and why."""
+
+    ours: list[TopicName]
+    let_go: list[TopicName]
+    refused: list[str]
+
+
+def held(session: CommandSession, scope: Scope, topics: Sequence[TopicName]) -> HeldTopics:
+    """Whose the topics are. What another application has claimed is told by its plan."""
+    found, application = HeldTopics([], [], []), session.config.application
+    for topic in topics:
+        head = session.catalogs.head(topic)
+        owner = last_owner(session.store, head)
+        claimed_by = "" if head.claim is None else head.claim.application
+        if is_ours(session, claimed_by):
+            found.ours.append(topic)
+        elif not claimed_by and is_ours(session, owner):
+            found.let_go.append(topic)
+        elif not claimed_by:
+            found.refused.append(f"{topic}: it is not offloaded by {application}, which could hand it over")
+    journals = journals_of(session)
+    begun = [topic for topic in found.ours if state_of(journals, topic).handed_over]
+    rest = [topic for topic in found.ours if topic not in begun]
+    found.refused.extend(not_enabled(session, scope, rest))
+    return found

@@ -14,8 +14,7 @@ from offloader.archive.selection import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.command import CommandSession
 from offloader.cli.reading import LedgersOption, archived
-from offloader.migrate.delivery import Delivery, DeliveryProof, RawExpected
-from offloader.migrate.proof import ExpectedEntry, MessageProof, Shown
+from offloader.migrate.proof import Delivery, DeliveryProof, ExpectedEntry, MessageProof, RawExpected, Shown
 from offloader.model import EntryRange, Position, TopicName
 from offloader.ports.admin import TopicInfo
 

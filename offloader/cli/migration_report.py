@@ -6,20 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offloader.archive.ledgers.contexts import LedgerContext, contexts_of_record
 from offloader.cli.command import CommandSession
-from offloader.cli.owners import is_ours
+from offloader.cli.topics import is_ours
 from offloader.config.units import format_size
 from offloader.errors import LedgerNotFoundError
 from offloader.metadata.state import CatalogHead
-from offloader.migrate.cost import Cost, CostShape, cost_of, pause_of
 from offloader.migrate.plan import (
     AbsentRange,
     ArchivedExtent,
+    Cost,
+    CostShape,
     LedgerAction,
     PlannedLedger,
     TopicLedger,
+    cost_of,
     drivers_out_of_reach,
+    pause_of,
     plan_to_ledger_based,
     plan_to_streaming,
     state_of,
@@ -27,6 +29,7 @@ from offloader.migrate.plan import (
 from offloader.model import Taking, TopicName
 from offloader.operations.cost.prices import PriceList
 from offloader.operations.cost.requests import Requests
+from offloader.state.managed_ledger import OffloadContext
 
 DRIVER = "managedLedgerOffloadDriver"
 ESTIMATES = "requests and prices are estimates"
@@ -124,7 +127,7 @@ def report_of(session: CommandSession, topics: Iterable[TopicName], taking: Taki
 
 
 def _report(
-    session: CommandSession, topic: TopicName, taking: Taking | None, contexts: Mapping[int, LedgerContext]
+    session: CommandSession, topic: TopicName, taking: Taking | None, contexts: Mapping[int, OffloadContext]
 ) -> TopicReport:
     config, admin = session.config, session.admin
     catalog, info = session.catalogs.head(topic), admin.topic_info(topic)
@@ -166,31 +169,31 @@ def _archived(session: CommandSession, catalog: CatalogHead) -> ArchivedExtent:
     )
     deleted = (
         AbsentRange(gone.start, gone.end, f"{gone.start}..{gone.end} is deleted from the archive: {gone.policy}")
-        for gone in catalog.removed.withheld
+        for gone in catalog.removed.told
     )
     absent = (each for each in (*losses, *deleted) if each.end.incarnation == incarnation)
     return ArchivedExtent(catalog.begin, catalog.end, tuple(absent))
 
 
-def _attempted(contexts: Mapping[int, LedgerContext]) -> set[int]:
+def _attempted(contexts: Mapping[int, OffloadContext]) -> set[int]:
     return {ledger for ledger, one in contexts.items() if one.uuid and not one.complete}
 
 
-def _moved(contexts: Mapping[int, LedgerContext]) -> set[int]:
+def _moved(contexts: Mapping[int, OffloadContext]) -> set[int]:
     return {ledger for ledger, one in contexts.items() if one.bookkeeper_deleted}
 
 
-def _records(session: CommandSession) -> Callable[[TopicName], Mapping[int, LedgerContext]]:
+def _records(session: CommandSession) -> Callable[[TopicName], Mapping[int, OffloadContext]]:
     """The contexts of a topic's ledgers, from ZooKeeper where it is configured: brokers do not tell all of them."""
     if session.config.pulsar.metadata_service_uri is None:
         return lambda _: {}
     tree, _ = session.bookkeeper(SECONDS)
 
-    def read(topic: TopicName) -> Mapping[int, LedgerContext]:
+    def read(topic: TopicName) -> Mapping[int, OffloadContext]:
         try:
             record = tree.managed_ledger(topic)
         except LedgerNotFoundError:
             return {}
-        return {one.ledger: one for one in contexts_of_record(record.raw)}
+        return {one.ledger: one.copy for one in record.ledgers}
 
     return read

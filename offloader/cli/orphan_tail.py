@@ -14,7 +14,7 @@ from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.report import fields
 from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.ledgers import check_members, close_one, closed_lines, closing_options
-from offloader.cli.output import say
+from offloader.cli.output import say_failed
 from offloader.cli.parsing import TOPIC
 from offloader.cli.topics import topics
 from offloader.errors import DamagedRecordError, LedgerNotFoundError, OffloadError, TopicNotFoundError
@@ -48,7 +48,7 @@ def close_orphan_tail(session: CommandSession, topic: TopicName, *, options: Ins
         try:
             codes.add(_close_tail(session, store, name, options, force=force))
         except OffloadError as error:
-            say(f"error: {name}: {error}", err=True)
+            say_failed(name, error)
             codes.add(ERROR)
     return ERROR if ERROR in codes else max(codes)
 

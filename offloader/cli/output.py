@@ -9,9 +9,6 @@ from typing import Any, ClassVar
 
 import click
 from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from offloader.printable import printable
 
@@ -22,6 +19,11 @@ ENDLESS = 1_000_000
 def say(text: str, *, err: bool = False) -> None:
     """Print one line. Nothing else prints text on a terminal, but for `cat`'s formats: it may be of others."""
     click.echo(printable(text), err=err)
+
+
+def say_failed(name: object, error: object) -> None:
+    """Print an error about one of several things, with the name of it once."""
+    say(f"error: {name}: {str(error).removeprefix(f'{name}: ')}", err=True)
 
 
 def text_or_none(value: object) -> str | None:
@@ -77,6 +79,10 @@ class TextOutput(Output):
             for text in plain_table(columns, rows):
                 say(text)
             return
+        from rich.console import Console  # rich takes 0.1 s to import
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
         table = RichTable(box=None, pad_edge=False, header_style="bold", show_edge=False)
         for number, column in enumerate(columns):
             numeric = all(isinstance(row[number], int) for row in rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -66,7 +66,24 @@ def positive_size(refusal: str) -> Callback:
     return parsed(parse)
 
 
+class Scope(NamedTuple):
+    """A topic, with its partitions, or a namespace."""
+
+    namespace: str
+    topic: TopicName | None = None
+
+
+def parse_scope(text: str) -> Scope:
+    """`tenant/namespace`, or a topic's name. Raises ValueError."""
+    pieces = text.split("/")
+    if len(pieces) == 2 and all(pieces):
+        return Scope(text)
+    topic = TopicName.parse(text)
+    return Scope(topic.namespace, topic)
+
+
 TOPIC = parsed(TopicName.parse)
+SCOPE = parsed(parse_scope)
 SUBSCRIPTION = parsed(parse_subscription)
 POSITION = parsed(Position.parse)
 TIME = parsed(lambda text: parse_time(text, 1000))  # ms; a plain number is seconds

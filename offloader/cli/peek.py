@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
-from offloader.archive.messages.limits import MAX_MESSAGE, parse_message_size
+from offloader.archive.messages.message import MAX_MESSAGE, parse_message_size
 from offloader.archive.peek.entry import is_sound
-from offloader.archive.peek.facts import peek_facts
+from offloader.archive.peek.place import peek_facts
 from offloader.archive.shown import when
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.parsing import POSITION, TOPIC, parsed
@@ -48,7 +48,7 @@ def peek(
     \b
     JSON: {position, incarnation, segment|ledger|loss|deleted, gap, missing, object, entry}; an entry is {size,
     brokerEntryMetadata, checksum, messageMetadata, payload, messages, problem}, with Pulsar's names of fields and bytes
-    in hex. A segment with {handedOver} is not there any more: brokers have its ledgers.
+    in hex.
     """
     found = archived(session, topic, ledgers).peek(position)
     facts = peek_facts(found, max_message_size or MAX_MESSAGE)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TransferSpeedColumn
 
@@ -20,7 +21,7 @@ def download_progress(title: str, total: int, console: Console) -> Iterator[Adva
     """Yields the function to call with the number of bytes that have arrived. Safe from several threads."""
     title = escape(printable(title))
     if not console.is_terminal:
-        yield _plain_lines(title, total, lambda done: f"{done / 1e6:.0f} of {total / 1e6:.0f} MB", console)
+        yield _plain_lines(title, total, lambda done: f"{decimal(done)} of {decimal(total)}", console)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console) as progress:
@@ -48,6 +49,6 @@ def _plain_lines(title: str, total: int, told: Callable[[int], str], console: Co
         nonlocal done
         before, done = done, done + size
         if before * _LINES // total != done * _LINES // total:
-            console.print(f"{title}: {told(done)}", highlight=False)
+            console.print(f"{title}: {told(done)}", highlight=False, soft_wrap=True)
 
     return advance

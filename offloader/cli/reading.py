@@ -11,14 +11,13 @@ from typing import Any, cast
 import click
 
 from offloader.archive.archive import Archive
-from offloader.archive.bounds import parse_bound
-from offloader.archive.catalog_cache import CatalogCache
-from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+from offloader.archive.ledgers.bucket import LedgerBucket
 from offloader.archive.messages.encryption import PemFiles
-from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits, parse_message_size
-from offloader.archive.opened import OpenArchive
+from offloader.archive.messages.message import DEFAULT_LIMITS, MessageLimits, parse_message_size
+from offloader.archive.opened import CatalogCache, OpenArchive
 from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
+from offloader.archive.selection import parse_bound
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.command import CommandSession
 from offloader.cli.parsing import C, parse_pair, parsed, with_options

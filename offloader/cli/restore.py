@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -23,23 +23,22 @@ from offloader.config import Config
 from offloader.config.units import format_size
 from offloader.cursors.backlog import segments_to_read
 from offloader.cursors.copies import CursorCopy
+from offloader.cursors.facts import archived_schemas
 from offloader.errors import DataLostError
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.stored import StoredCursor
 from offloader.metadata import listing
 from offloader.metadata.root import read_root
 from offloader.model import Position, TopicName
-from offloader.operations.restore.archived import ArchiveSource, Outline
+from offloader.operations.restore.archived import ArchiveSource, Outline, proven_numbering
 from offloader.operations.restore.choice import Choice
-from offloader.operations.restore.mapped_cursors import MappedCursor, mapped
-from offloader.operations.restore.numbering import TargetPlaces
+from offloader.operations.restore.numbering import MappedCursor, TargetPlaces, mapped
 from offloader.operations.restore.pairs import Pairing, pairing
 from offloader.operations.restore.ports import Cluster
-from offloader.operations.restore.progress import Counts, RestoreProgress
-from offloader.operations.restore.proven_numbering import proven_numbering
-from offloader.operations.restore.provenance import Origin
-from offloader.operations.restore.rate_limiter import RateLimiter
+from offloader.operations.restore.progress import Counts, RateLimiter, RestoreProgress
+from offloader.operations.restore.provenance import Origin, added_bytes, unchanged
 from offloader.operations.restore.restore import Restore, Tools
+from offloader.operations.restore.schemas import SchemaVersions
 from offloader.operations.restore.subscriptions import RestoreStanding, SubscriptionRestorer
 from offloader.operations.restore.tail import Tail
 
@@ -52,7 +51,6 @@ class RestoreOptions:
 
     rate: int | None
     allow_missing: bool
-    ignore_schemas: bool
     subscriptions: SubscriptionsWanted
 
 
@@ -99,7 +97,11 @@ class Job:
 @click.option(
     "--allow-missing", is_flag=True, help="Go on without what is lost or unreadable in the archive; it is counted."
 )
-@click.option("--ignore-schemas", is_flag=True, help="Go on where the target lacks schema versions that entries name.")
+@click.option(
+    "--ignore-schemas",
+    is_flag=True,
+    help="Upload no schemas, and leave the versions that entries name as they are, whatever the target has.",
+)
 @click.option(
     "--subscriptions",
     metavar="all|none|NAME",
@@ -114,7 +116,11 @@ class Job:
     callback=parsed(parse_publish_time),
     help="As they stood at this moment (ISO 8601, or ms since 1970); by default as in the newest copy.",
 )
-@click.option("--dry-run", is_flag=True, help="Look at everything and say what would be done.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Look at everything and say what would be done. Schemas are tried in the target's registry, and deleted.",
+)
 @command()
 def restore(
     session: CommandSession,
@@ -140,6 +146,9 @@ def restore(
     A partitioned topic goes to one with as many partitions. The target is made where it does not exist. It must keep
     everything (a retention without end, no TTL, no compaction), and may hold nothing else.
 
+    Its schemas, as far as the archive has them (`topics schemas`), are uploaded first, in order. Entries name the
+    versions that the target gives them.
+
     Once its entries are there, its subscriptions are made where they stood, as the archive has them (policies.
     archiveCursors), each read back and told; consumers should wait until then. One that is there already is not moved.
 
@@ -150,7 +159,7 @@ def restore(
     {when, setting, entries, batches}, what the target will forget. Exit code 2: not all stand as wanted.
     """
     wanted = SubscriptionsWanted.parse(subscriptions, subscriptions_at)
-    options = RestoreOptions(rate, allow_missing, ignore_schemas, wanted)
+    options = RestoreOptions(rate, allow_missing, wanted)
     config = session.config if to_config is None else Config.load(to_config)
     with closing(session.dependencies.target(config)) as cluster:
         archived = sorted(listing.topics(session.store))
@@ -158,6 +167,11 @@ def restore(
         if planned.create is not None:
             cluster.check_new(to)
         jobs = list(_jobs(session, cluster, planned, options))
+        schemas = () if ignore_schemas else archived_schemas(session.store, [topic for topic, _ in planned.pairs])
+        if not ignore_schemas:
+            versions = cluster.check_schemas(to, schemas, try_upload=dry_run)
+            for job in jobs:
+                _check_first(job, versions)
         wanted.check_found(topic, [job.copy for job in jobs])
         has_subscriptions = any(job.copy is not None and job.copy.cursors for job in jobs)
         if has_subscriptions:
@@ -166,11 +180,14 @@ def restore(
             cluster.create(to, planned.create)
             if has_subscriptions:  # what is in force may only be told now
                 cluster.check_subscriptions(to, new=False)
+        schema_version = unchanged
+        if not ignore_schemas and not dry_run:
+            schema_version = cluster.upload_schemas(to, schemas).of
         for job in jobs:
             if dry_run:
                 _show_plan(session, job, new=planned.create is not None)
             else:
-                _show(session, job, _run(session, cluster, job, options))
+                _show(session, job, _run(session, cluster, job, options, schema_version))
         told = [one for job in jobs for one in _subscriptions(session, cluster, config, job, options, dry_run=dry_run)]
         return OK if all(one.is_as_wanted for one in told) else FINDINGS
 
@@ -191,18 +208,35 @@ def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: 
         if outline.lost and not options.allow_missing:
             more = f", and {len(outline.lost) - 1} more" if len(outline.lost) > 1 else ""
             raise DataLostError(f"{topic}: {outline.lost[0]}{more}; --allow-missing goes on without it")
+        outline = replace(outline, bytes=outline.bytes + outline.entries * added_bytes(origin))
         yield Job(topic, to, origin, source, tail, outline, options.subscriptions.of(session.store, topic))
 
 
-def _run(session: CommandSession, cluster: Cluster, job: Job, options: RestoreOptions) -> Counts:
-    target = cluster.target(job.to, job.origin, ignore_schemas=options.ignore_schemas)
+def _check_first(job: Job, versions: SchemaVersions) -> None:
+    """Whether the first entry that is left to send names a schema version that is known: a topic whose schemas are not
+    archived is refused before anything is made. Raises FatalError, and what reading the archive raises."""
+    progress = RestoreProgress(job.origin, job.tail, Choice(allow_missing=True), versions.of)
+    for item in job.source.items(job.tail.position):
+        progress.take(item)
+        if progress.waiting:
+            return
+
+
+def _run(
+    session: CommandSession,
+    cluster: Cluster,
+    job: Job,
+    options: RestoreOptions,
+    schema_version: Callable[[bytes], bytes],
+) -> Counts:
+    target = cluster.target(job.to, job.origin)
     target.check()
     title, console = f"{job.topic} to {job.to}", Console(stderr=True)
     with download_progress(title, max(job.outline.bytes, 1), console) as advance, closing(target):
         dependencies = session.dependencies
         tools = Tools(lambda: dependencies.clock_ms() / 1000, dependencies.sleep, advance)
         begin = lambda tail: RestoreProgress(  # noqa: E731
-            job.origin, tail, Choice(job.source.outcomes(), options.allow_missing)
+            job.origin, tail, Choice(job.source.outcomes(), options.allow_missing), schema_version
         )
         return Restore(target, job.source.items, begin, RateLimiter(options.rate), tools).run()
 

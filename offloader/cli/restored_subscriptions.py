@@ -15,11 +15,12 @@ from offloader.errors import DamagedRecordError, FatalError
 from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.topics.cursors.undoing import never_set
 from offloader.model import Segment, TopicName
-from offloader.operations.restore.mapped_cursors import MappedCursor
+from offloader.operations.restore.numbering import MappedCursor
 from offloader.operations.restore.ports import BrokerStoring
 from offloader.operations.restore.subscriptions import RestoredSubscription, RestoreStanding
 from offloader.ports.object_store import ObjectStore
 from offloader.ports.subscriptions import EARLIEST
+from offloader.printable import meant
 
 ALL, NONE = "all", "none"
 NONE_MADE = "policies.archiveCursors: true has the application make them"
@@ -56,18 +57,20 @@ class SubscriptionsWanted:
             copy = read_copy(store, topic, self.at)
         except DamagedRecordError as error:
             instead = f"--subscriptions-at takes an earlier copy, --subscriptions {NONE} restores the entries alone"
-            raise DamagedRecordError(f"{topic}: {error}; {instead}") from error
+            raise DamagedRecordError(f"{topic}: {str(error).removeprefix(f'{topic}: ')}; {instead}") from error
         if copy is None:
             first = min(copy_times(store, topic), default=None)
             if self.at is not None and first is not None:
                 raise FatalError(f"{topic}: the first copy of its subscriptions is of {moment_text(first)}")
             return None
-        return replace(copy, cursors=tuple(one for one in copy.cursors if not self.names or one.name in self.names))
+        copied = {one.name for one in copy.cursors}
+        names = {meant(name, copied.__contains__) for name in self.names}
+        return replace(copy, cursors=tuple(one for one in copy.cursors if not names or one.name in names))
 
     def check_found(self, topic: TopicName, copies: Sequence[CursorCopy | None]) -> None:
         """Raises FatalError where one that is named is in no copy."""
         found = {one.name for copy in copies if copy is not None for one in copy.cursors}
-        for name in sorted((self.names or frozenset()) - found):
+        for name in sorted(name for name in self.names or () if meant(name, found.__contains__) not in found):
             raise FatalError(
                 f"{topic}: no copy has a subscription {name}; `offloader topics cursors show` lists those that are "
                 "copied"

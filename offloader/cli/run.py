@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     show_envvar=True,
     help="Which of the application's shards to run, from 0.",
 )
-@command(log_level="INFO")
+@command(log_level="INFO", starts_spark=True)
 def run_command(session: CommandSession, *, until_caught_up: bool, timeout: int | None, shard: int | None) -> int:
     """Offload the enabled topics until stopped (SIGTERM, Ctrl-C).
 

@@ -1,4 +1,4 @@
-"""`offloader shards`."""
+"""`offloader shards` and `offloader takeover`: which process has which topics."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import click
 
-from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.output import say
 from offloader.errors import ConfigError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deal import Deal, shard_name
 from offloader.metadata.heartbeats import FoundSign, Heartbeats
+from offloader.metadata.takeover import takeover
 from offloader.model import TopicName
 from offloader.offload.driver.discovery import discover
 from offloader.offload.settings import deal as deal_of
@@ -83,3 +84,25 @@ def _without_shard(session: CommandSession, claims: Mapping[int, list[TopicName]
     found = discover(session.admin, config.policies, (), config.namespaces, config.discovery_interval_ms)
     known = {topic for topics in claims.values() for topic in topics}
     return sorted(topic for topic, policy in found.policies.items() if policy.enabled and topic not in known)
+
+
+@click.command("takeover")
+@click.argument("old_application")
+@command()
+def takeover_command(session: CommandSession, old_application: str) -> int:
+    """Adopt another application's journal and topics, for ever. Neither of the two may run.
+
+    The application that adopts is that of the configuration. Can be repeated when it was interrupted. Exit code 1 where
+    a topic's catalog cannot be read: the others are adopted; repeat it when that is mended.
+
+    \b
+    JSON: {message, topics}.
+    """
+    new = session.config.application
+    dependencies = session.dependencies
+    taken = takeover(session.store, old_application, new, dependencies.new_token, dependencies.clock_ms())
+    text = f"{new} has taken over {len(taken.topics)} topics of {old_application}"
+    session.output.message(text, topics=[str(topic) for topic in taken.topics])
+    for line in taken.failed.values():
+        say(f"error: {line}", err=True)
+    return ERROR if taken.failed else OK

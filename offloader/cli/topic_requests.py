@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli.asking import ask, outcomes
+from offloader.cli.asking import ask, ask_all, outcomes
 from offloader.cli.command import OK, CommandSession, command
-from offloader.cli.owners import is_ours
-from offloader.cli.parsing import POSITION, TOPIC
+from offloader.cli.parsing import POSITION, SCOPE, TOPIC, Scope
 from offloader.cli.reading import not_archived
-from offloader.cli.topics import TIMEOUT, matching, topics
-from offloader.errors import ClaimedByOtherError, TopicNotFoundError
+from offloader.cli.topics import TIMEOUT, archived_topics, is_ours, journals_of, matching, topics
+from offloader.errors import ClaimedByOtherError, FatalError, TopicNotFoundError
 from offloader.metadata.requests import RequestKind
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, TopicName
@@ -46,19 +45,39 @@ def offload(session: CommandSession, topic: TopicName, *, wait: bool, timeout: i
 
 
 @topics.command()
-@click.argument("topic", callback=TOPIC)
+@click.argument("scope", metavar="TOPIC|NAMESPACE", callback=SCOPE)
+@click.option("--yes", is_flag=True, help="Release all topics of a namespace; without it they are only listed.")
 @WAIT
 @TIMEOUT
 @command()
-def release(session: CommandSession, topic: TopicName, *, wait: bool, timeout: int | None) -> int:
+def release(session: CommandSession, scope: Scope, *, yes: bool, wait: bool, timeout: int | None) -> int:
     """Offload everything up to the topic's end, then delete the subscription: from then on nothing is kept for us.
 
-    A topic that a policy still enables is taken in again at the next start: disable it first.
+    Paused topics, too. Of a namespace all topics that this application has. A topic that a policy still enables is
+    taken in again at the next start: disable it first.
 
     \b
-    JSON: one object a line, as of `topics offload`.
+    JSON: one object a line, as of `topics offload`; of a namespace without --yes {message, topic}.
     """
-    return _ask_for(session, RequestKind.RELEASE, topic, None, "Release asked for", timeout if wait else 0)
+    limit = timeout if wait else 0
+    if scope.topic is not None:
+        return _ask_for(session, RequestKind.RELEASE, scope.topic, None, "Release asked for", limit)
+    names = [name for name in archived_topics(session, journals_of(session)) if name.namespace == scope.namespace]
+    heads, failed = session.catalogs.heads(names)
+    if failed:
+        raise FatalError("nothing was asked for: " + "; ".join(map(str, failed.values())))
+    ours = [name for name, head in heads.items() if head.claim and is_ours(session, head.claim.application)]
+    if not ours:
+        raise FatalError(f"{session.config.application} has no topic of {scope.namespace}")
+    if not yes:
+        for name in ours:
+            session.output.line(f"Would be released: {name}", {"message": "Would be released", "topic": str(name)})
+        raise FatalError(f"nothing was asked for: --yes releases these {len(ours)} topics of {scope.namespace}")
+    asked = ask_all(session, RequestKind.RELEASE, ours)
+    for request, name in asked.items():
+        text = f"Release asked for {name}"
+        session.output.line(text, {"message": text, "topic": str(name), "request": request})
+    return OK if limit == 0 else outcomes(session, asked, limit)
 
 
 @topics.command("accept-loss")

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from enum import Enum
 
 import click
 
 from offloader.archive.opened import OpenArchive
 from offloader.archive.shown import time_text
+from offloader.bridge.log import BridgeLog
 from offloader.cli.command import ERROR, OK, CommandSession, command
+from offloader.cli.groups import SpreadGroup
 from offloader.cli.output import say, text_or_none
-from offloader.cli.owners import shard_to_ask
 from offloader.cli.parsing import TIME, TOPIC
 from offloader.cli.reading import not_archived, opened
 from offloader.config.units import format_time
-from offloader.errors import ConfigError, FatalError, IntegrityError, OffloadError
+from offloader.errors import ConfigError, FatalError, IntegrityError, OffloadError, TopicNotFoundError
 from offloader.metadata import layout, listing, requests
-from offloader.metadata.bridge_log import BridgeLog
+from offloader.metadata.deal import is_shard_of
 from offloader.metadata.deletions import DeletedRange, range_of
 from offloader.metadata.journal_reading import applications, read_journals
 from offloader.metadata.journals import Journals
 from offloader.metadata.log import READERS
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import OpenSegment, Segment, SegmentStatus, TopicName
+from offloader.offload.core.check import Verdict
+from offloader.offload.core.namespace_policies import backlog_quotas
+from offloader.offload.settings import deal
 from offloader.ports.object_store import ObjectStore
 
 POLL = 0.5  # seconds
@@ -37,7 +42,39 @@ TIMEOUT = click.option(
 log = logging.getLogger(__name__)
 
 
-@click.group()
+# Those that `topics list` and `topics segments` do without.
+MODULES = tuple(
+    f"offloader.cli.{name}"
+    for name in (
+        "cat",
+        "cursors",
+        "export",
+        "orphan_tail",
+        "peek",
+        "restore",
+        "schemas",
+        "topic_requests",
+        "trim_unloaded",
+    )
+)
+
+
+def shard_to_ask(session: CommandSession, topic: TopicName) -> str:
+    """The name of the shard that has the topic; where none has it, of the one to which it is dealt."""
+    config = session.config
+    if config.shards is None:
+        return config.application
+    owner = "" if (claim := session.catalogs.head(topic).claim) is None else claim.application
+    return owner if is_shard_of(owner, config.application) else deal(config).owner_of(topic)
+
+
+def is_ours(session: CommandSession, owner: str) -> bool:
+    """Whether an owner is the configured application, or a shard of it."""
+    config = session.config
+    return owner == config.application if config.shards is None else is_shard_of(owner, config.application)
+
+
+@click.group(cls=SpreadGroup, modules=MODULES)
 def topics() -> None:
     """What is offloaded of each topic, and manual work on topics."""
 
@@ -52,7 +89,11 @@ def journals_of(session: CommandSession) -> Journals:
 
 def archived_topics(session: CommandSession, journals: Journals) -> list[TopicName]:
     """Every topic that has a catalog or stands in a journal."""
-    return sorted({*listing.topics(session.store), *(topic for states in journals.states.values() for topic in states)})
+    return sorted({*listing.topics(session.store), *_in_journals(journals)})
+
+
+def _in_journals(journals: Journals) -> set[TopicName]:
+    return {topic for states in journals.states.values() for topic in states}
 
 
 def chosen(session: CommandSession, journals: Journals, topic: TopicName) -> list[TopicName]:
@@ -80,26 +121,66 @@ def list_topics(session: CommandSession) -> int:
     """All topics of the archive. Exit code 1 where a topic's catalog cannot be read: the others are shown.
 
     \b
-    JSON: an array of {topic, application, segments, entries, bytes, end, open, failure, bridged}; bridged: up to where
-    stock brokers can read it, null where they are not to.
+    JSON: an array of {topic, application, segments, entries, bytes, end, open, failure, bridged, paused,
+    keptInPulsar}; bridged: up to where stock brokers can read it, null where they are not to; paused: since when no
+    policy enables it, null where it is not; keptInPulsar: bytes in BookKeeper of a paused topic, where Pulsar answers.
     """
     journals = journals_of(session)
     names = archived_topics(session, journals)
-    found, failed = session.catalogs.heads(names)
-    columns = ("topic", "application", "segments", "entries", "bytes", "end", "open", "failure", "bridged")
+    heads, failed = session.catalogs.heads(names)
+    held = _in_journals(journals)
+    found = {
+        topic: head
+        for topic, head in heads.items()
+        if head.next_slot or topic in held or listing.holds_objects(session.store, topic)
+    }
+    columns = (
+        *("topic", "application", "segments", "entries", "bytes", "end", "open", "failure", "bridged"),
+        *("paused", "keptInPulsar"),
+    )
     bridged = _bridged(session, journals, found)
+    states = {topic: state_of(journals, topic) for topic in found}
+    kept, notes = _kept_in_pulsar(session, [topic for topic, state in states.items() if state.paused_at])
     rows = [
-        (*_topic_row(catalog, state_of(journals, catalog.topic)), bridged.get(catalog.topic))
-        for catalog in found.values()
+        (
+            *_topic_row(catalog, states[topic]),
+            bridged.get(topic),
+            time_text(states[topic].paused_at) if states[topic].paused_at else None,
+            kept.get(topic),
+        )
+        for topic, catalog in found.items()
     ]
     note = _no_root(session.store)
     empty = "No topic can be shown" if names else f"Nothing is offloaded yet{note and ': '}{note}"
     session.output.table(columns, rows, empty)
     if note and (names or session.output.name == "json"):
         say(note, err=True)
+    for line in notes:
+        say(line, err=True)
     for line in failed.values():
         say(f"error: {line}", err=True)
     return ERROR if failed else OK
+
+
+def _kept_in_pulsar(session: CommandSession, topics: Sequence[TopicName]) -> tuple[Mapping[TopicName, int], list[str]]:
+    """Bytes in BookKeeper of paused topics, as far as Pulsar answers, and what is to be said of them."""
+    sizes: dict[TopicName, int] = {}
+    if not topics:
+        return sizes, []
+    notes = [
+        f"{len(topics)} topics are paused: Pulsar keeps what is written to them. Enable them again, or give their "
+        "subscriptions up with `offloader topics release`"
+    ]
+    try:
+        for topic in topics:
+            with suppress(TopicNotFoundError):  # deleted since: nothing is kept
+                sizes[topic] = sum(size for _, size in session.admin.topic_info(topic).sizes.values())
+        for namespace in sorted({topic.namespace for topic in topics}):
+            quotas = backlog_quotas(namespace, session.admin.namespace_policies(namespace).get("backlog_quota_map"))
+            notes += [check.message for check in quotas if check.verdict is not Verdict.OK]
+    except OffloadError as error:
+        notes.append(f"it is not known how much Pulsar keeps of them: {error}")
+    return sizes, notes
 
 
 def _no_root(store: ObjectStore) -> str:
@@ -153,7 +234,7 @@ def _open_status(state: TopicState, segment: OpenSegment) -> SegmentStatus:
 @command()
 def segments(session: CommandSession, topic: TopicName) -> None:
     """The segments of a topic: what was deleted as one, the offloaded ones, then the one that is open and those of its
-    history that are uploaded ahead. HandedOver: deleted because brokers have all of it; it is read from their copies.
+    history that are uploaded ahead.
 
     \b
     JSON: an array of {topic, uuid, status, start, end, entries, bytes, assigned, offloaded, reason}.
@@ -182,8 +263,7 @@ def _segment_rows(archive: OpenArchive, topic: TopicName, state: TopicState) -> 
 def _offloaded_row(topic: TopicName, s: Segment, deleted: DeletedRange | None) -> tuple[object, ...]:
     times = time_text(s.assigned_at), time_text(s.offloaded_at)
     if deleted is not None:  # one row for all that went together
-        status = "HandedOver" if deleted.is_bridged else "Deleted"  # brokers have it: readers get it
-        return (str(topic), "", status, str(deleted.start), str(deleted.end), 0, 0, *times, deleted.told)
+        return (str(topic), "", "Deleted", str(deleted.start), str(deleted.end), 0, 0, *times, deleted.told)
     status = str(SegmentStatus.OFFLOADED)
     return (str(topic), s.uuid, status, str(s.start), str(s.end), s.entries, s.size, *times, str(s.roll_reason))
 

@@ -13,13 +13,12 @@ from offloader.cli.output import say
 from offloader.cli.parsing import parsed
 from offloader.cli.progress_bar import step_progress
 from offloader.cli.topics import topics
+from offloader.config.policies import enabled_topics
 from offloader.errors import FatalError
 from offloader.lifecycle.explaining.words import counted, size_text
 from offloader.lifecycle.topics.cursors.configured import subscription_names
-from offloader.lifecycle.topics.passed_over import PassedOver
-from offloader.lifecycle.topics.unloaded import UnloadedTopic
+from offloader.lifecycle.topics.unloaded import PassedOver, UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitOutcome
-from offloader.lifecycle.topics.visit_parts import VisitParts, VisitPlaces, visit_parts
 from offloader.lifecycle.topics.visit_report import (
     PlanTally,
     VisitTally,
@@ -29,7 +28,7 @@ from offloader.lifecycle.topics.visit_report import (
     plan_text,
     tells,
 )
-from offloader.lifecycle.topics.visit_round import VisitClock, VisitRate
+from offloader.lifecycle.topics.visiting import VisitClock, VisitParts, VisitPlaces, VisitRate, visit_parts
 
 _TIMEOUT = 10.0  # seconds that a bookie may take
 
@@ -84,7 +83,7 @@ def run(session: CommandSession, namespaces: tuple[str, ...], *, yes: bool) -> i
     """Visit the topics that are due.
 
     A broker loads each, applies its retention at once, and unloads it again if nobody came. What was loaded before is
-    not touched.
+    not touched, and neither is a topic that is to be offloaded and has no subscription of ours yet.
 
     As many at a time and a minute as `lifecycle.visits` says. The data of a topic's last ledger take a second visit, a
     retention time later: repeat the command when it says that one is due. Without --yes nothing is visited. Exit code
@@ -128,13 +127,13 @@ def _would_visit(session: CommandSession, due: list[UnloadedTopic], now: int) ->
 def _planned(
     session: CommandSession, parts: VisitParts, namespaces: tuple[str, ...]
 ) -> Iterator[UnloadedTopic | PassedOver]:
-    basis, names = parts.planner.basis(), list(dict.fromkeys(namespaces)) or parts.planner.namespaces()
+    basis, names = parts.planner.basis(), list(dict.fromkeys(namespaces)) or parts.reader.namespaces()
     if not names:
         say(f"there is no ledger list in {session.config.pulsar.metadata_service_uri}", err=True)
     with step_progress("namespaces", len(names), Console(stderr=True)) as advance:
         for name in names:
             found = 0
-            for one in parts.planner.plan(name, basis):
+            for one in parts.planner.plan(parts.reader, name, basis):
                 found += 1
                 yield one
             if not found and names == list(namespaces):
@@ -155,6 +154,7 @@ def _parts(session: CommandSession) -> VisitParts:
     if not isinstance(store, MetadataTree):
         raise FatalError("pulsar.metadataServiceUri: topics can be planned from ZooKeeper's nodes only")
     names = subscription_names(config.pulsar.subscription, session.admin)
-    places = VisitPlaces(store, bookies, session.visits, session.admin.loaded_by, names)
+    enabled = enabled_topics(config.policies, session.admin.namespace_properties)
+    places = VisitPlaces(store, bookies, session.visits, session.admin.loaded_by, names, enabled)
     rate = VisitRate(config.lifecycle.visits.at_once, config.lifecycle.visits.a_minute)
     return visit_parts(places, VisitClock(dependencies.clock_ms, dependencies.sleep), rate)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.messages.encryption import PemFiles
-from offloader.archive.opened import OpenArchive
+from offloader.archive.opened import CatalogCache, OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.cli.command import CommandSession, command
 from offloader.cli.output import say

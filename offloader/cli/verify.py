@@ -1,4 +1,4 @@
-"""`offloader verify`."""
+"""`offloader verify`, and `offloader verify --bridged`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from dataclasses import replace
 import click
 
 from offloader.archive.findings import Finding, FindingKind
-from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+from offloader.archive.ledgers.bucket import LedgerBucket
+from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
+from offloader.bridge.operations.verify import BridgeCheck, BridgeReport, BrokersView
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.output import text_or_none
 from offloader.cli.parsing import TOPIC
 from offloader.cli.reading import LedgersOption, ledger_options, opened
 from offloader.cli.topics import chosen, journals_of
-from offloader.cli.verify_bridged import finding_fields, verify_bridges
 from offloader.config.units import format_size
-from offloader.errors import ConfigError
+from offloader.errors import ConfigError, FatalError, RetryableError, TopicNotFoundError
+from offloader.metadata import listing
 from offloader.model import TopicName
 from offloader.operations.verify.stock_ledgers import verify_ledgers
 from offloader.operations.verify.strays import check_root
 from offloader.operations.verify.verify import Report, verify
+from offloader.state.managed_ledger_codec import decode_managed_ledger
 
 _WITHOUT_PARTNER = (FindingKind.MISSING_OBJECT, FindingKind.MISSING_INDEX)
+TIMEOUT = 30.0  # seconds that the metadata service may take
 
 
 @click.command("verify")
@@ -59,7 +64,7 @@ def verify_command(
     --quick), and what is left over on either side.
 
     \b
-    JSON: {message, topics, segments, ledgers, entries, unreadable, bytes, deleted, handedOver, aborted, findings}; with
+    JSON: {message, topics, segments, ledgers, entries, unreadable, bytes, deleted, aborted, findings}; with
     --bridged {message, topics, ledgers, bytes, offList, underWay, findings}; a finding is
     {kind, key, topic, offset, position, message}.
     """
@@ -76,14 +81,7 @@ def verify_command(
     if topics:
         journals = journals_of(session)
         names = [name for topic in topics if topic not in only_there for name in chosen(session, journals, topic)]
-    with closing(Stores(session.storage, borrowed=session.store, opener=session.dependencies.store)) as stores:
-        report = verify(
-            session.store,
-            names,
-            quick=quick,
-            abort_uploads=abort_uploads,
-            open_bucket=lambda url: stores.open(url).store,
-        )
+    report = verify(session.store, names, quick=quick, abort_uploads=abort_uploads)
     report = replace(report, findings=(*of_root, *report.findings, *of_ledgers))
     _show(session, report, count, no_root)
     return FINDINGS if report.findings else OK
@@ -130,8 +128,6 @@ def _show(session: CommandSession, report: Report, ledgers: int | None, note: st
     )
     if report.deleted:
         summary += f", {report.deleted} segments are deleted, as recorded"
-    if report.handed_over:
-        summary += f" ({report.handed_over} are read from brokers' copies, which `offloader verify --bridged` looks at)"
     if report.aborted:
         summary += f", {len(report.aborted)} uploads ended"
     if note:
@@ -146,7 +142,76 @@ def _show(session: CommandSession, report: Report, ledgers: int | None, note: st
         unreadable=report.unreadable,
         bytes=report.bytes,
         deleted=report.deleted,
-        handedOver=report.handed_over,
         aborted=report.aborted,
         findings=[finding_fields(finding) for finding in report.findings],
     )
+
+
+def verify_bridges(session: CommandSession, topics: Collection[TopicName], *, quick: bool) -> int:
+    """Of these topics and their partitions, by default of all that have anything in the bucket: a catalog may be lost.
+
+    Raises ConfigError; FatalError for a name that matches nothing, and, when all others are shown, for a topic that
+    cannot be looked at."""
+    named = {str(topic) for topic in topics}
+    wanted = [t for t in sorted(listing.topics(session.store)) if not named or {str(t), t.partitioned_name} & named]
+    unknown = named - {name for topic in wanted for name in (str(topic), topic.partitioned_name)}
+    if unknown:
+        raise FatalError(f"{min(unknown)} is not in the archive; `offloader topics list` shows what is")
+    session.bookkeeper(TIMEOUT)  # says at once where no metadata service is configured
+    report = BridgeReport()
+    with closing(Stores(session.storage, borrowed=session.store, opener=session.dependencies.store)) as stores:
+        check = BridgeCheck(OpenArchive(stores), lambda topic: _view(session, topic), quick=quick)
+        failed = None
+        for topic in wanted:
+            try:
+                report += check.topic(topic)
+            except RetryableError as error:
+                failed = failed or FatalError(f"{topic} was not checked: {error}")
+    _show_bridged(session, report)
+    if failed is not None:
+        raise failed
+    return FINDINGS if report.findings else OK
+
+
+def _view(session: CommandSession, topic: TopicName) -> BrokersView | None:
+    metadata, _ = session.bookkeeper(TIMEOUT)
+    try:
+        reported = session.admin.topic_info(topic).offloaded  # loads it, so the record is read behind that
+    except TopicNotFoundError:
+        reported = None
+    node = metadata.nodes.get(metadata.topic_path(topic), latest=True)
+    if node is None:
+        return None
+    return BrokersView(decode_managed_ledger(node.value), reported)
+
+
+def _show_bridged(session: CommandSession, report: BridgeReport) -> None:
+    off_list = f" ({report.off_list} of them off Pulsar's list)" if report.off_list else ""
+    summary = (
+        f"{report.topics} topics, {report.ledgers} bridged ledgers{off_list}, {format_size(report.bytes)} bytes: "
+        f"{len(report.findings) or 'no'} findings"
+    )
+    if report.under_way:
+        summary += f", {report.under_way} ledgers are being bridged"
+    session.output.message(
+        summary,
+        details=[str(finding) for finding in report.findings],
+        topics=report.topics,
+        ledgers=report.ledgers,
+        bytes=report.bytes,
+        offList=report.off_list,
+        underWay=report.under_way,
+        findings=[finding_fields(finding) for finding in report.findings],
+    )
+
+
+def finding_fields(finding: Finding) -> dict[str, object]:
+    """As JSON has it."""
+    return {
+        "kind": str(finding.kind),
+        "key": finding.key,
+        "topic": text_or_none(finding.topic),
+        "offset": finding.offset,
+        "position": text_or_none(finding.position),
+        "message": finding.message,
+    }

@@ -98,3 +98,15 @@ REFUSED: Mapping[str, str] = {
     "managedLedgerInactiveLedgerRolloverTimeSeconds": _LEDGERS,
     "defaultRetentionTimeInMinutes": _DELETION,
 }
+
+REMOVED: Mapping[tuple[str, ...], str] = {
+    ("protection",): (
+        "`subscriptions protect` was removed (the last commit to support it is 3c883c60); remove this section, and "
+        "set in the brokers what docs/cursors.md lists"
+    ),
+    ("bridge", "keepSegments"): (
+        "was removed (the last commit to support it is 3c883c60), segments always stay beside what brokers read: take "
+        "it out; to keep one copy, shorten Pulsar's retention"
+    ),
+}
+"""Sections, and settings by section and name, that were removed, and what to do instead."""

@@ -39,12 +39,6 @@ class Bridge(Section):
         description="The bucket for what brokers shall read, as a URL, `s3://bucket`, in the same store as `storage`. "
         "By default the one that the brokers are configured with, which needs a super user's role.",
     )
-    keep_segments: bool = Field(
-        True,
-        description="The archive keeps its segments beside what brokers read, and may delete. `false`: a segment goes, "
-        "in two phases, once brokers read all of its ledgers from objects; the archive then reads what they may "
-        "delete.",
-    )
     min_interval_ms: Delay = Field(
         3_600_000,
         ge=0,

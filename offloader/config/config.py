@@ -21,10 +21,8 @@ from offloader.config.lifecycle import Lifecycle, too_short, unreachable
 from offloader.config.normalise import normalise
 from offloader.config.policies import Policies
 from offloader.config.problems import refuse
-from offloader.config.protection import ProtectionSettings
-from offloader.config.running import Limits, MetricsSettings, Spark
+from offloader.config.running import Limits, MetricsSettings, Shards, Spark, too_soon
 from offloader.config.section import Section
-from offloader.config.sharding import Shards, too_soon
 from offloader.config.units import Time
 from offloader.errors import ConfigError
 
@@ -53,7 +51,6 @@ class Config(Section):
     lifecycle: Lifecycle = Lifecycle()
     bridge: Bridge = Bridge()
     gateway: Gateway = Gateway()
-    protection: ProtectionSettings = ProtectionSettings()
     cost: CostSettings = CostSettings()
     shards: Shards | None = Field(None, description="Several processes share the application's topics.")
 
@@ -68,7 +65,9 @@ class Config(Section):
         written = normalise(document.read(text, environment))
         config = _validated(cls, written)
         has_bookies = config.pulsar.metadata_service_uri is not None
-        found = limits.check(config.policies, config.storage.root, has_bookies=has_bookies)
+        found = limits.check(
+            config.policies, config.storage.root, has_bookies=has_bookies, endpoint=config.storage.endpoint
+        )
         of_lifecycle = (*unreachable(config.lifecycle, has_bookies=has_bookies), *too_short(config.lifecycle))
         of_bridge = out_of_reach(config.policies, config.storage.scheme, has_bookies=has_bookies)
         of_shards = too_soon(config.shards, config.spark.trigger_ms)
@@ -83,19 +82,20 @@ class Config(Section):
         return Policies(self.cluster, self.namespaces, self.pulsar.source if explicit else None, filled=filled)
 
 
-class _StorageOnly(Section):
-    """A file for those who only read the archive."""
+class ArchiveConfig(Section):
+    """What commands need that only read the archive, and the gateway."""
 
     storage: Storage
+    gateway: Gateway = Gateway()
 
 
-def load_storage(path: str | Path, environment: Mapping[str, str] = os.environ) -> Storage:
-    """The section `storage` of a configuration, or of a file that has no other section. Raises ConfigError."""
-    text = read_text(path)
+def parse_archive(text: str, environment: Mapping[str, str] = os.environ) -> Config | ArchiveConfig:
+    """The text of a configuration, or of a file that has sections of `ArchiveConfig` alone. Raises ConfigError."""
     written = normalise(document.read(text, environment))
-    if set(written.value) != {"storage"}:
-        return Config.parse(text, environment).storage
-    return _validated(_StorageOnly, written).storage
+    sections = {info.alias or name for name, info in ArchiveConfig.model_fields.items()}
+    if not written.value or set(written.value) - sections:
+        return Config.parse(text, environment)
+    return _validated(ArchiveConfig, written)
 
 
 def _validated(model: type[M], written: document.Document) -> M:

@@ -171,9 +171,11 @@ class Storage(Section):
         repr=False,
         description="For an fsspec file system: passed on by name, numbers and true or false as such. For S3: "
         "`retry_deadline`, `connect_timeout`, `read_timeout` (seconds), `max_connections`, `addressing_style` "
-        "(`auto`, `path`, `virtual`), `payload_signing` (`auto`: over `http://`; `always`; `never`: saves SHA-256 of "
-        "all that is sent, where nobody can change it on its way). For Google: the first four of these, and "
-        "`user_project` (who pays). For Azure: the first four of these, `account_name`, and one of `account_key`, "
+        "(`auto`, `path`, `virtual`), `payload_signing` (`auto`: over `http://`, but no parts, whose CRC32C is sent; "
+        "`always`; `never`: saves SHA-256 of all that is sent, where nobody can change it on its way), "
+        "`server_side_encryption` (`AES256`, `aws:kms`, `aws:kms:dsse`), `kms_key_id`, `storage_class` (of data "
+        "objects), `request_payer` (`requester`). For Google: the first four of these, and `user_project` (who pays). "
+        "For Azure: the first four of these, `account_name`, and one of `account_key`, "
         "`sas_token` and `connection_string` (else what the environment has, else our own identity). "
         "For HDFS: the first four of these, `user`, `delegation`, `standby` (more namenodes). Not for `file://`.",
     )

@@ -18,6 +18,8 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\s/]+):(?P<port>[0-9]{1,5
 _TOLD = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\[\]:,@\s]+)(?::[0-9]{1,5})?")
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 (addresses that are listened on, and are none to connect to)
 _NAMESPACES = re.compile(r"\*|[^/\s*]+/(?:\*|[^/\s*]+)")
+_DURABLE = ("durable_roles", "durable_acks", "subscriptions_per_topic", "subscriptions_per_role")
+"""What is for durable subscriptions alone; intervals may stay where these are switched off for a while."""
 
 
 class OnLoss(StrEnum):
@@ -32,7 +34,6 @@ class AtEnd(StrEnum):
 
     WAIT = "wait"
     END = "end"
-    HAND_OVER = "handOver"
 
 
 class GatewayTls(Section):
@@ -96,6 +97,30 @@ class Gateway(Section):
         description="The namespaces that each role may read: `tenant/namespace`, `tenant/*` or `*`. The role `*` is "
         "everybody with a token.",
     )
+    durable_subscriptions: bool = Field(
+        False,
+        description="Let clients have durable subscriptions, which the gateway keeps in the bucket and retention waits "
+        "for. By default clients read with readers and non-durable subscriptions, and nothing is written.",
+    )
+    durable_roles: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="The namespaces in which each role may have durable subscriptions, in the form of `roles`. "
+        "Retention waits for each of them. By default none: `roles` alone lets clients read with readers. With "
+        "`anyoneMayRead` only the role `*` is possible. A gateway without tokens that only listens on loopback "
+        "addresses lets every client subscribe unless this is set.",
+    )
+    subscriptions_per_topic: int = Field(
+        1_000,
+        ge=1,
+        description="Maximum number of durable subscriptions of a topic. The number of names, deleted subscriptions "
+        "included, is limited to ten times as many: the bucket keeps one small object of each.",
+    )
+    subscriptions_per_role: int = Field(
+        100,
+        ge=1,
+        description="Maximum number of durable subscriptions of a topic that one role has created. Clients without a "
+        "token have no role.",
+    )
     anyone_may_read: bool = Field(
         False,
         description="Without a token's key everybody who reaches the port reads everything. So only the loopback "
@@ -114,8 +139,7 @@ class Gateway(Section):
     at_end: AtEnd = Field(
         AtEnd.WAIT,
         description="What becomes of those who have read everything that is archived: `wait` gives them what is sealed "
-        "later; `end` gives them nothing more until somebody subscribes anew; `handOver` leads them to the brokers of "
-        "the section `pulsar`, where these still have the very topic and what follows.",
+        "later; `end` gives them nothing more until somebody subscribes anew.",
     )
     flush_interval_ms: Wait = Field(
         5_000,
@@ -134,7 +158,8 @@ class Gateway(Section):
     metrics_listen: str = Field(
         "127.0.0.1:9466",
         description="Address and port for `/metrics`, `/healthz`, `/readyz` and `/status`, which `offloader gateway "
-        "status` asks. Empty: none. It has no access control.",
+        "status` asks. Empty: none. At an address of loopback only this machine is answered, as `localhost` or "
+        "`127.0.0.1`; any other address has no access control.",
     )
     connections: int = Field(1_000, ge=1, description="Most connections at a time.")
     connections_per_role: int | None = Field(
@@ -176,14 +201,24 @@ class Gateway(Section):
     def _advertised(cls, value: str) -> str:
         return checked_advertised(value, "pulsar")
 
-    @field_validator("roles", mode="before")
+    @field_validator("at_end", mode="before")
+    @classmethod
+    def _at_end(cls, value: object) -> object:
+        if value == "handOver":
+            raise ValueError(
+                "handOver was removed (3c883c60 is the last commit that has it): write wait or end, and configure "
+                "clients to go on at the brokers by themselves"
+            )
+        return value
+
+    @field_validator("roles", "durable_roles", mode="before")
     @classmethod
     def _one_namespace(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
         return {role: [said] if isinstance(said, str) else said for role, said in value.items()}
 
-    @field_validator("roles")
+    @field_validator("roles", "durable_roles")
     @classmethod
     def _roles(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         for namespace in (namespace for namespaces in value.values() for namespace in namespaces):
@@ -204,8 +239,18 @@ class Gateway(Section):
             raise ValueError("nobody may read anything: say who may, for example roles: {reader: [public/default]}")
         if self.asks_for_tokens and self.anyone_may_read:
             raise ValueError("a token's key is set and anyoneMayRead is true; remove one of them")
-        if self.roles and not self.asks_for_tokens:
+        if (self.roles or self.durable_roles.keys() - {"*"}) and not self.asks_for_tokens:
             raise ValueError("roles are those of tokens: set tokenPublicKey or tokenSecretKey")
+        return self
+
+    @model_validator(mode="after")
+    def _durable_settings_are_used(self) -> Self:
+        for name in _DURABLE if not self.durable_subscriptions else ():
+            field = type(self).model_fields[name]
+            if getattr(self, name) != field.get_default(call_default_factory=True):
+                raise ValueError(
+                    f"{field.alias} is set and durableSubscriptions is false; set that to true, or remove {field.alias}"
+                )
         return self
 
     @model_validator(mode="after")

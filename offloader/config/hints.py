@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import UnionType
 from typing import Any, get_args, get_origin
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from offloader.config.aliases import ALIASES
-from offloader.config.levels import PolicyLevel
+from offloader.config.levels import PolicyLevel, TopicSection
 from offloader.config.problems import ConfigProblem, Path, spell
 
 _WORDS = {
@@ -60,15 +60,21 @@ def _meant(path: Path, root: type[BaseModel]) -> str:
     if here is None:
         return ""
     settings = [info.alias or name for name, info in here.model_fields.items()]
+    if issubclass(here, TopicSection):
+        settings.insert(0, "enabled")  # may stand beside `policies` (see `normalise`)
     others = [*settings, *ALIASES] if here is PolicyLevel else settings
-    lower = {name.lower(): name for name in others}
-    close = difflib.get_close_matches(path[-1].lower(), lower, n=1, cutoff=0.7)
-    if close:
-        return f"; did you mean {lower[close[0]]}?"
-    elsewhere = next((spell(p) for p in spellings(root) if p[-1] == path[-1]), None)
-    if elsewhere:
-        return f" here; did you mean {elsewhere}?"
+    if close := _similar(path[-1], others):
+        return f"; did you mean {close}?"
+    elsewhere = {p[-1]: p for p in reversed(list(spellings(root)))}
+    if close := _similar(path[-1], elsewhere):
+        return f" here; did you mean {spell(elsewhere[close])}?"
     return f"; there are {', '.join(settings)}"
+
+
+def _similar(name: str, names: Iterable[str]) -> str | None:
+    lower = {each.lower(): each for each in names}
+    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.7)
+    return lower[found[0]] if found else None
 
 
 def section_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:

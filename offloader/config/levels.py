@@ -16,7 +16,7 @@ from pydantic import Field
 
 from offloader.config.section import Section
 from offloader.config.units import SIZE, TIME, Size, Time, TimeInSeconds, at_least
-from offloader.model import GIB, KIB, MIB, SegmentLayout, Source
+from offloader.model import GIB, KIB, MIB, V2, V3, SegmentLayout, Source
 
 # Values of the file; with a metadata service `broker` becomes `Source.BROKER_WITH_BOOKIES`.
 ChosenSource = Literal[Source.BROKER, Source.BOOKKEEPER]
@@ -28,7 +28,12 @@ ENTRY_OVERHEAD = 64 * KIB
 class PolicyLevel(Section):
     """What one level says; None: nothing."""
 
-    enabled: bool | None = Field(None, description="Whether the topics are offloaded.")
+    enabled: bool | None = Field(
+        None,
+        description="Whether the topics are offloaded. A topic that was offloaded and is not enabled any more is "
+        "paused: its subscription stays, and Pulsar keeps the data, until it is enabled again or released "
+        "(`offloader topics release`).",
+    )
     max_segment_size: Annotated[Size | None, at_least(1, SIZE)] = Field(
         None,
         alias="maxOffloadSegmentSizeInBytes",
@@ -53,6 +58,11 @@ class PolicyLevel(Section):
             "An upload part ends at the first block end at or past this; at least 5M on S3. Fixed when a segment is "
             "assigned."
         ),
+    )
+    equal_parts: bool | None = Field(
+        None,
+        description="Each upload part but the last has exactly `partSizeInBytes`, filled up with padding: Cloudflare "
+        "R2 takes no others. An entry that does not fit begins the next part. Fixed when a segment is assigned.",
     )
     block_size: Annotated[Size | None, at_least(4 * KIB, SIZE)] = Field(
         None,
@@ -162,6 +172,7 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "max_rollover_ms": 600_000,
         "min_rollover_ms": 0,
         "part_size": 8 * MIB,
+        "equal_parts": False,
         "block_size": 1 * MIB,
         "index_step": 256 * KIB,
         "max_entry_size": 5 * MIB,
@@ -220,11 +231,11 @@ class TopicPolicy:
     """A topic's policy after the merge: every field has its value. Sizes in bytes, times in milliseconds."""
 
     enabled: bool
-    enabled_by: Level
     max_segment_size: int
     max_rollover_ms: int
     min_rollover_ms: int
     part_size: int
+    equal_parts: bool
     block_size: int
     index_step: int
     max_entry_size: int
@@ -246,10 +257,5 @@ class TopicPolicy:
     @property
     def layout(self) -> SegmentLayout:
         """The layout of a segment that is assigned now, fixed for ever."""
-        return SegmentLayout(part_size=self.part_size, block_size=self.block_size, index_step=self.index_step)
-
-    @property
-    def released(self) -> bool:
-        """Explicitly disabled for this namespace or topic: its pin may be given up. A topic that nothing enables is
-        merely paused, and keeps its pin."""
-        return not self.enabled and self.enabled_by >= Level.PROPERTY
+        version = V3 if self.equal_parts else V2
+        return SegmentLayout(self.part_size, self.block_size, self.index_step, version)

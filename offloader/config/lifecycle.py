@@ -34,6 +34,24 @@ class Visits(Section):
     interval_ms: Delay = Field(3_600_000, gt=0, description="How often the application looks for such topics.")
 
 
+class OrphanScan(Section):
+    """Scans for orphans that the application makes by itself."""
+
+    interval_ms: Delay | None = Field(
+        None,
+        gt=0,
+        description="How often the application scans BookKeeper and the archive for orphans; by default never.",
+    )
+    quarantine: bool = Field(
+        False,
+        description="Quarantine the confirmed orphans that a scan finds. Never quarantined: orphans with data, ledgers "
+        "of absent topics or namespaces, open ledgers, and ledgers and objects that brokers have copied.",
+    )
+    most: int = Field(
+        100, ge=1, description="Most new orphans of a side that one scan quarantines; if there are more, it takes none."
+    )
+
+
 class Lifecycle(Section):
     """The end of data."""
 
@@ -42,6 +60,12 @@ class Lifecycle(Section):
         description="Nobody but this Pulsar cluster (and those whose stores `metadataStores` names) keeps ledgers in "
         "its BookKeeper. Clusters that share one cannot be told apart, so without this nothing is certain and nothing "
         "is deleted.",
+    )
+    bucket_is_not_shared: bool = Field(
+        False,
+        description="No other Pulsar cluster (but those whose stores `metadataStores` names) offloads into the bucket "
+        "that `--stock` or `stockBucket` names. Objects there have only their cluster's name, so without this nothing "
+        "of Pulsar's own offloader is certain and nothing is deleted.",
     )
     metadata_stores: list[str] = Field(
         default_factory=list,
@@ -108,11 +132,12 @@ class Lifecycle(Section):
         False, description="Visit topics that no broker has loaded, so that their retention is applied."
     )
     visits: Visits = Visits()
+    orphan_scan: OrphanScan = OrphanScan()
     remove_cursors_after_ms: Delay | None = Field(
         None,
         gt=0,
-        description="Remove subscriptions that nobody has used for so long, at least 1h, in two phases. By default "
-        "none is removed.",
+        description="Remove subscriptions that nobody has used for so long, at least 1h, in two phases; never "
+        "replicated ones, nor offload subscriptions of other archives. By default none is removed.",
     )
     archive_grace_ms: Delay = Field(
         86_400_000,
@@ -147,6 +172,7 @@ def unreachable(section: Lifecycle, *, has_bookies: bool) -> Iterator[ConfigProb
         return
     for name, on, what in (
         ("topicTwoPhaseDeletionEnabled", section.topic_two_phase_deletion_enabled, "ledgers are looked at"),
+        ("orphanScan", section.orphan_scan.interval_ms is not None, "ledgers are scanned"),
         ("visitUnloaded", section.visit_unloaded, "topics that no broker has loaded are found"),
         ("removeCursorsAfter", section.remove_cursors_after_ms is not None, "subscriptions are looked at"),
         ("systemTopic", section.system_topic in ("accept", "both"), "what others ask for is looked at"),

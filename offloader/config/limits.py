@@ -12,15 +12,18 @@ from offloader.config.units import format_size, format_time
 from offloader.model import MAX_OBJECT_SIZE, MIB, Source
 
 S3_MIN_PART = 5 * MIB  # as MIN_PART in storage/s3.py, which this wing may not import
+R2 = ".r2.cloudflarestorage.com"
 
 Values = dict[str, Resolved]
 
 
-def check(policies: Policies, root: str, *, has_bookies: bool) -> Iterator[ConfigProblem]:
+def check(policies: Policies, root: str, *, has_bookies: bool, endpoint: str | None = None) -> Iterator[ConfigProblem]:
     """Every violated limit, at the path that set the value at fault. `has_bookies`: there is a metadata service."""
+    is_r2 = (urlsplit(endpoint or "").hostname or "").endswith(R2)
     for layers in policies.scopes():
         values = {field: policies.resolve(field, layers) for field in DEFAULTS}
         yield from _parts(values, S3_MIN_PART if urlsplit(root).scheme == "s3" else 1)
+        yield from _equal_parts(values, is_r2=is_r2)
         yield from _sizes(values)
         yield from _times(values)
         yield from _retention(values)
@@ -36,6 +39,28 @@ def _parts(values: Values, least: int) -> Iterator[ConfigProblem]:
     if block.value > part.value:
         sizes = f"blocks of {format_size(block.value)} do not fit parts of {format_size(part.value)}"
         yield _blame(f"{sizes}; blockSizeInBytes must be at most partSizeInBytes", block, part)
+
+
+def _equal_parts(values: Values, *, is_r2: bool) -> Iterator[ConfigProblem]:
+    equal, part, entry = values["equal_parts"], values["part_size"], values["max_entry_size"]
+    if is_r2 and values["enabled"].value and not equal.value:
+        yield ConfigProblem(equal.path, "R2 takes only parts of equal length: set equalParts: true")
+    if equal.value and part.value < entry.value + ENTRY_OVERHEAD:
+        yield _blame(
+            f"with equalParts an entry of {format_size(entry.value)} does not fit a part of {format_size(part.value)}; "
+            f"partSizeInBytes must be at least {format_size(entry.value + ENTRY_OVERHEAD)}",
+            equal,
+            part,
+            entry,
+        )
+    readable = values["broker_readable"]
+    if equal.value and readable.value:
+        yield _blame(
+            "a bridged ledger's object has parts of different length, which a store that needs equalParts refuses: "
+            "switch one of brokerReadable and equalParts off",
+            equal,
+            readable,
+        )
 
 
 def _sizes(values: Values) -> Iterator[ConfigProblem]:

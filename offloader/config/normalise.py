@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from offloader.config.aliases import ALIASES, REFUSED
+from offloader.config.aliases import ALIASES, REFUSED, REMOVED
 from offloader.config.document import Document
 from offloader.config.problems import ConfigProblem, Path, refuse
 from offloader.model import TopicName
@@ -32,6 +32,12 @@ class _Normaliser:
 
     def root(self, value: dict[str, Any]) -> dict[str, Any]:
         filled = {k: {} if v is None and k in _SECTIONS else v for k, v in value.items()}
+        for (section, *rest), remedy in REMOVED.items():
+            if not rest and section in filled:
+                self._problem((section,), remedy)
+            elif rest and isinstance(inside := filled.get(section), dict) and rest[0] in inside:
+                self._problem((section, rest[0]), remedy)
+                filled[section] = {name: setting for name, setting in inside.items() if name != rest[0]}
         if isinstance(filled.get("policies"), dict):
             filled["policies"] = self._policies(filled["policies"], ("policies",))
         if "namespaces" in filled:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from offloader.config.levels import DEFAULTS, Level, NamespaceSection, PolicyLevel, Rates, TopicPolicy
 from offloader.config.problems import Path
-from offloader.errors import ConfigError
+from offloader.errors import ConfigError, NamespaceNotFoundError
 from offloader.model import Source, TopicName
 
 PROPERTY = "offloader.enabled"
@@ -68,7 +68,7 @@ class Policies:
         plain = {field: r.value for field, r in values.items() if field != "max_bytes_per_second"}
         if self._filled and plain["source"] is Source.BROKER:
             plain["source"] = Source.BROKER_WITH_BOOKIES
-        return TopicPolicy(**plain, enabled_by=values["enabled"].level, rates=_rates(layers))
+        return TopicPolicy(**plain, rates=_rates(layers))
 
     def explain(self, topic: TopicName, namespace_property: Switch = None) -> tuple[Resolved, ...]:
         """Where each value of a topic's policy comes from; the rate limit once for each level that sets one."""
@@ -128,6 +128,21 @@ def namespace_switch(properties: Mapping[str, str]) -> Switch:
     if value.lower() not in ("true", "false"):
         raise ConfigError(f"{PROPERTY}: the namespace property is {value!r}; set it to true or false")
     return value.lower() == "true"
+
+
+def enabled_topics(
+    policies: Policies, properties: Callable[[str], Mapping[str, str]]
+) -> Callable[[str], Callable[[TopicName], bool]]:
+    """Of a namespace, which of its topics are enabled now. `properties`: asks Pulsar for those of a namespace."""
+
+    def of_namespace(namespace: str) -> Callable[[TopicName], bool]:
+        try:
+            switch = namespace_switch(properties(namespace))
+        except NamespaceNotFoundError:
+            switch = None
+        return lambda topic: policies.of(topic, switch).enabled
+
+    return of_namespace
 
 
 def _names(topic: TopicName | None) -> list[tuple[Level, str]]:

@@ -29,8 +29,8 @@ class Holes(NamedTuple):
 
 
 def segments_to_read(catalog: TopicCatalog) -> tuple[Segment, ...]:
-    """Those of which readers get something: from the archive, or from what brokers have instead."""
-    gone = catalog.head.removed.withheld
+    """Those that are not deleted, or about to be."""
+    gone = catalog.head.removed.told
     return tuple(one for one in catalog.segments if range_of(gone, one.end) is None)
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Self, TypeVar
 
-from offloader.cursors.core.cursor import CACHE_BYTES, Cursor, LedgerLength, SwappedOutError
+from offloader.cursors.core.cursor import CACHE_BYTES, Cursor, LedgersFrom, SwappedOutError
 from offloader.cursors.core.ledger_acks import BatchLeft
 from offloader.cursors.core.records import (
     FORGOTTEN,
@@ -49,7 +49,7 @@ class DurableCursor:
         cache_bytes: int = CACHE_BYTES,
     ) -> Self:
         """Become the owner, and read the newest ledgers, as many as memory may have. `first`: as of
-        `CursorLog.open`. Raises OvertakenError, DamagedRecordError."""
+        `CursorLog.open`. Raises OvertakenError, DamagedRecordError, HandedOverError."""
         log = CursorLog(store, folder, new_token)
         found = cls(log, log.open(first).record.marker, cache_bytes=cache_bytes)
         found._read_ahead()
@@ -122,26 +122,15 @@ class DurableCursor:
         """The first position from there on, in its ledger, that is not acknowledged as a whole."""
         return self._asked(lambda: self._cursor.next_left(position))
 
-    def advance(self, ledgers: Iterable[LedgerLength]) -> bool:
-        """Move the mark-delete position over what is acknowledged. `ledgers`: the topic's, in order."""
-        known = list(ledgers)
-        return self._asked(lambda: self._cursor.advance(known))
+    def advance(self, ledgers_from: LedgersFrom) -> bool:
+        """Move the mark-delete position over what is acknowledged."""
+        return self._asked(lambda: self._cursor.advance(ledgers_from))
 
     def begin_anew(self, position: Position, properties: tuple[tuple[str, int], ...] | None = None) -> None:
         """A reset: everything up to and including `position` is acknowledged, and nothing else. `properties` None: they
         stay."""
         with self._state:
             self._cursor.begin_anew(position, properties)
-
-    def describe(self, properties: tuple[tuple[str, int], ...]) -> None:
-        """Other properties than before; durable once it is flushed."""
-        with self._state:
-            self._cursor.describe(properties)
-
-    def acknowledged(self, key: LedgerKey) -> tuple[list[tuple[int, int]], dict[int, BatchLeft]]:
-        """Of a ledger, behind the mark-delete position: entries, first and last of each run, and batches of which a
-        part is."""
-        return self._asked(lambda: self._cursor.acknowledged(key))
 
     def forget(self) -> None:
         """The subscription is deleted: once this is flushed, whoever opens it finds none. Its fences stay."""

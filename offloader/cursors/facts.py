@@ -11,8 +11,8 @@ from offloader.cursors.timed import TimedRecords
 from offloader.errors import IntegrityError, ObjectNotFoundError
 from offloader.metadata.layout import facts_folder
 from offloader.model import TopicName
+from offloader.ports.admin import Admin, TopicSchema
 from offloader.ports.object_store import ObjectStore
-from offloader.ports.topic_states import TopicSchema, TopicStates
 
 KEPT = 3  # copies
 TRIES = 3  # others may remove what was listed
@@ -33,12 +33,21 @@ def read_facts(store: ObjectStore, topic: TopicName) -> TopicFacts | None:
     return None
 
 
+def archived_schemas(store: ObjectStore, topics: Iterable[TopicName]) -> tuple[TopicSchema, ...]:
+    """All versions that are archived of a topic, or of the partitions of one, in order. Raises as `read_facts`."""
+    found = (read_facts(store, topic) for topic in topics)
+    schemas: tuple[TopicSchema, ...] = ()
+    for facts in sorted((facts for facts in found if facts is not None), key=lambda facts: facts.at):
+        schemas = _joined(schemas, facts.schemas)
+    return schemas
+
+
 @dataclass(frozen=True)
 class FactsCopier:
     """Safe to use from several threads, of one topic by one at a time."""
 
     store: ObjectStore
-    states: TopicStates
+    states: Admin
     new_token: Callable[[], str]
 
     def take(self, topic: TopicName, at: int, known: TopicFacts | None, *, terminated: bool) -> TopicFacts:

@@ -8,7 +8,7 @@ from offloader._proto import metadata_pb2 as pb
 from offloader.metadata.envelope import unwrap_kind, wrap
 from offloader.metadata.value_codec import damage_of, read_topic, topic_message
 from offloader.model import TopicName
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 
 
 @dataclass(frozen=True, slots=True)

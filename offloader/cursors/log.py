@@ -4,6 +4,9 @@ Whoever becomes the owner puts a fence behind the last record of the one before,
 for ever: a former owner that was paused for a year finds its next number taken. So does what is damaged, which may have
 been a fence. Other records that the newest marker and the one before it do not name are removed, many at a time.
 
+An owner that deletes the subscription never writes again. So its fence is removed with its records once there is a
+later epoch: a name that is created and deleted again and again has one object.
+
 A listing is not of one moment: it may have the fence, and not the last record before it. So the next owner believes one
 only that began after the fence stood.
 
@@ -18,16 +21,26 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, dropwhile, groupby, islice
 
-from offloader.cursors.core.records import FORGOTTEN, FirstState, LedgerKey, PieceAt, PieceRecord
-from offloader.cursors.records_codec import decode_record, encode_fence, encode_record
+from offloader.cursors.core.records import (
+    FORGOTTEN,
+    HAND_OVER,
+    FirstState,
+    LedgerKey,
+    PieceAt,
+    PieceRecord,
+    decode_record,
+    encode_fence,
+    encode_record,
+)
 from offloader.errors import (
     DamagedRecordError,
+    FormatVersionError,
     ObjectNotFoundError,
     OffloadError,
     OvertakenError,
     StoreUnavailableError,
 )
-from offloader.metadata.layout import newest_first, parse_subscription_place
+from offloader.metadata.layout import newest_first, parse_subscription_place, parse_topic_key
 from offloader.metadata.log import NumberedLog, read_record
 from offloader.ports.object_store import ObjectStore
 
@@ -42,6 +55,11 @@ Place = tuple[int, int]
 
 class FencesAloneError(DamagedRecordError):
     """A fence proves that there was a record: it is lost, or was removed while this was listed."""
+
+
+class HandedOverError(FormatVersionError):
+    """The gateway has handed this subscription over to brokers, or had begun to. It is not served, and says nothing of
+    what is acknowledged. It can be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +82,7 @@ class CursorLog:
         self._epoch = 0
         self._next_slot = 0
         self._tried: tuple[PieceRecord, bytes] | None = None
+        self._is_deleted = False
         self._standing: set[Place] = set()  # records that a later one makes removable, fences left out
         self._former = frozenset[Place]()  # what the marker before the newest needs
         self._read_before: dict[Place, PieceRecord | None] = {}  # the newest ones: a place keeps its record
@@ -80,7 +99,7 @@ class CursorLog:
 
     def newest(self, places: Iterable[Place] | None = None) -> Found | None:
         """The state as it is now, for whoever only looks; None: there is none. `places`: of its records, where they are
-        known. Raises DamagedRecordError."""
+        known. Raises DamagedRecordError, HandedOverError."""
         known = self._places() if places is None else sorted(places, reverse=True)
         for left in reversed(range(TRIES)):
             try:
@@ -101,7 +120,7 @@ class CursorLog:
     def open(self, first: Callable[[], FirstState] | None) -> Found:
         """Become the owner. `first`: finds the state of a subscription that has none yet, or was deleted; None: there
         was one a moment ago. Raises what that raises; OvertakenError where others open it at the same time, or have
-        deleted it since; DamagedRecordError where no record can be used."""
+        deleted it since; DamagedRecordError where no record can be used; HandedOverError."""
         return self._open(first, anew=False)
 
     def begin_anew(self, first: FirstState) -> Found:
@@ -128,13 +147,14 @@ class CursorLog:
             except ObjectNotFoundError:
                 continue
             self._epoch, self._next_slot = (places[0][0] if places else 0) + 1, 0
-            if found is not None and found.record.marker.properties != FORGOTTEN:
+            if found is not None and not _deletes(found.record):
                 begun = PieceRecord(found.record.marker)
+                self._former = frozenset({found.place}) | found.record.marker.records
             elif first is not None:
                 begun = first().record(self._epoch)
+                self._former = frozenset()
             else:
                 raise OvertakenError(f"{self._folder}: another process has deleted this subscription")
-            self._former = frozenset() if found is None else frozenset({found.place}) | found.record.marker.records
             self._standing = set(self._former)
             needed = self._write(begun)
             newest = next(self._places(), None)
@@ -147,10 +167,13 @@ class CursorLog:
         raise OvertakenError(f"{self._folder}: another process writes all the time")
 
     def append(self, record: PieceRecord) -> None:
-        """Write the next record. Raises OvertakenError, after which nothing more is written; after any other error, an
-        unknown outcome, too, the same record is tried again."""
+        """Write the next record. Raises OvertakenError, after which nothing more is written, as nothing is behind the
+        record that deletes the subscription; after any other error, an unknown outcome, too, the same record is tried
+        again."""
         needed = self._write(record)
-        if len(self._standing - needed) >= REMOVED_AT_ONCE:
+        if _deletes(record):
+            self._remove_all_but(frozenset({(self._epoch, self._next_slot - 1)}))
+        elif len(self._standing - needed) >= REMOVED_AT_ONCE:
             self._remove_all_but(needed)
 
     def pieces(self, asked: Iterable[tuple[LedgerKey, PieceAt]]) -> dict[LedgerKey, bytes]:
@@ -174,6 +197,8 @@ class CursorLog:
 
     def _write(self, record: PieceRecord) -> frozenset[Place]:
         """Returns what this marker and the one before it need."""
+        if self._is_deleted:
+            raise OvertakenError(f"{self._folder}: this process has deleted the subscription")
         if self._tried is None:
             self._tried = record, encode_record(self._new_token(), self._epoch, self._next_slot, record)
         tried, data = self._tried
@@ -183,6 +208,7 @@ class CursorLog:
             raise OvertakenError(f"{self._folder}: another process owns this subscription")
         place = self._epoch, self._next_slot
         self._tried = None
+        self._is_deleted = _deletes(record)
         self._next_slot += 1
         self._standing.add(place)
         former, self._former = self._former, frozenset({place}) | record.marker.records
@@ -212,9 +238,15 @@ class CursorLog:
     def _removable(self, places: Iterable[Place]) -> Iterator[Place]:
         """Which may be removed once nothing needs them. `places`: the newest first. The last of an epoch is its fence.
         What is damaged before that may have been one, too: it stays, or a former owner would win its number. That owner
-        has passed all that is before its last record: none of it is read."""
+        has passed all that is before its last record: none of it is read. An owner that has deleted the subscription
+        needs no fence."""
         for _, of_epoch in groupby(places, key=_epoch):
-            yield from dropwhile(lambda place: not self._is_record(place), islice(of_epoch, 1, None))
+            fence, *former = of_epoch
+            if former and self._is_deletion(former[0]):
+                yield fence
+                yield from former
+            else:
+                yield from dropwhile(lambda place: not self._is_record(place), former)
 
     def _is_record(self, place: Place) -> bool:
         if place in self._standing:
@@ -223,6 +255,13 @@ class CursorLog:
             return self._read(place) is not None
         except (ObjectNotFoundError, DamagedRecordError):
             return False
+
+    def _is_deletion(self, place: Place) -> bool:
+        try:
+            record = self._read_once(place)
+        except (ObjectNotFoundError, DamagedRecordError):
+            return False
+        return record is not None and _deletes(record)
 
     def _fence_behind(self, place: Place) -> Place:
         """Where it stands. Where its owner was faster, the next look finds its record."""
@@ -242,6 +281,7 @@ class CursorLog:
                 unusable.append(str(error))
                 continue
             if record is not None:
+                self._check_supported(place, record)
                 for why in unusable:
                     log.warning("%s; an older one is used instead", why, extra={"see": "cursor-damaged"})
                 return Found(place, record, len(unusable))
@@ -250,6 +290,16 @@ class CursorLog:
         if place is not None:
             raise FencesAloneError(f"{self._folder} has no record that can be used: fences alone are left")
         return None
+
+    def _check_supported(self, place: Place, record: PieceRecord) -> None:
+        if HAND_OVER.isdisjoint(name for name, _ in record.marker.properties):
+            return
+        named = parse_topic_key(self._key(place))
+        assert named is not None
+        raise HandedOverError(
+            f"{named.topic}: subscription {named.subscription} was handed over to brokers, and 3c883c60 is the last "
+            "commit that supports that: use it there, and delete it here with `offloader gateway subscriptions delete`"
+        )
 
     def _remove_all_but(self, needed: frozenset[Place]) -> None:
         gone = self._standing - needed
@@ -283,6 +333,10 @@ class CursorLog:
 
     def _key(self, place: Place) -> str:
         return self._log(place[0]).key(place[1])
+
+
+def _deletes(record: PieceRecord) -> bool:
+    return record.marker.properties == FORGOTTEN
 
 
 def _epoch(place: Place) -> int:

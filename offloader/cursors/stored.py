@@ -3,14 +3,14 @@ what an operator does to one by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from offloader.ahead import map_ahead, unawaited_pool
 from offloader.cursors.copies import CopiedCursor
-from offloader.cursors.core.records import FORGOTTEN, HANDED_OVER, CursorMarker, FirstState, LedgerKey, SubscriptionMark
-from offloader.cursors.log import LOOKED_AT, CursorLog, Place
+from offloader.cursors.core.records import FORGOTTEN, CursorMarker, FirstState, LedgerKey, SubscriptionMark
+from offloader.cursors.log import LOOKED_AT, CursorLog, HandedOverError, Place
 from offloader.errors import DamagedRecordError, FatalError, IntegrityError
 from offloader.metadata.layout import (
     KeyKind,
@@ -30,7 +30,7 @@ BEFORE_ALL = (-1, -1)
 @dataclass(frozen=True, slots=True)
 class KeptSubscription:
     """`epoch`: how often it was opened; `written_at`: when its newest record was written, in ms (0: the store does not
-    say). `damage`: why nothing of it can be read; empty: it can."""
+    say). `damage`: why nothing of it can be used, damage or not; empty: it can."""
 
     name: str
     epoch: int
@@ -47,8 +47,7 @@ class KeptSubscription:
 
 
 def subscription_marks(store: ObjectStore, topic: TopicName) -> list[SubscriptionMark]:
-    """Where all of a topic's subscriptions stand, by name, but those that are deleted or at the brokers. A listing, and
-    a read of each."""
+    """Where all of a topic's subscriptions stand, by name, but those that are deleted. A listing and a read of each."""
     with unawaited_pool(READERS, "subscription-reader") as pool:
         known = sorted(_places(store, topic).items())
         found = map_ahead(pool, partial(_mark, store, topic), known, 2 * READERS)
@@ -72,13 +71,28 @@ def kept_subscription(store: ObjectStore, topic: TopicName, name: str) -> KeptSu
                 return None
             place, marker = found.place, found.record.marker
             pieces = log.pieces(marker.pieces.items())
-        except DamagedRecordError as error:
+        except (DamagedRecordError, HandedOverError) as error:
             if left and place != (0, 0):
                 continue  # its owner may have written meanwhile, and removed what was named
             nothing = CursorMarker(Position(0, *BEFORE_ALL))
             return KeptSubscription(name, place[0], nothing, {}, 0, str(error))
         return KeptSubscription(name, place[0], marker, pieces, log.written_at(place))
     raise AssertionError
+
+
+def kept_names(store: ObjectStore, topic: TopicName) -> list[str]:
+    """The names of a topic's subscriptions, with those that were deleted. One listing."""
+    return _names(store, topic)
+
+
+def kept_properties(
+    store: ObjectStore, topic: TopicName, names: Sequence[str]
+) -> dict[str, tuple[tuple[str, int], ...]]:
+    """The properties of these subscriptions, but of those that are deleted; none of one that is damaged. A listing and
+    a read of each."""
+    with unawaited_pool(READERS, "subscription-reader") as pool:
+        found = map_ahead(pool, partial(_properties, store, topic), names, 2 * READERS)
+        return {name: properties for name, properties in zip(names, found, strict=True) if properties != FORGOTTEN}
 
 
 def import_copy(
@@ -119,13 +133,21 @@ def first_of(cursor: CopiedCursor, incarnation: int) -> FirstState:
 
 
 def delete_kept(store: ObjectStore, topic: TopicName, name: str, new_token: Callable[[], str]) -> None:
-    """Delete a subscription, also a damaged one. Who serves it is told at its next write. Its fences stay. Raises
-    FatalError where there is none, OvertakenError."""
+    """Delete a subscription, also one that is damaged or was handed over. Who serves it is told at its next write. Its
+    fences stay. Raises FatalError where there is none, OvertakenError."""
     found = kept_subscription(store, topic, name)
     if found is None:
         raise FatalError(f"{topic} has no subscription {name} of the gateway")
     gone = replace(found.marker, properties=FORGOTTEN)
     _log(store, topic, name, new_token).begin_anew(FirstState(gone.mark_delete, gone.properties))
+
+
+def _properties(store: ObjectStore, topic: TopicName, name: str) -> tuple[tuple[str, int], ...]:
+    try:
+        found = _log(store, topic, name).newest()
+    except (DamagedRecordError, HandedOverError):
+        return ()
+    return FORGOTTEN if found is None else found.record.marker.properties
 
 
 def _mark(store: ObjectStore, topic: TopicName, known: tuple[str, list[Place] | None]) -> SubscriptionMark | None:
@@ -134,9 +156,11 @@ def _mark(store: ObjectStore, topic: TopicName, known: tuple[str, list[Place] | 
     try:
         found = log.newest(places)
     except DamagedRecordError:
-        return SubscriptionMark(name, None)
+        return SubscriptionMark(name, None, "damaged")
+    except HandedOverError as error:
+        return SubscriptionMark(name, None, str(error))
     marker = None if found is None else found.record.marker
-    if marker is None or marker.properties == FORGOTTEN or HANDED_OVER in dict(marker.properties):
+    if marker is None or marker.properties == FORGOTTEN:
         return None
     return SubscriptionMark(name, marker.mark_delete)
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import zlib
 from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import lz4.block
-import pyarrow as pa
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.errors import DamagedObjectError, MessageTooLargeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_UNCOMPRESSED = 2**31 - 1  # clients hold sizes in 32 bits
 
@@ -39,7 +44,7 @@ def decompress(compression: int, payload: bytes | memoryview, size: int, limit: 
         return b""
     try:
         found = _decompressed(compression, payload, size)
-    except (OSError, pa.ArrowInvalid, zlib.error, lz4.block.LZ4BlockError) as error:
+    except (OSError, _arrow().ArrowInvalid, zlib.error, lz4.block.LZ4BlockError) as error:
         raise DamagedObjectError(f"the {name} payload of {size} bytes cannot be decompressed: {error}") from error
     if found is None or len(found) != size:
         raise DamagedObjectError(f"the {name} payload does not have the {size} bytes that its metadata say")
@@ -73,7 +78,7 @@ def _decompressed(compression: int, payload: bytes | memoryview, size: int) -> b
         return written
     if compression == CompressionType.SNAPPY and _leading_varint(payload) != size:
         return None  # Arrow's decoder writes as many bytes as this says, and gives `size`
-    found: bytes = _codec(_CODECS[compression]).decompress(pa.py_buffer(payload), size, asbytes=True)
+    found: bytes = _codec(_CODECS[compression]).decompress(payload, size, asbytes=True)
     return found
 
 
@@ -89,4 +94,8 @@ def _leading_varint(data: bytes | memoryview) -> int:
 
 @cache
 def _codec(name: str) -> pa.Codec:
-    return pa.Codec(name)
+    return _arrow().Codec(name)
+
+
+def _arrow() -> ModuleType:
+    return import_module("pyarrow")  # which takes 0.3 s, and few commands decompress

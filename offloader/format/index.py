@@ -1,4 +1,4 @@
-"""The V2 index object: where reading of a ledger may begin in the data object.
+"""The V2 index object, which says where reading of a ledger may begin in the data object; and a part's own index.
 
     [3d 1f b0 bc][int32 index length][int64 data length][int64 128]
     per ledger: [int64 ledger][int32 entry count][int32 metadata length][LedgerInfo][20 bytes per entry]
@@ -6,28 +6,79 @@
 
 Layout as Pulsar's tiered-storage-jcloud 4.0.8 writes it. Pulsar's order of ledgers is that of a Java HashMap; ours
 ascends.
-"""
+
+A part's index stands at the part's end, behind the padding of its last block, where no reader of entries looks:
+
+    per entry: [int64 ledger][int64 entry][int32 block][int64 offset], then [CRC32C of the entries]
+
+So neither a receipt nor the journal carries index entries: sealing reads them back from the object that it has
+completed."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from struct import Struct
 
+from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.blocks import ENTRY_HEADER_SIZE, HEADER_SIZE
-from offloader.format.part_index import IndexEntry
-from offloader.model import LedgerRange
+from offloader.model import LedgerRange, Part
 
+OBJECT_META = {"s3managedledgeroffloaderformatversion": "1"}
+"""Of data and index objects. Pulsar's readers check this one key; there is no version 2 (see docs/format.md)."""
 MAGIC = bytes.fromhex("3d1fb0bc")
 INDEX_ENTRY = Struct(">qiq")  # entry, block number, offset
 _HEADER = Struct(">4siqq")  # magic, index length, data length, data header length
 _GROUP_HEADER = Struct(">qii")  # ledger, entry count, metadata length
+_PART_ENTRY = Struct(">qqiq")
+_PART_CRC = Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One mapping of the index object: reading may begin at `offset` + 128 with `entry`.
+
+    `block` is the number of the block in the object, from 1 (`partId` in the format); `offset` is absolute.
+    """
+
+    ledger: int
+    entry: int
+    block: int
+    offset: int
+
+
+def part_index_size(count: int) -> int:
+    """How many bytes so many entries take at a part's end. A part without an entry has no index."""
+    return count * _PART_ENTRY.size + _PART_CRC.size if count else 0
+
+
+def encode_part_index(entries: Collection[IndexEntry]) -> bytes:
+    """The bytes at the end of a part with these entries."""
+    packed = b"".join(_PART_ENTRY.pack(e.ledger, e.entry, e.block, e.offset) for e in entries)
+    return packed + _PART_CRC.pack(crc32c(packed)) if packed else b""
+
+
+def is_part_index(data: bytes) -> bool:
+    """Whether these are the bytes of an index, of whatever part."""
+    whole = len(data) > _PART_CRC.size and (len(data) - _PART_CRC.size) % _PART_ENTRY.size == 0
+    return whole and data[-_PART_CRC.size :] == _PART_CRC.pack(crc32c(data[: -_PART_CRC.size]))
+
+
+def decode_part_index(data: bytes, part: Part) -> Iterable[IndexEntry]:
+    """The entries of a part, from its last `part_index_size(part.indexed)` bytes. Raises DamagedObjectError."""
+    end = part.offset + part.size
+    packed, said = data[: -_PART_CRC.size], data[-_PART_CRC.size :]
+    if len(data) != part_index_size(part.indexed) or said != _PART_CRC.pack(crc32c(packed)):
+        raise DamagedObjectError(
+            f"offset {end - part_index_size(part.indexed)}: the index of part {part.number} is damaged"
+        )
+    return (IndexEntry(*fields) for fields in _PART_ENTRY.iter_unpack(packed))
 
 
 @dataclass(frozen=True, slots=True)

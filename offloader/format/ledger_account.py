@@ -6,7 +6,7 @@ behind their padding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -17,12 +17,12 @@ from offloader.format.blocks import (
     HEADER_SIZE,
     PADDING_SIZE,
     BlockHeader,
+    Chunks,
     decode_header,
-    padding,
+    padding_fault,
 )
-from offloader.format.chunks import Chunks
 from offloader.format.entry import crc_ok
-from offloader.format.part_index import IndexEntry, is_part_index
+from offloader.format.index import IndexEntry, is_part_index
 from offloader.format.v1 import LedgerIndex
 from offloader.model import MIB
 
@@ -41,19 +41,9 @@ class LedgerAccount:
     damaged: tuple[tuple[int, int], ...] = ()
 
 
-TakeEntry = Callable[[int, bytes], None]
-"""Gets each entry and its bytes, in order."""
-
-
-def _unseen(_entry: int, _data: bytes) -> None:
-    pass
-
-
-def account_ledger(
-    chunks: Iterable[bytes], ledger: int, index: LedgerIndex, seen: TakeEntry = _unseen
-) -> LedgerAccount:
+def account_ledger(chunks: Iterable[bytes], ledger: int, index: LedgerIndex) -> LedgerAccount:
     """Go over an object once. Raises DamagedObjectError naming the first offset that format or index deny."""
-    return _Walk(Chunks(chunks), ledger, index, seen=seen).run()
+    return _Walk(Chunks(chunks), ledger, index).run()
 
 
 def account_blocks(chunks: Iterable[bytes], ledger: int, index: LedgerIndex, first: int) -> tuple[int, int]:
@@ -65,9 +55,7 @@ def account_blocks(chunks: Iterable[bytes], ledger: int, index: LedgerIndex, fir
 
 
 class _Walk:
-    def __init__(
-        self, chunks: Chunks, ledger: int, index: LedgerIndex, first: int = 0, *, seen: TakeEntry = _unseen
-    ) -> None:
+    def __init__(self, chunks: Chunks, ledger: int, index: LedgerIndex, first: int = 0) -> None:
         self._chunks = chunks
         self._ledger = ledger
         self._length = index.data_length
@@ -79,7 +67,6 @@ class _Walk:
         self._payload = 0
         self._digest = sha256()
         self._damaged: list[tuple[int, int]] = []
-        self._seen = seen
 
     def run(self) -> LedgerAccount:
         while not self._chunks.at_end():
@@ -139,12 +126,20 @@ class _Walk:
     def _end(self, at: int, end: int, head: bytes | memoryview) -> None:
         """What is behind a block's entries."""
         self._padded = end > at
-        if bytes(head) == padding(len(head)) or end - at > _LONGEST_PART_INDEX:
-            self._chunks.take_padding(at, end, head)
-            return
-        tail = bytes(head) + bytes(self._chunks.take(end - at - len(head)))
-        if tail[:PADDING_SIZE] != padding(PADDING_SIZE) or not is_part_index(tail[PADDING_SIZE:]):
-            raise DamagedObjectError(f"offset {at}: neither padding nor a part's index ends the block")
+        begin = at
+        if end - at > _LONGEST_PART_INDEX + ENTRY_HEADER_SIZE:
+            begin = end - _LONGEST_PART_INDEX - (end - at) % PADDING_SIZE  # where the padding's pattern begins again
+            self._chunks.take_padding(at, begin, head)
+            head = b""
+        tail = bytes(head) + bytes(self._chunks.take(end - begin - len(head)))
+        if len(tail) < end - begin:
+            raise DamagedObjectError(
+                f"offset {begin + len(tail)}: {end - begin - len(tail)} bytes of padding are missing"
+            )
+        # An index begins with a ledger's id, which is not negative as the padding's bytes are.
+        fault = padding_fault(tail)
+        if fault is not None and (begin + fault < at + PADDING_SIZE or not is_part_index(tail[fault:])):
+            raise DamagedObjectError(f"offset {begin + fault}: neither padding nor a part's index ends the block")
 
     def _take(self, at: int, length: int) -> None:
         data = bytes(self._chunks.take(length))
@@ -154,7 +149,6 @@ class _Walk:
             self._damaged.append((self._entry, at))
         self._digest.update(length.to_bytes(4, "big"))
         self._digest.update(data)
-        self._seen(self._entry, data)
         self._entry, self._payload = self._entry + 1, self._payload + length
 
     def _check_index(self, at: int) -> None:

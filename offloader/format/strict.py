@@ -12,12 +12,11 @@ from offloader.format.blocks import (
     HEADER_SIZE,
     PADDING_SIZE,
     BlockHeader,
+    Chunks,
     decode_header,
     padding,
 )
-from offloader.format.chunks import Chunks
-from offloader.format.index import Index, ledger_info
-from offloader.format.part_index import IndexEntry, encode_part_index
+from offloader.format.index import Index, IndexEntry, encode_part_index, ledger_info
 from offloader.model import LedgerRange, merge_ranges
 
 
@@ -35,18 +34,23 @@ class Accounting:
 
 
 def account(
-    data: bytes | Iterable[bytes], index: Index, *, own: bool = False, v1_ledger: int | None = None
+    data: bytes | Iterable[bytes],
+    index: Index,
+    *,
+    own: bool = False,
+    equal_parts: bool = False,
+    v1_ledger: int | None = None,
 ) -> Accounting:
     """Account for each byte of an object, given whole or as chunks of any sizes, of which one at a time is held.
 
     `own` says that we wrote it: exactly 4 bytes of padding, and behind those of a part's last block the part's index.
+    `equal_parts`: more padding may stand before that.
     Pulsar's V2 blocks may have any number of bytes but none. `v1_ledger`: the object is a copy of what a broker has
     offloaded of this ledger, V1 blocks, which do not name it and may end without padding. Payloads are not looked at:
     their check is the parts' CRC32C. Raises DamagedObjectError naming the first offset that is wrong.
     """
-    walk = _Walk(
-        Chunks((data,) if isinstance(data, bytes) else data), index, own=own and v1_ledger is None, v1_ledger=v1_ledger
-    )
+    chunks = Chunks((data,) if isinstance(data, bytes) else data)
+    walk = _Walk(chunks, index, own=own and v1_ledger is None, equal_parts=equal_parts, v1_ledger=v1_ledger)
     return walk.run()
 
 
@@ -65,10 +69,11 @@ def check_ledger_infos(index: Index, ledgers: Iterable[LedgerRange], timestamp: 
 class _Walk:
     """One pass over an object."""
 
-    def __init__(self, chunks: Chunks, index: Index, *, own: bool, v1_ledger: int | None) -> None:
+    def __init__(self, chunks: Chunks, index: Index, *, own: bool, equal_parts: bool, v1_ledger: int | None) -> None:
         self._chunks = chunks
         self._data_length = index.data_length
         self._own = own
+        self._equal_parts = equal_parts
         self._v1_ledger = v1_ledger
         self._index = iter(sorted(index.entries(), key=lambda e: e.offset))
         self._due = next(self._index, None)
@@ -169,6 +174,14 @@ class _Walk:
 
     def _check_part_index(self, begin: int, size: int, head: bytes | memoryview) -> None:
         expected = padding(PADDING_SIZE) + encode_part_index(self._part_index)
+        fill = size - len(expected) if self._equal_parts else 0
+        if fill >= ENTRY_HEADER_SIZE + PADDING_SIZE:
+            # `head` is of padding alone then, and so is what ends on its pattern's period.
+            end = begin + fill - fill % PADDING_SIZE
+            self._chunks.take_padding(begin, end, head)
+            begin, size, head = end, size - (end - begin), b""
+            fill = size - len(expected)
+        expected = padding(PADDING_SIZE + max(fill, 0)) + expected[PADDING_SIZE:]
         if size != len(expected):
             raise DamagedObjectError(
                 f"offset {begin}: {size} bytes of padding and part index, where {len(expected)} belong"

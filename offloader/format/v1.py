@@ -18,8 +18,7 @@ from google.protobuf.message import DecodeError
 from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
 from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.blocks import HEADER_SIZE
-from offloader.format.index import INDEX_ENTRY, decode_entries
-from offloader.format.part_index import IndexEntry
+from offloader.format.index import INDEX_ENTRY, IndexEntry, decode_entries
 
 MAGIC = bytes.fromhex("de47de47")
 _HEADER = Struct(">4siqqii")  # magic, index length, data length, data header length, entry count, metadata length

@@ -11,12 +11,19 @@ from itertools import islice
 from crc32c import crc32c
 
 from offloader.errors import DamagedObjectError, FatalError
-from offloader.format.blocks import ENTRY_HEADER_SIZE, HEADER_SIZE, BlockHeader, decode_header, padding_fault
-from offloader.format.chunks import Chunks
-from offloader.format.consecutive import Consecutive
-from offloader.format.part_index import IndexEntry
-from offloader.format.reader import BlockEntry, read_entries
-from offloader.format.stats import StatsBuilder
+from offloader.format.blocks import (
+    ENTRY_HEADER_SIZE,
+    HEADER_SIZE,
+    BlockEntry,
+    BlockHeader,
+    Chunks,
+    decode_header,
+    padding_fault,
+    read_entries,
+)
+from offloader.format.cutter import Consecutive
+from offloader.format.index import IndexEntry
+from offloader.format.many import StatsBuilder
 from offloader.model import MIB, LedgerRange, Part, SegmentLayout
 
 LARGEST_BLOCK = 256 * MIB

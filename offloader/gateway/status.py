@@ -43,8 +43,7 @@ class NamespaceStatus:
 @dataclass(frozen=True, slots=True)
 class GatewayStatus:
     """`at`: seconds, by a clock that only goes on. `buffered`: bytes that sockets have not taken. `work`: what waits
-    for a thread or is being done, by kind. `topics`: served now; `owned`: whose durable subscriptions are here.
-    `hand_overs`: to brokers, by what was."""
+    for a thread or is being done, by kind. `topics`: served now; `owned`: whose durable subscriptions are here."""
 
     at: float
     connections: int
@@ -56,7 +55,6 @@ class GatewayStatus:
     work: Mapping[str, int]
     topics: int
     owned: int
-    hand_overs: Mapping[str, int]
     namespaces: Sequence[NamespaceStatus]
     subscriptions: Sequence[SubscriptionStatus]
 

@@ -11,7 +11,7 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import NamedTuple
 
-from offloader.errors import OffloadError
+from offloader.errors import DataLostError, IntegrityError, OffloadError, RetryableError
 from offloader.model import Place
 
 ASKS_WHETHER_IT_LIVES = "pulsar-streaming-offloader gateway"
@@ -49,6 +49,7 @@ class ErrorCode(IntEnum):
     TOPIC_NOT_FOUND = 11
     SUBSCRIPTION_NOT_FOUND = 12
     CONSUMER_NOT_FOUND = 13
+    INCOMPATIBLE_SCHEMA = 18
     CONSUMER_ASSIGN = 19
     NOT_ALLOWED = 22
 
@@ -59,6 +60,17 @@ class RefusedError(OffloadError):
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+def client_text(error: OffloadError) -> str:
+    """The sentence that a client gets of an error. Addresses and keys of the store are for the gateway's log alone."""
+    if isinstance(error, RefusedError | DataLostError):  # made for clients: topics and positions
+        return str(error)
+    if isinstance(error, RetryableError):
+        return "the archive cannot be read at the moment; try again"
+    if isinstance(error, IntegrityError):
+        return "what is archived here is damaged; the log of the gateway says where"
+    return "the archive refuses it; the log of the gateway says why"
 
 
 class LookUpAgainError(RefusedError):
@@ -73,7 +85,7 @@ class ServedEntry(NamedTuple):
     """An entry of at least one message, ready to be sent.
 
     `data`: as BookKeeper stored it; its first `skip` bytes are broker entry metadata, which not every client takes.
-    `messages`: as many as a permit counts. `sticky`: the hash of its key, 1..65535; 0: nobody has asked for it.
+    `messages`: as many as a permit counts. `sticky`: the hash of its key, 31 bits; 0: nobody has asked for it.
     `deliver_at`: ms since 1970, 0: at once. `left`: of a batch that is acknowledged in part what is still to be
     delivered; None: all of it."""
 
@@ -96,9 +108,12 @@ class ServedEntry(NamedTuple):
         return self.messages if self.left is None else self.left.bit_count()
 
     def without(self, left: int) -> ServedEntry | None:
-        """What is still to be delivered once only the messages of `left` are; None: nothing."""
-        kept = self.bits & left
-        if kept == self.bits:
+        """What is still to be delivered once only the messages of `left` are; None: nothing. A set that is larger
+        than the batch changes nothing."""
+        if left.bit_length() > self.messages:
+            return self
+        kept = left if self.left is None else self.left & left
+        if kept.bit_count() == self.messages_left:
             return self
         return self._replace(left=kept) if kept else None
 

@@ -86,6 +86,15 @@ class RecordQueue(ABC, Generic[Name, Record]):
                 continue
         return None
 
+    def read_version(self, name: Name, slot: int) -> StoredRecord[Record] | DamagedRecord[Name] | None:
+        """One version of a record, with one request. None: it is covered, or removed, since it was found."""
+        try:
+            return self._read(name, slot)
+        except ObjectNotFoundError:
+            return None
+        except (DamagedRecordError, FormatVersionError) as error:
+            return DamagedRecord(name, str(error))
+
     def records(
         self, passed_over: Callable[[Name, int], bool] = lambda _name, _slot: False
     ) -> Iterator[StoredRecord[Record] | DamagedRecord[Name]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import decode_of
 from offloader.metadata.deal import is_shard_of
-from offloader.metadata.deletions import DeletedRange, DeletionReason, Tombstone, buried
+from offloader.metadata.deletions import Tombstone
 from offloader.metadata.layout import record_key
 from offloader.metadata.log import read_record
 from offloader.metadata.state import CatalogHead, Claim, Record
-from offloader.model import Segment, TopicName
+from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
 
@@ -22,17 +22,6 @@ def tombstone(store: ObjectStore, topic: TopicName, uuid: str) -> Tombstone | No
     """What stands in place of the copy of a segment's record; None: no tombstone."""
     record = _read(store, topic, uuid)
     return record if isinstance(record, Tombstone) and record.uuid == uuid else None
-
-
-def handed_over(store: ObjectStore, topic: TopicName, segment: Segment, told: DeletedRange) -> Segment:
-    """A segment that goes because brokers have its ledgers, as its tombstone says where these are; itself, where its
-    turn has not come yet. Where nothing says it, a tombstone without copies. Raises what the store raises."""
-    if isinstance(segment, Tombstone):
-        return segment
-    record = _read(store, topic, segment.uuid)
-    if isinstance(record, Segment) and record.uuid == segment.uuid:
-        return record if isinstance(record, Tombstone) else segment
-    return buried(segment, DeletionReason.BRIDGED, told.policy, told.at)
 
 
 def last_owner(store: ObjectStore, head: CatalogHead) -> str:
@@ -53,7 +42,7 @@ def decides(head: CatalogHead, owner: str, application: str) -> bool:
 
 
 def _read(store: ObjectStore, topic: TopicName, uuid: str) -> Record | None:
-    """None: it is not there, or cannot be read."""
+    """None: it is not there, or cannot be read. Raises RemovedFeatureError."""
     key = record_key(topic, uuid)
     try:
         return decode_of(topic, key, read_record(store, key))[1]

@@ -15,6 +15,7 @@ from offloader.errors import (
     FormatVersionError,
     IntegrityError,
     ObjectNotFoundError,
+    RemovedFeatureError,
     RetryableError,
 )
 from offloader.metadata import layout
@@ -123,7 +124,7 @@ class Catalogs:
         def head(topic: TopicName) -> CatalogHead | str:
             try:
                 return self.head(topic)
-            except (IntegrityError, FormatVersionError) as error:
+            except (IntegrityError, FormatVersionError, RemovedFeatureError) as error:
                 return f"{topic}: {str(error).removeprefix(f'{topic}: ')}"
 
         wanted = list(names)

@@ -3,20 +3,20 @@
 A deletion has a number and goes through these records, each of which anybody may read at any time:
 
 * `Deleting` says which segments go, why, and not before when. From here on new plans leave them out and say so.
-* `DeletionUndone` takes it back, as long as no `DeletionBegun` stands behind it.
-* `DeletionBegun` is the second look: the point of no return, one compare-and-set behind all that was looked at. As of
-  `Deleting`, its own object is written *behind* its slot: who finds that object knows that it was recorded.
+* `DeletionUndone` takes it back: before `DeletionBegun`, or behind it while every object is there (`begun`).
+* `DeletionBegun` is the second look: objects may be gone from here on. It is one compare-and-set behind all that was
+  looked at. As of `Deleting`, its own object is written *behind* its slot: who finds that object knows that it was
+  recorded.
 * Then data objects go, then index objects, and `<uuid>-record` becomes a `Tombstone`.
 * `Deleted` ends it.
 
 What goes is the beginning of an incarnation, in whole segments. So all that ever went is one range for each incarnation
 of which something is left, and one for all others that lie side by side: `Removal` is of one size however much went.
-Segments that went because brokers have their ledgers (`BRIDGED`) are ranges of their own: these can still be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -34,11 +34,6 @@ class DeletionReason(StrEnum):
     TOPIC_GONE = "topic-gone"
     FOLLOWS_PULSAR = "follows-pulsar"
     REQUEST = "request"
-    BRIDGED = "bridged"
-
-
-FOR_GOOD = frozenset({DeletionReason.TIME, DeletionReason.REQUEST})
-"""What is older than what went for these is told as deleted, too, also where brokers have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +67,22 @@ class Deleting:
 
 @dataclass(frozen=True, slots=True)
 class DeletionUndone:
-    """The deletion of this number does not take place."""
+    """The deletion of this number does not take place. `begun`: it had begun, and every object was still there."""
 
     number: int
     by: str
     why: str
     at: int
+    begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionBegun:
-    """The second look found nothing against the deletion of this number: its objects may be gone from here on.
-    `copies`: of the ledgers that readers get from what brokers have offloaded by themselves; no bridge log has them."""
+    """The second look found nothing against the deletion of this number: its objects may be gone from here on."""
 
     number: int
     by: str
     at: int
-    copies: tuple[BrokersCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,33 +117,12 @@ class PulsarTrimmed:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokersCopy:
-    """A whole ledger, entries 0 to `last`, as brokers have it: two objects under `uuid` at the root of a bucket, whose
-    URL is said. `length`: the sum of its entries' lengths. `by_brokers`: no bridge has made it, they have by
-    themselves."""
-
-    ledger: int
-    last: int
-    length: int
-    uuid: str
-    bucket: str
-    by_brokers: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Tombstone(Segment):
-    """What stays of a deleted segment, in place of its record: positions, ledgers, sums, predecessor; no parts, unless
-    brokers have its ledgers: then `copies` says where these are read, by parts and gaps."""
+    """What stays of a deleted segment, in place of its record: positions, ledgers, sums, predecessor; no parts."""
 
     reason: DeletionReason = DeletionReason.REQUEST
     policy: str = ""
     deleted_at: int = 0
-    copies: tuple[BrokersCopy, ...] = ()
-
-    @property
-    def is_handed_over(self) -> bool:
-        """Whether brokers have it."""
-        return self.reason is DeletionReason.BRIDGED
 
 
 DeletionRecord = Deleting | DeletionUndone | DeletionBegun | Deleted | TopicGone | PulsarTrimmed
@@ -174,11 +147,6 @@ class DeletedRange:
     def holds(self, position: Position) -> bool:
         """Whether a position is in it."""
         return self.start <= position <= self.end
-
-    @property
-    def is_bridged(self) -> bool:
-        """Whether brokers have all of it, so that it is read from their objects."""
-        return self.reasons == (DeletionReason.BRIDGED,)
 
     @property
     def told(self) -> str:
@@ -206,42 +174,14 @@ class Removal:
     @property
     def told(self) -> tuple[DeletedRange, ...]:
         """All that readers are told to be deleted: also what is going to be. In order, without overlaps."""
-        return self._without_older(self._deleted)
-
-    @property
-    def _deleted(self) -> tuple[DeletedRange, ...]:
         if self.pending is None:
             return self.ranges
         return _joined((*self.ranges, *_as_deleted(self.pending)))
 
-    def _without_older(self, ranges: tuple[DeletedRange, ...]) -> tuple[DeletedRange, ...]:
-        """Where something went for its age or on request, nobody is to read what is older and was handed over before:
-        it is told as deleted with that, though brokers may still have it."""
-        last = next((each for each in reversed(self._deleted) if not FOR_GOOD.isdisjoint(each.reasons)), None)
-        if last is None:
-            return ranges
-        return tuple(
-            replace(each, reasons=tuple(sorted({*each.reasons, *last.reasons})), policy=last.policy, at=last.at)
-            if each.is_bridged and each.end < last.end
-            else each
-            for each in ranges
-        )
-
-    @property
-    def withheld(self) -> tuple[DeletedRange, ...]:
-        """What readers have to be told in place of data: `told` without what brokers have instead."""
-        return tuple(each for each in self.told if not each.is_bridged)
-
-    @property
-    def handed_over(self) -> tuple[DeletedRange, ...]:
-        """What is read from brokers' objects, because their segments went for that reason. Until that has begun they
-        are there, and the second look may still take it back."""
-        return tuple(each for each in self.absent if each.is_bridged)
-
     @property
     def absent(self) -> tuple[DeletedRange, ...]:
         """Where objects may be absent."""
-        return self._without_older(self._deleted if self.begun else self.ranges)
+        return self.told if self.begun else self.ranges
 
     def up_to(self, incarnation: int) -> Position | None:
         """The last position that is deleted of an incarnation."""
@@ -262,9 +202,9 @@ class Removal:
                 return replace(self, pending=record, begun=None, following=max(self.following, record.number + 1))
             case DeletionUndone():
                 self._check_pending(record.number)
-                if self.begun:
+                if self.begun and not record.begun:
                     raise IntegrityError(f"deletion {record.number} has begun: it cannot be undone any more")
-                return replace(self, pending=None)
+                return replace(self, pending=None, begun=None)
             case DeletionBegun():
                 self._check_pending(record.number)
                 return replace(self, begun=record)
@@ -331,16 +271,12 @@ def range_of(ranges: Iterable[DeletedRange], position: Position) -> DeletedRange
     return next((each for each in ranges if each.holds(position)), None)
 
 
-def buried(
-    segment: Segment, reason: DeletionReason, policy: str, at: int, copies: tuple[BrokersCopy, ...] = ()
-) -> Tombstone:
-    """What stays of a segment. `copies`: its ledgers, where brokers have them."""
+def buried(segment: Segment, reason: DeletionReason, policy: str, at: int) -> Tombstone:
+    """What stays of a segment."""
     if isinstance(segment, Tombstone):
         return segment
     kept = {name: getattr(segment, name) for name in Segment.__dataclass_fields__}
-    if reason is not DeletionReason.BRIDGED:
-        kept |= {"parts": (), "gaps": ()}
-    return Tombstone(**kept, reason=reason, policy=policy, deleted_at=at, copies=copies)
+    return Tombstone(**kept | {"parts": (), "gaps": ()}, reason=reason, policy=policy, deleted_at=at)
 
 
 def _as_deleted(record: Deleting | Deleted) -> Iterator[DeletedRange]:
@@ -377,10 +313,7 @@ def _joined(ranges: Iterable[DeletedRange]) -> tuple[DeletedRange, ...]:
 
 
 def _adjoin(before: DeletedRange, after: DeletedRange) -> bool:
-    """Whether nothing that is kept lies between: what goes is an incarnation's beginning, up to an end. What brokers
-    have and what nobody has stay apart."""
-    if before.is_bridged != after.is_bridged:
-        return False
+    """Whether nothing that is kept lies between: what goes is an incarnation's beginning, up to an end."""
     one, other = before.end.incarnation, after.start.incarnation
     return one == other or (before.whole and one + 1 == other)
 
@@ -412,20 +345,36 @@ def _sum(before: DeletedRange, after: DeletedRange) -> DeletedRange:
     )
 
 
-def in_order(records: Iterable[DeletionRecord]) -> list[DeletionRecord]:
+def in_order(records: Iterable[DeletionRecord], tombstones: Iterable[Tombstone] = ()) -> list[DeletionRecord]:
     """What a rebuild has found, as a log can have it: by number, each deletion up to its last step.
 
-    One that has begun is not undone. The object of its beginning is written behind its slot, so that was in a log, and
-    objects may be gone since. The object of an undo is written before its slot, which it may never have got."""
+    One that has begun is not undone by a record from before its beginning. The object of the beginning is written
+    behind its slot, so that was in a log. The object of an undo is written before its slot, which it may never have
+    got. An undo from behind the beginning was written while every object was there; it counts unless a tombstone shows
+    that objects have gone since."""
     found = list(records)
     steps: dict[int, dict[type, DeletionRecord]] = {}
-    for each in found:
+    for each in sorted(found, key=lambda each: isinstance(each, DeletionUndone) and each.begun):  # these take the place
         if isinstance(each, Deleting | DeletionUndone | DeletionBegun | Deleted):
             steps.setdefault(each.number, {})[type(each)] = each
+    graves = list(tombstones)
     ordered: list[DeletionRecord] = []
     for _, of in sorted(steps.items()):
-        last = Deleted if DeletionBegun in of or Deleted in of else DeletionUndone
+        last = Deleted if Deleted in of or not _is_undone(of, graves) else DeletionUndone
         kinds: tuple[type, ...] = (Deleting, DeletionBegun, last) if Deleting in of else (Deleted,)
         ordered += [of[kind] for kind in kinds if kind in of]
     others = [each for each in found if isinstance(each, TopicGone | PulsarTrimmed)]
     return ordered + sorted(others, key=lambda each: each.at)
+
+
+def _is_undone(steps: Mapping[type, DeletionRecord], tombstones: Sequence[Tombstone]) -> bool:
+    undone, deleting = steps.get(DeletionUndone), steps.get(Deleting)
+    if DeletionBegun not in steps:
+        return True
+    if not isinstance(undone, DeletionUndone) or not undone.begun or not isinstance(deleting, Deleting):
+        return False
+    return not any(
+        each.deleted_at == deleting.at and span.start <= each.start and each.end <= span.end
+        for each in tombstones
+        for span in deleting.ranges
+    )

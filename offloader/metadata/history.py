@@ -11,10 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from offloader.ahead import map_ahead, unawaited_pool
 from offloader.errors import DamagedRecordError, ObjectNotFoundError
-from offloader.metadata.beside import handed_over
 from offloader.metadata.catalog_codec import LogRecord, decode_slot, opening
-from offloader.metadata.deletions import DeletedRange, Removal, Tombstone, range_of
-from offloader.metadata.layout import manifest_key, record_key, records_key, slot_key
+from offloader.metadata.layout import manifest_key, records_key, slot_key
 from offloader.metadata.log import LARGEST_RECORD, READERS, read_record
 from offloader.metadata.manifest import (
     FAN,
@@ -29,7 +27,7 @@ from offloader.metadata.manifest import (
 )
 from offloader.metadata.manifest_codec import decode_manifest, read_manifest
 from offloader.metadata.state import CatalogFold, CatalogHead, TopicCatalog
-from offloader.model import Position, Segment
+from offloader.model import Position
 from offloader.ports.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -90,10 +88,6 @@ class History:
         self._generation = head.generation
         self._cache = cache or RecordCache()
         self._leaves: int | None = None
-
-    def with_removal(self, removal: Removal) -> History:
-        """The same records behind a head that says this of what is deleted."""
-        return History(self._store, replace(self.head, removal=removal), self._cache)
 
     def slots(self, wanted: Callable[[ManifestRow], bool]) -> Iterator[Slot]:
         """The wanted records, in order. Where `wanted` refuses the sum of many records, none of these is read."""
@@ -161,28 +155,6 @@ class History:
             fold = fold or CatalogFold(TopicCatalog.after(written.before))
             fold.add(written.record)
         return TopicCatalog(self.head) if fold is None else replace(fold.catalog(), head=self.head)
-
-    def with_tombstones(self, catalog: TopicCatalog) -> TopicCatalog:
-        """With the tombstones of those segments that brokers have: each says where. One request each, several at a
-        time."""
-        told = self.head.removed.handed_over
-        wanted = {s.uuid: found for s in catalog.segments if (found := range_of(told, s.end)) is not None}
-        if not wanted:
-            return catalog
-        with unawaited_pool(min(READERS, len(wanted)), "tombstone-reader") as pool:
-            segments = map_ahead(pool, lambda s: self._beside(s, wanted.get(s.uuid)), catalog.segments, 2 * READERS)
-            return replace(catalog, segments=tuple(segments))
-
-    def _beside(self, segment: Segment, told: DeletedRange | None) -> Segment:
-        if told is None or isinstance(segment, Tombstone):
-            return segment
-        key = record_key(self._topic, segment.uuid)
-        found: Segment | None = self._cache.get(key, Tombstone)
-        if found is None:
-            found = handed_over(self._store, self._topic, segment, told)
-            if isinstance(found, Tombstone) and found.copies:
-                self._cache.put(key, found)
-        return found
 
     def leaf(self, number: int, before: Sequence[ManifestRow] | None = None) -> tuple[Manifest, list[bytes]]:
         """A leaf made from its records, and their bytes as the log has them. `before`: as in `Manifest`, if known."""

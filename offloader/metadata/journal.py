@@ -50,6 +50,7 @@ class _Tried:
     data: bytes
     full: bool
     encoded: Mapping[TopicName, EncodedTopic]
+    changed: tuple[TopicName, ...]
 
 
 class Journal:
@@ -70,8 +71,10 @@ class Journal:
         self._new_token = new_token
         self._written = written
         self._waiting_for_store = waiting
+        self.recorded: Callable[[Iterable[TopicName]], None] = lambda _: None  # hears of what is durable, in any thread
         self._log = NumberedLog(store, epoch_folder(application, started.epoch))
-        self._set_topics(started.topics)
+        self._encoded = started.topics
+        self._topics = {topic: encoded.state for topic, encoded in started.topics.items()}
         self._next_slot = 1
         self._snapshot_bytes = started.snapshot_bytes
         self._log_bytes = self._log_records = 0
@@ -182,12 +185,15 @@ class Journal:
         removed = [t for t, s in changes.items() if s.idle and t in self._encoded]
         if not kept and not removed:
             return None
-        encoded = {t: e for t, e in self._encoded.items() if t not in removed} | kept
+        encoded = dict(self._encoded)  # a copy, which hashes no name
+        encoded.update(kept)
+        for topic in removed:
+            del encoded[topic]
         data = encode_changes(self._new_token(), (e.data for e in kept.values()), removed)
         full = snapshot_due(self._snapshot_bytes, self._log_bytes + len(data), self._log_records + 1)
         if full:
             data = encode_full(self._new_token(), (e.data for e in encoded.values()))
-        return _Tried(data, full, encoded)
+        return _Tried(data, full, encoded, (*kept, *removed))
 
     def _settle(self) -> None:
         """Write what was tried before, with the same bytes, until it is clear that it stands."""
@@ -203,7 +209,14 @@ class Journal:
         self._check_ours(there)
         self._tried = None
         self._written(len(tried.data))
-        self._set_topics(tried.encoded)
+        topics = dict(self._topics)
+        for topic in tried.changed:
+            if topic in tried.encoded:
+                topics[topic] = tried.encoded[topic].state
+            else:
+                del topics[topic]
+        self._encoded, self._topics = tried.encoded, topics
+        self.recorded(tried.changed)
         if tried.full:
             self._snapshot_bytes, self._log_bytes = len(tried.data), 0
             self._log_records = 0
@@ -213,10 +226,6 @@ class Journal:
             self._log_records += 1
         self._removable.append(self._next_slot)
         self._next_slot += 1
-
-    def _set_topics(self, encoded: Mapping[TopicName, EncodedTopic]) -> None:
-        self._encoded = encoded
-        self._topics = {topic: e.state for topic, e in encoded.items()}
 
     def _truncate(self) -> None:
         try:

@@ -79,6 +79,7 @@ class JournalStart:
             raise OvertakenError(
                 f"application {self._application} was taken over by {loaded.taken_over_by}: run that one"
             )
+        self.decode(loaded)  # what cannot be read stops nobody who can
         if not loaded.fenced:
             loaded = self._fence(loaded, new_token())
         later = self._after(loaded.epoch, loaded.next_slot)

@@ -10,18 +10,20 @@ Pulsar's own offloader: offloader/metadata/stock_keys.py; what is below `_rescue
     _deletion/<cluster>/records/<name>/<slot>, switch/<slot>, system-topic-secret
     _deletion/<cluster>/cursors/<tenant>/<namespace>/<topic>/<subscription>/records/<slot>, saved/<slot>
     _deletion/<cluster>/archive/<tenant>/<namespace>/<topic>
+    _deletion/<cluster>/holds/<tenant>/<namespace>/<topic>
     _rescued/<cluster>/<ledger>/records/<slot>, <slot>/<uuid>, <slot>/<uuid>-index
     _migration/<tenant>/<namespace>/<slot>
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
     <tenant>/<namespace>/<topic>/_bridge/<slot>
-    <tenant>/<namespace>/<topic>/_cursors/<time>, _facts/<time>, _protected/<time>
+    <tenant>/<namespace>/<topic>/_cursors/<time>, _facts/<time>
     <tenant>/<namespace>/<topic>/_subscriptions/<subscription>/<epoch>/<slot>
 
 Tenants, namespaces, topics, subscriptions, applications and clusters are URL-encoded; a leading `_` or `.` is encoded
 too, so that no name is taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations,
 slots, times (ms since 1970) and the ledgers of `_rescued` have 20 digits: key order is their order. The epochs of a
-subscription count down from 10^20 - 1: the newest is listed first, however many there are.
+subscription count down from 10^20 - 1: the newest is listed first, however many there are. Former builds also wrote
+`_protected` below topics (lifecycle/bucket/names.py): no key of ours may have that name again.
 """
 
 from __future__ import annotations
@@ -42,7 +44,6 @@ BRIDGE = "_bridge"
 CURSORS = "_cursors"
 FACTS = "_facts"
 SUBSCRIPTIONS = "_subscriptions"
-PROTECTED = "_protected"
 JOURNAL = "_journal"
 REQUESTS = "_requests"
 CLAIMS = "_claims"
@@ -78,13 +79,12 @@ class KeyKind(Enum):
     BRIDGE = "bridge"
     CURSORS = "cursors"  # a copy of the topic's subscriptions
     FACTS = "facts"  # a copy of its schemas and partitions
-    PROTECTED = "protected"  # what of its subscriptions is acknowledged again where brokers forget it
     SUBSCRIPTION = "subscription"  # a record of a subscription that the archive itself keeps
 
 
 KINDS = {"": KeyKind.DATA, INDEX: KeyKind.INDEX, RECORD: KeyKind.RECORD}
 """By the ending of a segment's objects."""
-TIMED = {CURSORS: KeyKind.CURSORS, FACTS: KeyKind.FACTS, PROTECTED: KeyKind.PROTECTED}
+TIMED = {CURSORS: KeyKind.CURSORS, FACTS: KeyKind.FACTS}
 """By the folder of copies that are named by their time."""
 
 
@@ -106,6 +106,13 @@ class TopicKey:
 def topic_folder(topic: TopicName) -> str:
     """Where all of a topic's objects lie, with the closing slash."""
     return f"{encoded(topic.tenant)}/{encoded(topic.namespace_part)}/{encoded(topic.name)}/"
+
+
+def name_fits(topic: TopicName, *, file_system: bool) -> bool:
+    """Whether keys can hold the topic's name: on file systems each piece has at most 255 bytes, elsewhere a whole key
+    1,024, of which our own part and the root's path take a quarter."""
+    folder = topic_folder(topic)
+    return len(folder) <= 768 and not (file_system and any(len(piece) > 255 for piece in folder.split("/")))
 
 
 def data_key(topic: TopicName, uuid: str) -> str:
@@ -178,11 +185,6 @@ def subscriptions_folder(topic: TopicName) -> str:
     return f"{topic_folder(topic)}{SUBSCRIPTIONS}/"
 
 
-def protected_folder(topic: TopicName) -> str:
-    """What of a topic's subscriptions is protected, with the closing slash."""
-    return f"{topic_folder(topic)}{PROTECTED}/"
-
-
 def subscription_folder(topic: TopicName, subscription: str) -> str:
     """The log of one of them, with the closing slash."""
     return f"{subscriptions_folder(topic)}{encoded(subscription)}/"
@@ -224,18 +226,13 @@ def deletion_switch_folder(cluster: str) -> str:
 
 
 def cursors_folder(cluster: str) -> str:
-    """The removals of subscriptions, a folder for each, with the closing slash."""
+    """The removals of subscriptions that earlier versions recorded, a folder for each, with the closing slash."""
     return f"{deletion_cluster_folder(cluster)}cursors/"
 
 
-def cursor_records_folder(cluster: str, topic: TopicName, subscription: str) -> str:
-    """The versions of one removal's record, with the closing slash."""
-    return f"{_cursor_folder(cluster, topic, subscription)}records/"
-
-
-def cursor_states_folder(cluster: str, topic: TopicName, subscription: str) -> str:
-    """What was saved of a subscription before its removal, with the closing slash."""
-    return f"{_cursor_folder(cluster, topic, subscription)}saved/"
+def cursor_folder(cluster: str, topic: TopicName, subscription: str) -> str:
+    """One of them: `records/<slot>`, and `saved/<slot>` beside, with the closing slash."""
+    return f"{cursors_folder(cluster)}{topic_folder(topic)}{encoded(subscription)}/"
 
 
 def parse_cursor_record_key(cluster: str, key: str) -> tuple[tuple[TopicName, str], int] | None:
@@ -247,11 +244,7 @@ def parse_cursor_record_key(cluster: str, key: str) -> tuple[tuple[TopicName, st
     if topic is None or slot is None or not name or not key.startswith(folder):
         return None
     found = topic, unquote(name)
-    return (found, slot) if key == f"{cursor_records_folder(cluster, *found)}{slot_name(slot)}" else None
-
-
-def _cursor_folder(cluster: str, topic: TopicName, subscription: str) -> str:
-    return f"{cursors_folder(cluster)}{topic_folder(topic)}{encoded(subscription)}/"
+    return (found, slot) if key == f"{cursor_folder(cluster, *found)}records/{slot_name(slot)}" else None
 
 
 def deletion_secret_key(cluster: str) -> str:
@@ -266,13 +259,12 @@ def archive_deletions_folder(cluster: str) -> str:
 
 def archive_deletion_key(cluster: str, topic: TopicName) -> str:
     """A note that something of a topic's archive may be under way to be deleted: its catalog says whether it is."""
-    return archive_deletions_folder(cluster) + topic_folder(topic).removesuffix("/")
+    return _key_of(archive_deletions_folder(cluster), topic)
 
 
 def parse_archive_deletion_key(cluster: str, key: str) -> TopicName | None:
     """The topic of a key under `archive_deletions_folder(cluster)`, None for anything else."""
-    folder = archive_deletions_folder(cluster)
-    return topic_of(f"{key.removeprefix(folder)}/")[0] if key.startswith(folder) else None
+    return _topic_of_key(archive_deletions_folder(cluster), key)
 
 
 def parse_deletion_key(cluster: str, key: str) -> tuple[str, int] | None:
@@ -283,6 +275,31 @@ def parse_deletion_key(cluster: str, key: str) -> tuple[str, int] | None:
     return None if slot is None or not key.startswith(folder) else (name, slot)
 
 
+def archive_holds_folder(cluster: str) -> str:
+    """Holds that were placed on topics' archives by command, with the closing slash."""
+    return f"{deletion_cluster_folder(cluster)}holds/"
+
+
+def archive_hold_key(cluster: str, topic: TopicName) -> str:
+    """The hold on a topic's archive that was placed by command."""
+    return _key_of(archive_holds_folder(cluster), topic)
+
+
+def parse_archive_hold_key(cluster: str, key: str) -> TopicName | None:
+    """The topic of a key under `archive_holds_folder(cluster)`, None for anything else."""
+    return _topic_of_key(archive_holds_folder(cluster), key)
+
+
+def _key_of(folder: str, topic: TopicName) -> str:
+    """The key of an object that a folder has for a topic."""
+    return folder + topic_folder(topic).removesuffix("/")
+
+
+def _topic_of_key(folder: str, key: str) -> TopicName | None:
+    """The topic of such a key, None for anything else."""
+    return topic_of(f"{key.removeprefix(folder)}/")[0] if key.startswith(folder) else None
+
+
 def claims_folder(application: str) -> str:
     """What an application has claimed, with the closing slash."""
     return f"{CLAIMS}/{encoded(application)}/"
@@ -290,7 +307,7 @@ def claims_folder(application: str) -> str:
 
 def claim_key(application: str, topic: TopicName) -> str:
     """A note that an application may have claimed a topic: the catalog says whether it has."""
-    return claims_folder(application) + topic_folder(topic).removesuffix("/")
+    return _key_of(claims_folder(application), topic)
 
 
 def parse_claim_key(key: str) -> tuple[str, TopicName] | None:

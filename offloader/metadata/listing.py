@@ -36,6 +36,16 @@ def partitions(store: ObjectStore, topic: TopicName) -> list[TopicName]:
     return sorted((p for p in found if p.partitioned_name == str(topic)), key=lambda partition: partition.partition)
 
 
+def is_marker(key: str) -> bool:
+    """Whether it is an object that web consoles write to show an empty folder."""
+    return key.endswith("/")
+
+
+def holds_objects(store: ObjectStore, topic: TopicName) -> bool:
+    """Whether any object lies under the topic besides markers of folders; one listing call."""
+    return any(not is_marker(key) for key, _ in store.list(topic_folder(topic)))
+
+
 def holds_data(store: ObjectStore, topic: TopicName) -> bool:
     """Whether segments' objects lie under the topic, whatever its catalog says; one listing call."""
     keys = (parse_topic_key(key) for key, _ in store.list(topic_folder(topic)))

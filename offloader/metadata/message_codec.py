@@ -13,9 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.metadata import value_codec
-from offloader.metadata.bridges import BridgedLedger, BridgeRound, BridgeState, UnbridgedLedger
 from offloader.metadata.deletions import (
-    BrokersCopy,
     Deleted,
     DeletedRange,
     Deleting,
@@ -42,7 +40,6 @@ from offloader.metadata.state import (
     TopicState,
 )
 from offloader.model import (
-    BrokersObject,
     Failure,
     Gap,
     LedgerRange,
@@ -62,10 +59,6 @@ Convert = Callable[[Any], Any]
 MESSAGES: dict[type, Any] = {
     Abandoned: pb.Abandoned,
     AssignedAhead: pb.AssignedAhead,
-    BridgedLedger: pb.BridgedLedger,
-    BridgeRound: pb.BridgeRound,
-    BridgeState: pb.BridgeState,
-    BrokersCopy: pb.BrokersCopy,
     CatalogHead: pb.Head,
     Claim: pb.Claim,
     CloseRequest: pb.CloseRequest,
@@ -91,7 +84,6 @@ MESSAGES: dict[type, Any] = {
     Tombstone: pb.Tombstone,
     TopicGone: pb.TopicGone,
     TopicState: pb.Topic,
-    UnbridgedLedger: pb.UnbridgedLedger,
 }
 # These have other fields than their messages; positions are here because there are many.
 _BY_HAND: dict[Any, tuple[Convert, Convert]] = {
@@ -99,7 +91,6 @@ _BY_HAND: dict[Any, tuple[Convert, Convert]] = {
     LedgerRange: (value_codec.ledger_message, value_codec.read_ledger),
     Position: (value_codec.position_message, value_codec.read_position),
     TopicName: (value_codec.topic_message, value_codec.read_topic),
-    BrokersObject: (lambda place: pb.BrokersObject(**place._asdict()), lambda m: BrokersObject(m.uuid, m.bucket)),
     tuple[Part, ...]: (parts_message, read_parts),
     tuple[str, str]: (lambda pair: pb.Property(key=pair[0], value=pair[1]), lambda m: (m.key, m.value)),
 }

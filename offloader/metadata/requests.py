@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from offloader.errors import DamagedRecordError, FormatVersionError, ObjectNotFoundError
+from offloader.errors import DamagedRecordError, FormatVersionError, ObjectNotFoundError, RemovedFeatureError
 from offloader.json_text import parse_json
 from offloader.metadata.layout import requests_folder
+from offloader.metadata.value_codec import removed
 from offloader.model import MIB, Position, Taking, TopicName
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.bounded_reads import read_whole
@@ -38,9 +39,11 @@ class RequestKind(StrEnum):
     ARCHIVE_RETENTION = "archive-retention"
     ARCHIVE_DELETE = "archive-delete"
     ARCHIVE_UNDELETE = "archive-undelete"
+    # the same, and nothing goes any more as long as the hold of the request's name is there; that hold goes
+    ARCHIVE_HOLD = "archive-hold"
+    ARCHIVE_LIFT_HOLD = "archive-lift-hold"
     # take the topic in, and with it the ledgers that brokers have offloaded
     MIGRATE_COPY = "migrate-copy"
-    MIGRATE_REFERENCE = "migrate-reference"
     MIGRATE_REWRITE = "migrate-rewrite"
     # offload up to the end, and have brokers read all closed ledgers; or go on as before
     HAND_OVER = "hand-over"
@@ -48,25 +51,35 @@ class RequestKind(StrEnum):
     BRIDGE_LET_GO = "bridge-let-go"  # the ledger of `position` cannot be bridged: it stays in the archive alone
 
 
-OF_THE_ARCHIVE = frozenset({RequestKind.ARCHIVE_RETENTION, RequestKind.ARCHIVE_DELETE, RequestKind.ARCHIVE_UNDELETE})
+OF_THE_ARCHIVE = frozenset(
+    {
+        RequestKind.ARCHIVE_RETENTION,
+        RequestKind.ARCHIVE_DELETE,
+        RequestKind.ARCHIVE_UNDELETE,
+        RequestKind.ARCHIVE_HOLD,
+        RequestKind.ARCHIVE_LIFT_HOLD,
+    }
+)
 """Also of topics that are not offloaded (any more)."""
 MIGRATIONS = {
     RequestKind.MIGRATE_COPY: Taking.COPY,
-    RequestKind.MIGRATE_REFERENCE: Taking.REFERENCE,
     RequestKind.MIGRATE_REWRITE: Taking.REWRITE,
 }
 """Also of topics that are not offloaded yet."""
+REMOVED_KIND = "migrate-reference"
+"""What an older version may have been asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One thing to do with one topic."""
+    """One thing to do with one topic. `hold`: the name of the hold that is placed."""
 
     kind: RequestKind
     topic: TopicName
     at: int
     by: str = ""
     position: Position | None = None
+    hold: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,7 @@ def unanswered(
             data = _read(store, _key(application, request_id))
             if data is not None:
                 yield request_id, _read_request(request_id, data)
-        except (DamagedRecordError, FormatVersionError) as error:
+        except (DamagedRecordError, FormatVersionError, RemovedFeatureError) as error:
             mark_done(store, application, request_id, RequestOutcome(False, str(error), now))
 
 
@@ -192,6 +205,7 @@ def _request_bytes(request: Request) -> bytes:
         "at": request.at,
         "by": request.by,
         "position": None if position is None else [position.incarnation, position.ledger, position.entry],
+        "hold": request.hold,
     }
     return json.dumps(fields).encode()
 
@@ -200,8 +214,12 @@ def _read_request(request_id: str, data: bytes) -> Request:
     fields = _fields(request_id, data)
     try:
         position = None if fields["position"] is None else Position(*map(_number, fields["position"]))
-        topic, kind = TopicName.parse(str(fields["topic"])), RequestKind(fields["kind"])
-        return Request(kind, topic, _number(fields["at"]), str(fields["by"]), position)
+        topic = TopicName.parse(str(fields["topic"]))
+        if fields["kind"] == REMOVED_KIND:
+            raise removed(f"{topic}: request {request_id}: {REMOVED_KIND}")
+        kind = RequestKind(fields["kind"])
+        hold = str(fields.get("hold", ""))
+        return Request(kind, topic, _number(fields["at"]), str(fields["by"]), position, hold)
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedRecordError(f"request {request_id}: {error!r}") from error
 

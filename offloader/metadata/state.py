@@ -65,7 +65,7 @@ class AssignedAhead:
 class Releasing(StrEnum):
     """Who asked for a topic's release."""
 
-    POLICY = "policy"  # goes on only as long as that says so
+    POLICY = "policy"  # in journals of older versions, which took `enabled: false` for a release
     REQUEST = "request"  # goes on whatever policies say
 
 
@@ -77,7 +77,8 @@ class TopicState:
     subscription had gone, what follows this position up to the first ledger left is lost. `let_go`: a release may have
     deleted the subscription, nobody has to accept what is lost since. `ahead`: its history behind the open segment.
     `handed_over`: brokers are to read all of it, whatever its policy says, and its release waits for that.
-    `passed_to`: the shard that has it next. From then on only the claim is missing; nothing is begun in it here."""
+    `passed_to`: the shard that has it next. From then on only the claim is missing; nothing is begun in it here.
+    `paused_at`: since when it is paused, 0: it is not."""
 
     topic: TopicName
     failure: Failure | None = None
@@ -89,6 +90,7 @@ class TopicState:
     ahead: tuple[AssignedAhead, ...] = ()
     handed_over: bool = False
     passed_to: str = ""
+    paused_at: int = 0
     unknown_fields: bytes = b""
 
     @property
@@ -203,7 +205,7 @@ def record_uuid(topic: TopicName, record: Said) -> str:
         case Deleting():  # written behind its slot: of several, only one stands in a log
             name = f"deletion {record.number} of {record.at}"
         case DeletionUndone():
-            name = f"deletion {record.number} undone"
+            name = f"deletion {record.number} undone{' after it had begun' if record.begun else ''}"
         case DeletionBegun():
             name = f"deletion {record.number} begun"
         case Deleted():
@@ -220,6 +222,16 @@ class NextStart(NamedTuple):
 
     position: Position
     former_ledger_last: int | None = None
+    former_ledger: int | None = None
+
+    def of(self, segment: OpenSegment) -> OpenSegment:
+        """The segment, begun there."""
+        return replace(
+            segment,
+            start=self.position,
+            former_ledger_last=self.former_ledger_last,
+            former_ledger=self.former_ledger,
+        )
 
 
 class Sums(NamedTuple):
@@ -232,13 +244,15 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewestSegment:
-    """What a writer needs of the last segment."""
+    """What a writer needs of the last segment. `assigned_at`: when it was begun; 0: an earlier release did not keep
+    it."""
 
     uuid: str
     start: Position
     end: Position
     size: int
     crc32c: int
+    assigned_at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +263,8 @@ class CatalogHead:
     `begin`: where the present incarnation's first claim begins. `end`: its last position accounted for, None before its
     first record. `closed`: the recorded ends of that ledger and of later ones. `last`: the segment or loss that the
     next one follows. `segments`, `entries`, `size` (bytes) are sums, of what went, too. `continued_in`: the one in
-    force instead. `removal`: see `removed`."""
+    force instead. `removal`: see `removed`. `claimed_at`: when the present incarnation was first claimed, which Pulsar
+    confirmed; 0: not known."""
 
     topic: TopicName
     claim: Claim | None = None
@@ -265,6 +280,7 @@ class CatalogHead:
     generation: int = 0
     continued_in: int | None = None
     removal: Removal | None = None
+    claimed_at: int = field(default=0, compare=False)
 
     @property
     def removed(self) -> Removal:
@@ -298,16 +314,41 @@ class CatalogHead:
         return self.claim.begin.previous_entry
 
     def is_of(self, created: int, ledgers: LedgerList) -> bool:
-        """Whether a topic created then, with these ledgers, is the catalog's incarnation. Ledger ids are used once."""
-        return self.claim is None or created == self.claim.created or self.has_ledger_in(ledgers)
+        """Whether a topic created then, with these ledgers, is the catalog's incarnation. Where no record has the
+        creation time, several ledgers must have their recorded ends."""
+        claim = self.claim
+        if claim is None:
+            return True
+        if claim.created is not None:
+            return created == claim.created
+        return ledgers.has_ends((c.ledger, c.last) for c in self.closed if c.incarnation == claim.incarnation)
+
+    def may_be_of(self, created: int, ledgers: LedgerList) -> bool:
+        """Whether nothing proves that it is another one. Restored metadata have the ledgers and another creation time;
+        so has a rebuilt cluster, which gives the same ledger ids once more."""
+        unknown = self.claim is None or self.claim.created is None
+        return unknown or self.is_of(created, ledgers) or self.has_ledger_in(ledgers)
 
     def has_ledger_in(self, ledgers: LedgerList) -> bool:
-        """Whether a topic's list has a ledger that we know to be its."""
+        """Whether a topic's list has a ledger id that we know of it. That alone does not prove that it is the same."""
         claim, newest = self.claim, self.newest
         if claim is None:
             return False
         ours = [claim.begin, self.end, *((newest.start, newest.end) if newest is not None else ())]
         return any(p.ledger in ledgers for p in ours if p is not None and p.incarnation == claim.incarnation)
+
+    @property
+    def last_seen(self) -> int:
+        """The last time at which these records show that Pulsar had the topic; 0: they do not say."""
+        return max(self.claimed_at, 0 if self.newest is None else self.newest.assigned_at)
+
+    @property
+    def witnesses_since(self) -> int | None:
+        """When this topic was claimed: a cluster that has it is the one that had any topic that was seen later. None:
+        nothing says when it was created (metadata stores such as etcd do not)."""
+        if self.claim is None or not self.claim.created:
+            return None
+        return self.claimed_at or self.claim.at
 
     def next_start(self, ledgers: LedgerList) -> NextStart | None:
         """Where the next segment starts; None while nothing proves what follows. Pulsar replaces a ledger that nobody
@@ -319,11 +360,13 @@ class CatalogHead:
             position = ledgers.successor(after)
             if position is None:
                 return None
-            return NextStart(position, None if position.ledger == after.ledger else ledgers.closed_with(after.ledger))
+            if position.ledger == after.ledger:
+                return NextStart(position)
+            return NextStart(position, ledgers.closed_with(after.ledger), after.ledger)
         following = ledgers.next_ledger(after.ledger)
         if following is None or not self.is_settled(ledgers):
             return None
-        return NextStart(Position(after.incarnation, following, 0), after.entry)
+        return NextStart(Position(after.incarnation, following, 0), after.entry, after.ledger)
 
     def is_settled(self, ledgers: LedgerList) -> bool:
         """Whether we know what follows also without the ledger of the end in the list."""
@@ -333,13 +376,17 @@ class CatalogHead:
         return closing is not None and (closing.followed_by is None or closing.followed_by in ledgers)
 
     def check_follows(self, record: Segment | Loss) -> None:
-        """Raises IntegrityError unless it is proven that a record starts right after what is accounted for."""
+        """Raises IntegrityError unless a record has a position, and provably starts after what is accounted for."""
         before, start = self.accounted, record.start
+        if record.end < start:
+            raise IntegrityError(f"{self.topic}: a record from {start} to {record.end} contains no position")
         if before is None or start.incarnation != before.incarnation or start <= before:
             return  # refused by `after`, with better words
         if start == before.next_entry:
             return
-        ended = record.former_ledger_last if isinstance(record, Segment) else None
+        ended = None
+        if isinstance(record, Segment) and record.former_ledger in (None, before.ledger):
+            ended = record.former_ledger_last
         if ended is None:
             ended = self.closed_with(*before[:2])
         if start.ledger > before.ledger and start.entry == 0 and ended == before.entry:
@@ -365,15 +412,18 @@ class CatalogHead:
             case Claim():
                 removal = None if self.removal is None else self.removal.claimed(record.incarnation, record.at)
                 following = replace(following, claim=record, removal=removal)
-                if self.claim is not None and self.claim.incarnation == record.incarnation:
-                    return following
-                return replace(following, begin=record.begin, end=None)
+                same = self.claim is not None and self.claim.incarnation == record.incarnation
+                if self.claim is None or not same or self.claim.created != record.created:
+                    following = replace(following, claimed_at=0 if record.reason == REBUILT else record.at)
+                return following if same else replace(following, begin=record.begin, end=None)
             case Segment():
                 self._check_continues(record.start, f"segment {record.uuid}")
                 return replace(
                     following,
                     end=record.end,
-                    newest=NewestSegment(record.uuid, record.start, record.end, record.size, record.crc32c),
+                    newest=NewestSegment(
+                        record.uuid, record.start, record.end, record.size, record.crc32c, record.assigned_at
+                    ),
                     closed=_closed_from(record.end, self.closed),
                     segments=self.segments + 1,
                     entries=self.entries + record.entries,
@@ -528,7 +578,9 @@ class CatalogFold:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What `_root` says: which root this is and whose topics it holds."""
+    """What `_root` says: which root this is and whose topics it holds. `bookkeeper`: BookKeeper's instance id, another
+    one in a cluster that was rebuilt under the same name; empty: not known."""
 
     uuid: str
     cluster: str
+    bookkeeper: str = ""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from offloader.metadata.layout import UUID
 
+STOCK_BUCKET = "lifecycle.stockBucket"  # the setting that names the bucket
 _KEY = re.compile(rf"({UUID})-ledger-(0|[1-9][0-9]*)(-index)?")
 
 

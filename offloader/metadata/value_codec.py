@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import accumulate, chain, pairwise
@@ -13,29 +13,52 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.errors import DamagedRecordError, FormatVersionError
-from offloader.model import Gap, GapKind, LedgerRange, Position, TopicName
+from offloader.errors import DamagedRecordError, FormatVersionError, RemovedFeatureError
+from offloader.metadata.deletions import DeletionReason
+from offloader.metadata.layout import topic_of
+from offloader.model import Gap, GapKind, LedgerRange, Position, Source, Taking, TopicName
 
 Word = TypeVar("Word", bound=StrEnum)
+
+LAST_COMMIT = "3c883c60"
+"""The last one that supported what `REMOVED` names."""
+REMOVED: Mapping[type[StrEnum], tuple[str, str]] = {
+    Source: ("referenced", "migrate --reference"),  # a segment whose object was the brokers' own
+    Taking: ("reference", "migrate --reference"),  # a claim by which segments became such
+    DeletionReason: ("bridged", "bridge.keepSegments: false"),  # segments went where brokers had copies of them
+}
+"""Words that older records have, and of what: whoever reads one stops, and deletes, rebuilds and judges nothing."""
 
 
 @contextmanager
 def damage_of(key: str) -> Iterator[None]:
-    """Whatever goes wrong while a record is decoded is damage of `key`."""
+    """Whatever goes wrong while a record is decoded is damage of `key`. Raises DamagedRecordError; RemovedFeatureError,
+    which names the topic, for a word of `REMOVED`."""
     try:
         yield
+    except RemovedFeatureError as error:
+        topic, _ = topic_of(key)
+        raise RemovedFeatureError(f"{key if topic is None else f'{topic}: {key}'}: {error}") from None
     except (ValueError, TypeError, IndexError, KeyError, OverflowError, DecodeError, zlib.error, struct.error) as error:
         raise DamagedRecordError(f"{key}: {error}") from error
 
 
 def word(kind: type[Word], text: str) -> Word:
-    """The enum's member. A word that is not known is a newer version's."""
+    """The enum's member. A word that is not known is a newer version's, or was removed."""
     try:
         return kind(text)
     except ValueError:
+        old, feature = REMOVED.get(kind, ("", ""))
+        if text == old:
+            raise removed(f"it says {text!r} ({feature})") from None
         raise FormatVersionError(
             f"{text!r} is a {kind.__name__} that this version does not know: run a newer one"
         ) from None
+
+
+def removed(what: str) -> RemovedFeatureError:
+    """The error that refuses something of `REMOVED`."""
+    return RemovedFeatureError(f"{what}, which was removed: the last commit that supported it is {LAST_COMMIT}")
 
 
 def unknown_fields(message: Message) -> bytes:

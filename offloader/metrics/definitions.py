@@ -75,6 +75,11 @@ STORE_REQUESTS = counter(
     "outcome",
 )
 STORE_SECONDS = histogram("offloader_store_seconds", "Duration of calls to the store, with retries.", "verb")
+PAUSED_BYTES = gauge(
+    "offloader_paused_bytes",
+    "Bytes that the subscriptions of paused topics keep in BookKeeper; what counts against a backlog quota.",
+    "namespace",
+)
 STATES = gauge("offloader_topics", "Topics by state.", "state")
 LAG_BYTES = gauge("offloader_lag_bytes", "Bytes in the topic that are not in a committed segment.", "topic")
 LAG_SECONDS = gauge("offloader_lag_seconds", "Age of the oldest entry that is not in a committed segment.", "topic")
@@ -120,6 +125,18 @@ DELETION_IN_FLIGHT = gauge(
 )
 DELETION_DAMAGED = gauge("offloader_deletion_damaged_records", "Records of deletions that cannot be read.")
 DELETION_REFUSALS = gauge("offloader_deletion_refusals", "Reasons why nothing at all is deleted now.")
+ORPHANS = gauge(
+    "offloader_orphans",
+    "Orphans that the last scheduled scan found: confirmed, suspected, or with data.",
+    "side",
+    "class",
+)
+ORPHAN_BYTES = gauge("offloader_orphans_bytes", "Bytes of these orphans, one copy.", "side", "class")
+ORPHANS_QUARANTINED = counter("offloader_orphans_quarantined", "Orphans that scheduled scans quarantined.", "side")
+ORPHAN_SCANS = counter("offloader_orphan_scans", "Scheduled scans for orphans that came to an end.", "side")
+ORPHAN_SCAN_REFUSALS = gauge(
+    "offloader_orphan_scan_refusals", "Reasons why the last scheduled scan quarantined nothing.", "side"
+)
 
 VISITS = counter("offloader_visits", "Visits of topics that nobody had loaded, by what came of them.", "end")
 VISITS_FREED = counter("offloader_visits_freed_bytes", "Bytes of ledgers that retention dropped at visits.")

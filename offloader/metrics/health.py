@@ -14,6 +14,7 @@ from offloader.model import Lane
 Service = Literal["store", "pulsar"]
 
 START = "the start"
+LONGEST_EXPIRED = 600.0  # seconds without a call that succeeds: a new process may be given other credentials
 LONGEST_START = 600.0  # seconds: it waits for Spark, and reads the journal, however slow the store is
 
 
@@ -43,6 +44,7 @@ class Health:
         self._ticked = clock()
         self._waits = {START: clock() + start}  # what the loop waits for, and until when that may last
         self._waits_lock = threading.Lock()
+        self._expired_since: float | None = None
         self._problems: dict[Service, str] = dict.fromkeys(services, "not asked yet")
 
     def tick(self) -> None:
@@ -76,6 +78,13 @@ class Health:
         """A service answered, or why it did not."""
         self._problems[service] = problem
 
+    def credentials(self, *, expired: bool) -> None:
+        """The store took our credentials, or said that they have expired."""
+        if not expired:
+            self._expired_since = None
+        elif self._expired_since is None:
+            self._expired_since = self._clock()
+
     @property
     def age(self) -> float:
         """Seconds since the last tick."""
@@ -94,6 +103,9 @@ class Health:
         for lane, (began, longest) in self._batches.items():
             if now - began > longest + self._batch_timeout:
                 return ProbeAnswer(False, f"a batch of the {lane} lane has been under way for {now - began:.0f} s")
+        since = self._expired_since
+        if since is not None and now - since > LONGEST_EXPIRED:
+            return ProbeAnswer(False, f"the store's credentials expired {now - since:.0f} s ago and were not renewed")
         return ProbeAnswer(True, "ok")
 
     def ready(self) -> ProbeAnswer:

@@ -19,13 +19,12 @@ from offloader.config.running import MetricsSettings
 from offloader.metrics.health import LONGEST_START, Health
 from offloader.metrics.recent import Recent
 from offloader.metrics.server import MetricsServer
-from offloader.metrics.together import Together
-from offloader.metrics.topics import TopicLag, TopicsCollector
+from offloader.metrics.topics import Together, TopicLag, TopicsCollector
 from offloader.model import FailureKind, GapKind, Lane, RollReason, TopicName
 from offloader.pages.site import Site
 
 DropReason = Literal["unknown-run", "unknown-topic", "stale"]
-Outcome = Literal["ok", "error", "unknown"]
+Outcome = Literal["ok", "error", "unknown", "expired"]
 Verb = Literal[
     "put", "begin", "put_part", "copy_part", "commit", "abort", "list_uploads", "read", "stat", "list", "delete"
 ]
@@ -33,8 +32,19 @@ WRITES: frozenset[Verb] = frozenset(("put", "begin", "put_part", "copy_part", "c
 RATE_SECONDS = 60
 # The other gauges are those of the collectors.
 GAUGES = (
-    *(d.STATES, d.TICKED, d.BATCH_AGE, d.LONGEST_ROUND, d.WORK_QUEUED, d.WORK_RUNNING, d.WORK_AGE, d.LANE_TOPICS),
+    *(
+        d.STATES,
+        d.TICKED,
+        d.BATCH_AGE,
+        d.LONGEST_ROUND,
+        d.WORK_QUEUED,
+        d.WORK_RUNNING,
+        d.WORK_AGE,
+        d.LANE_TOPICS,
+        d.PAUSED_BYTES,
+    ),
     *(d.DELETION_PENDING, d.DELETION_IN_FLIGHT, d.DELETION_DAMAGED, d.DELETION_REFUSALS),
+    *(d.ORPHANS, d.ORPHAN_BYTES, d.ORPHAN_SCAN_REFUSALS),
     *(d.VISITS_DUE, d.VISITS_NOT_FREED, d.VISITS_PASSED_OVER, d.CURSOR_REMOVALS_PENDING, d.CURSOR_REMOVALS_IN_FLIGHT),
     *(d.BRIDGE_LAG, d.BRIDGE_LAG_BYTES, d.BRIDGE_TOPICS, d.CURSOR_COPY_AGE),
     *(d.SHARDS_STOOD_IN, d.SHARDS_SILENT, d.SHARD_STRANGERS, d.SHARD_WAITING),
@@ -176,6 +186,8 @@ class Metrics:
     def store_request(self, verb: Verb, seconds: float, outcome: Outcome) -> None:
         """A call to the store ended. `unknown`: its write may have happened."""
         self._count(d.STORE_REQUESTS, verb, outcome)
+        if outcome in ("ok", "expired"):
+            self.health.credentials(expired=outcome == "expired")
         self._histograms[d.STORE_SECONDS].labels(verb).observe(seconds)
         if verb in WRITES and outcome != "ok":
             self._count(d.WRITE_ERRORS)
@@ -205,6 +217,10 @@ class Metrics:
         self._gauges[d.STATES].clear()
         for state, count in counts.items():
             self._gauges[d.STATES].labels(state).set(count)
+
+    def paused(self, sizes: Mapping[str, int]) -> None:
+        """What the subscriptions of paused topics keep in BookKeeper, by namespace; replaces what was said before."""
+        self._set_all(d.PAUSED_BYTES, sizes)
 
     def topic_lanes(self, counts: Mapping[Lane, int]) -> None:
         """How many topics travel in which lane; replaces what was said before."""
@@ -257,6 +273,17 @@ class Metrics:
     def deletions_refused(self, reasons: int) -> None:
         """Why a round deleted nothing; 0: it may have."""
         self._gauges[d.DELETION_REFUSALS].set(reasons)
+
+    def orphans_scanned(
+        self, side: str, orphans: Iterable[tuple[str, int, int]], quarantined: int, refusals: int
+    ) -> None:
+        """A scheduled scan of a side has ended. `orphans`: class, number and bytes."""
+        for name, number, size in orphans:
+            self._gauges[d.ORPHANS].labels(side, name).set(number)
+            self._gauges[d.ORPHAN_BYTES].labels(side, name).set(size)
+        self._gauges[d.ORPHAN_SCAN_REFUSALS].labels(side).set(refusals)
+        self._count(d.ORPHANS_QUARANTINED, side, by=quarantined)
+        self._count(d.ORPHAN_SCANS, side)
 
     def visited(self, end: str, freed: int) -> None:
         """A topic that nobody had loaded was visited, or should have been. `freed`: bytes."""

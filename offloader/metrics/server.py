@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from offloader.metrics.health import Health, ProbeAnswer
+from offloader.pages.access import Allowance, PageAccess, is_loopback
 from offloader.pages.server import WebServer, WsgiApplication
 
 if TYPE_CHECKING:
     from offloader.pages.site import Site  # Jinja takes 0.1 s to import
 
+FOR_THIS_MACHINE = "only this machine may ask here, by the name localhost or 127.0.0.1; listen on another address"
 NO_PAGES: Mapping[str, Callable[[], Any]] = MappingProxyType({})
 
 
@@ -36,7 +38,8 @@ class MetricsServer(WebServer):
         setting: str = "metrics.port",
         instead: str = "choose another, or 0",
     ) -> None:
-        super().__init__(router(registry, health, pages, site), host, port, setting=setting, instead=instead)
+        access = PageAccess() if is_loopback(host) else None
+        super().__init__(router(registry, health, pages, site, access), host, port, setting=setting, instead=instead)
 
 
 def router(
@@ -44,8 +47,10 @@ def router(
     health: Health,
     pages: Mapping[str, Callable[[], Any]] = NO_PAGES,
     site: Site | None = None,
+    access: PageAccess | None = None,
 ) -> WsgiApplication:
-    """The WSGI application of the three pages, and of others."""
+    """The WSGI application of the three pages, and of others. `access`: who may ask; None: everybody. A `site` has its
+    own."""
     metrics: WsgiApplication = make_wsgi_app(registry)
     probes = {"/healthz": health.alive, "/readyz": health.ready}
 
@@ -53,6 +58,8 @@ def router(
         path = environ.get("PATH_INFO", "")
         if site is not None and site.knows(path):
             return site(environ, start_response)
+        if access is not None and access.verdict(environ) is not Allowance.ALLOWED:
+            return _answer(start_response, "403 Forbidden", FOR_THIS_MACHINE)
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return _answer(start_response, "405 Method Not Allowed", "only GET")
         if path == "/metrics":

@@ -18,10 +18,9 @@ from offloader.errors import (
     UploadGoneError,
 )
 from offloader.format.index import decode_index, index_of_segment
-from offloader.format.v1 import decode_ledger_index
 from offloader.format.v1_parts import ExaminedLedger, examine
 from offloader.metadata import layout, stock_keys
-from offloader.model import MAX_OBJECT_SIZE, MIB, BrokersObject, LedgerRange, Part, SegmentLayout, TopicName
+from offloader.model import MAX_OBJECT_SIZE, MIB, LedgerRange, Part, SegmentLayout, TopicName
 from offloader.ports.object_store import ObjectStore, Stat, UploadedPart
 from offloader.storage.bounded_reads import naming, read_index, read_ranges
 
@@ -50,12 +49,10 @@ class WantedCopy:
 
 @dataclass(frozen=True, slots=True)
 class TakenLedger:
-    """A copy that was read and is right. `at`: when its index was written, as that says itself. `brokers`: it is no
-    copy, but this object of theirs, and was read at that time."""
+    """A copy that was read and is right. `at`: when its index was written, as that says itself."""
 
     parts: tuple[Part, ...]
     at: int
-    brokers: BrokersObject | None = None
 
 
 @dataclass(frozen=True)
@@ -79,18 +76,6 @@ class LedgerCopier:
             self._blame(wanted, cuts, error)
             raise
         return TakenLedger(found.parts, self._indexed(wanted, uuid, found, size))
-
-    def refer(self, wanted: WantedCopy, cuts: SegmentLayout) -> TakenLedger:
-        """Read the brokers' object completely, as it is, and their index. Nothing is written. Raises as `copy`."""
-        found = self._examined(self.stock, wanted.source, self._there(wanted).size, wanted, cuts)
-        index = stock_keys.index_key(wanted.brokers_uuid, wanted.ledger)
-        data, _ = read_index(self.stock, index)
-        with naming(index):
-            said = decode_ledger_index(data, wanted.ledger)
-            size = found.parts[-1].offset + found.parts[-1].size
-            if (said.data_length, said.ledger_metadata.lastEntryId) != (size, wanted.last):
-                raise DamagedObjectError(f"it is not of the {size} bytes and {wanted.last + 1} entries of its data")
-        return TakenLedger(found.parts, self.clock_ms(), BrokersObject(wanted.brokers_uuid, self.stock.url))
 
     def _there(self, wanted: WantedCopy) -> Stat:
         stat = self.stock.stat(wanted.source)

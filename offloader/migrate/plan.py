@@ -1,8 +1,8 @@
-"""What a migration would do to each ledger of a topic. Pure."""
+"""What a migration would do to each ledger of a topic, and about what that asks of the store. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -11,6 +11,19 @@ from offloader.model import GIB, MIB, LedgerSpan, Position, Taking
 
 ENTRY_BYTES = 12  # of an object's format, each
 LARGEST = 2 * GIB - 128 * MIB
+_SCHEMES = {
+    "aws-s3": ("s3",),
+    "s3": ("s3",),
+    "google-cloud-storage": ("gs", "gcs"),
+    "azureblob": ("az", "abfs", "abfss"),
+    "aliyun-oss": ("s3",),
+}
+READ_AT_ONCE = 4 * MIB
+READ_BY_BROKERS = MIB  # at once, from their bucket
+COPIED_AT_ONCE = 128 * MIB
+STREAMED_AT_ONCE = 16 * MIB
+RECORD_PUTS = 6  # of a segment: upload begun and completed, index, record beside it, catalog, journal
+PAUSE = 0.2  # seconds that an unload costs producers, measured with one broker
 
 
 class ListedState(StrEnum):
@@ -31,7 +44,6 @@ class LedgerAction(StrEnum):
     ARCHIVED = "archived"  # all of it is in the archive already
     OUTSIDE = "outside"  # the archive goes on behind it, and does not have it: what Pulsar has is the only copy
     COPY = "copy"  # a segment, its object a copy of the brokers' one
-    REFERENCE = "reference"  # a segment, its object the brokers' one where it is
     READ = "read"  # its entries go into segments like all others
     BRIDGE = "bridge"  # brokers get a copy of it, made of our blocks
     READABLE = "readable"  # brokers read it already
@@ -163,7 +175,7 @@ def _action(
     refusal = refusals.get(facts.driver)
     if refusal is not None:
         return LedgerAction.REFUSED, refusal
-    return (LedgerAction.REFERENCE if taking is Taking.REFERENCE else LedgerAction.COPY), ""
+    return LedgerAction.COPY, ""
 
 
 def plan_to_ledger_based(ledgers: Iterable[TopicLedger], archived: ArchivedExtent) -> tuple[PlannedLedger, ...]:
@@ -187,15 +199,6 @@ def drivers_out_of_reach(bucket_scheme: str, drivers: Collection[str]) -> Mappin
     return {driver: why for driver in drivers if (why := _why_not(bucket_scheme, driver))}
 
 
-_SCHEMES = {
-    "aws-s3": ("s3",),
-    "s3": ("s3",),
-    "google-cloud-storage": ("gs", "gcs"),
-    "azureblob": ("az", "abfs", "abfss"),
-    "aliyun-oss": ("s3",),
-}
-
-
 def _why_not(scheme: str, driver: str) -> str:
     name = driver.lower()
     if name == "filesystem":
@@ -211,3 +214,75 @@ def _why_not(scheme: str, driver: str) -> str:
             f"bucket ({wanted[0]}://…), or use --rewrite"
         )
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """`stored`: bytes that the archive has more of; `out`: bytes that leave the store."""
+
+    writes: int = 0
+    reads: int = 0
+    stored: int = 0
+    out: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.writes + other.writes, self.reads + other.reads, self.stored + other.stored, self.out + other.out
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CostShape:
+    """Sizes that say how often something is asked of a store. `inside`: it copies by itself, so that only the check of
+    a copy leaves it."""
+
+    part_size: int
+    segment_size: int
+    inside: bool
+
+
+def cost_of(ledgers: Sequence[PlannedLedger], shape: CostShape, *, back: bool) -> Cost:
+    """About what it takes to do this to the ledgers of one topic; on the way back with the proof, which reads all."""
+    total = sum((_copied(each, shape) for each in ledgers), _streamed(ledgers, shape))
+    return total + sum((_proven(each) for each in ledgers), Cost()) if back else total
+
+
+def pause_of(ledgers: Iterable[PlannedLedger], at_once: int) -> float:
+    """Seconds, in all: an unload for each `at_once` ledgers that brokers get copies of, and one more, since each unload
+    closes the open ledger, whose turn then comes."""
+    bridged = sum(one.action is LedgerAction.BRIDGE for one in ledgers)
+    return PAUSE * (_times(bridged, at_once) + 1) if bridged else 0
+
+
+def _copied(ledger: PlannedLedger, shape: CostShape) -> Cost:
+    """Objects that are made of whole ledgers, or only read."""
+    stored = ledger.stored
+    reads = _times(stored, READ_AT_ONCE)
+    if ledger.action not in (LedgerAction.COPY, LedgerAction.BRIDGE):
+        return Cost()
+    copied = _times(stored, COPIED_AT_ONCE if shape.inside else STREAMED_AT_ONCE)
+    times = 1 if shape.inside else 2
+    return Cost(copied + RECORD_PUTS, times * reads + 4, stored, times * stored)
+
+
+def _streamed(ledgers: Iterable[PlannedLedger], shape: CostShape) -> Cost:
+    """Segments, which small ledgers share."""
+    unread = moved = 0
+    for each in ledgers:
+        unread += each.unread
+        if each.state is ListedState.MOVED:  # brokers read their own object for us
+            moved += each.unread
+    parts, segments = _times(unread, shape.part_size), _times(unread, shape.segment_size)
+    return Cost(parts + RECORD_PUTS * segments, parts + _times(moved, READ_BY_BROKERS), unread, moved)
+
+
+def _proven(ledger: PlannedLedger) -> Cost:
+    """The command reads what is archived, and brokers read their own objects for it."""
+    if ledger.action is LedgerAction.READABLE or ledger.action is LedgerAction.BRIDGE:
+        stored = ledger.stored
+        return Cost(0, _times(stored, READ_AT_ONCE) + _times(stored, READ_BY_BROKERS), 0, 2 * stored)
+    return Cost(0, _times(ledger.unread, READ_AT_ONCE), 0, ledger.unread)
+
+
+def _times(size: int, at_once: int) -> int:
+    return -(-size // at_once)

@@ -7,8 +7,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
-from offloader.migrate.delivery import READ_AHEAD
-from offloader.migrate.proof import Shown
+from offloader.migrate.proof import READ_AHEAD, Shown
 from offloader.model import TopicName
 from offloader.pulsar.client_library import NothingCameError, client_library, library_errors, open_client
 from offloader.pulsar.settings import PulsarSettings

@@ -7,13 +7,22 @@ without, `after`. Of positions, `start` and `end` are both included: only the le
 from __future__ import annotations
 
 from offloader.model.acknowledged import AcknowledgedRange, PartlyAcknowledged, Place, by_ledger, joined
-from offloader.model.ledger import Gap, GapKind, LedgerList, LedgerRange, LedgerSpan, merge_ranges
-from offloader.model.ledger_sums import ENTRY_OVERHEAD, LedgerSums
+from offloader.model.ledger import (
+    ENTRY_OVERHEAD,
+    Gap,
+    GapKind,
+    LedgerList,
+    LedgerRange,
+    LedgerSpan,
+    LedgerSums,
+    merge_ranges,
+)
 from offloader.model.position import EntryRange, Position
 from offloader.model.segment import (
+    SINGLE_PUT,
     V1,
     V2,
-    BrokersObject,
+    V3,
     Ending,
     EntryStats,
     Failure,
@@ -31,7 +40,7 @@ from offloader.model.segment import (
     Transaction,
 )
 from offloader.model.slice import Lane, Receipt, Slice, SliceId, SliceStop
-from offloader.model.topic import TopicName
+from offloader.model.topic import TopicName, split_partition
 from offloader.model.units import GIB, KIB, MAX_OBJECT_SIZE, MAX_TIME, MIB
 from offloader.model.walk import Silence, Turn, Walk, unbroken
 
@@ -42,10 +51,11 @@ __all__ = [
     "MAX_OBJECT_SIZE",
     "MAX_TIME",
     "MIB",
+    "SINGLE_PUT",
     "V1",
     "V2",
+    "V3",
     "AcknowledgedRange",
-    "BrokersObject",
     "Ending",
     "EntryRange",
     "EntryStats",
@@ -83,5 +93,6 @@ __all__ = [
     "by_ledger",
     "joined",
     "merge_ranges",
+    "split_partition",
     "unbroken",
 ]

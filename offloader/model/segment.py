@@ -27,28 +27,22 @@ class Source(StrEnum):
     BROKER_WITH_BOOKIES = "broker-filled"  # from brokers, and from bookies what brokers do not deliver
     BOOKKEEPER = "bookkeeper"
     OFFLOADED = "offloaded"  # a whole ledger, as a byte copy of the object that a broker's own offloader wrote
-    REFERENCED = "referenced"  # a whole ledger, in the very object that a broker's own offloader wrote
 
     @property
     def complete(self) -> bool:
         """Whether it copies every stored entry, also markers and aborted or open transactions: consumers see none."""
         return self is not Source.BROKER
 
-    @property
-    def is_of_brokers(self) -> bool:
-        """Whether a segment of it is a ledger as a broker's own offloader wrote it."""
-        return self in (Source.OFFLOADED, Source.REFERENCED)
-
 
 class Taking(StrEnum):
     """How a topic's ledgers that brokers have offloaded become part of the archive."""
 
     COPY = "copy"  # each as one segment, a byte copy of the brokers' object
-    REFERENCE = "reference"  # each as one segment, the brokers' object where it is; they may delete it
     REWRITE = "rewrite"  # their entries are read like all others
 
 
 V1, V2 = 1, 2  # whose blocks: ledger-based ones (PIP-17), or those of segments (PIP-76)
+V3 = 3  # blocks as V2, in parts of equal length
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +50,12 @@ class SegmentLayout:
     """What is fixed when a segment is Assigned: the same start then gives the same blocks and parts, for ever.
 
     `version` 1: the blocks are those that a broker's own offloader wrote (`Source.OFFLOADED`), whole ones in each part,
-    and no index stands at a part's end."""
+    and no index stands at a part's end. 3: each part but the last has exactly `part_size` bytes."""
 
     part_size: int = 8 * MIB
     block_size: int = 1 * MIB
     index_step: int = 256 * KIB
     version: int = V2
-
-
-class BrokersObject(NamedTuple):
-    """An object that brokers have written and own, who may delete it: the copy `uuid` of a ledger, in the flat root of
-    `bucket` (a URL)."""
-
-    uuid: str
-    bucket: str
 
 
 Transaction = tuple[int, int]
@@ -197,6 +183,7 @@ class Failure:
     reason: str
     attempts: int
     retry_at: int
+    of_catalog: bool = False  # its catalog could not be appended to, or read
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +198,17 @@ class SealedFacts:
     gaps: tuple[Gap, ...]
 
 
+SINGLE_PUT = "single-put"
+"""In place of an upload's handle: the segment's object is its only part, which a worker writes with one conditional
+PUT. Of several attempts one writes it, and nothing replaces it: the others find their bytes there, or fail."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
     """A topic's one segment that is not Offloaded. `start` is its first position, a leading gap included.
 
-    `upload` is the store's handle (text that only the store reads); None until there is a whole part to write."""
+    `upload` is the store's handle (text that only the store reads) or `SINGLE_PUT`; None until there is something to
+    write."""
 
     uuid: str
     start: Position
@@ -231,7 +224,8 @@ class OpenSegment:
     roll_reason: RollReason | None = None
     sealed: SealedFacts | None = None  # set when sealing begins
     former_ledger_last: int | None = None  # as in `Segment`
-    brokers: BrokersObject | None = None  # as in `Segment`
+    former_ledger: int | None = None  # as in `Segment`
+    lost_uploads: int = 0  # how many uploads of its range failed for good
 
     @property
     def size(self) -> int:
@@ -264,8 +258,7 @@ class Segment:
 
     `former_ledger_last` proves that it follows where it begins another ledger: the entry that the ledger of the
     position before was closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers.
-
-    `brokers`: its data and index are these, under no key of ours (`Source.REFERENCED`)."""
+    `former_ledger` is that ledger; None: a build wrote the record that did not name it."""
 
     uuid: str
     start: Position
@@ -286,7 +279,7 @@ class Segment:
     driver_properties: tuple[tuple[str, str], ...] = ()
     deleted_ledgers: tuple[int, ...] = field(default=())
     former_ledger_last: int | None = None
-    brokers: BrokersObject | None = None
+    former_ledger: int | None = None
 
     @property
     def entries(self) -> int:

@@ -22,9 +22,10 @@ class Lane(StrEnum):
 class SliceId:
     """Which work it is: `run`, `lane` and `plan` name the plan, `uuid` and `upload` the segment's object.
 
-    `first_part`: the number of the first part to upload, the segment's `next_part`. Two attempts may upload different
-    bytes under one number (short last parts with different ends). The wrong ones are never published: the commit names
-    size, ETag and CRC32C of each part that the journal has.
+    `upload`: a handle, or `SINGLE_PUT`. `first_part`: the number of the first part to upload, the segment's
+    `next_part`. Two attempts may upload different bytes under one number (short last parts with different ends). The
+    wrong ones are never published: the commit names size, ETag and CRC32C of each part that the journal has. A single
+    PUT never replaces an object.
     `start`: the first position to account for; where a gap begins there, the slice explains it."""
 
     topic: TopicName
@@ -72,6 +73,7 @@ class SliceStop(StrEnum):
     BOUND = "bound"  # everything up to the bound was read and, where it fills parts or seals, uploaded
     BUDGET = "budget"  # bytes or time are used up after at least one whole part
     FULL = "full"  # the segment's maximum size: `Receipt.seen_to` is where it must end
+    LARGER = "larger"  # the segment was planned as a single PUT and is more than one part: nothing of it is uploaded
     SLOW = "slow"  # less than one part by the hard limit, or it will be
     FAILED = "failed"
 

@@ -16,7 +16,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from offloader.bookkeeper.connect import check_installed
+from offloader.bookkeeper.connect import check_installed, instance_id
+from offloader.bridge.driver.spark import PieceJobs
 from offloader.config import Config
 from offloader.errors import AuthorizationFailedError, ConfigError, OvertakenError
 from offloader.metadata.heartbeats import Heartbeats
@@ -32,7 +33,6 @@ from offloader.offload.live.page import Running, site
 from offloader.offload.live.view import LiveView
 from offloader.offload.seat import Reached, Seat, new_uuid
 from offloader.offload.spark import session as spark_side
-from offloader.offload.spark.piece_jobs import PieceJobs
 from offloader.offload.spark.supervised import SupervisedQuery
 from offloader.offload.standing_in import StandingIn
 from offloader.offload.worker.entry_sources import UNWRAPPED, Wrapper
@@ -106,6 +106,7 @@ class Application:
                 clock_ms=self._clock_ms,
                 workers=self._workers,
                 agrees=_nobody if fleet is None else fleet.agrees,
+                clocks=derived.clocks(self.config, store, admin, new_uuid),
                 until_caught_up=self._until_caught_up,
             )
             if fleet is not None and not self._may_return(fleet, metrics):
@@ -154,7 +155,8 @@ class Application:
     def _reach(self, stack: ExitStack) -> tuple[AdminClient, Metrics, ObjectStore, str]:
         """What can be refused without harm to a process of the same name that is at work."""
         config = self.config
-        if derived.bookkeeper(config) is not None:
+        bookies = derived.bookkeeper(config)
+        if bookies is not None:
             check_installed()
         admin = stack.enter_context(closing(AdminClient(derived.pulsar(config))))
         _check_brokers(admin, vouched=config.pulsar.entries_are_exact)
@@ -163,7 +165,8 @@ class Application:
             log.info("how it stands is shown at %s/", metrics.server.url)
         store = MeteredStore(self._wrapper.store(open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
-        root = open_root(store, admin.cluster(), new_uuid)
+        bookkeeper = "" if bookies is None else instance_id(bookies)
+        root = open_root(store, admin.cluster(), new_uuid, bookkeeper=bookkeeper)
         return admin, metrics, store, root.cluster
 
     def _site(self, metrics: Metrics) -> Site:

@@ -7,8 +7,8 @@ from enum import Enum
 from offloader.model import Failure, FailureKind, TopicName
 from offloader.offload.core.evidence import CONFIRM_MS
 from offloader.offload.driver.acknowledging import acknowledged
-from offloader.offload.driver.bridge_told import hopeless
 from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.feature import hopeless
 from offloader.offload.driver.topic import Topic
 
 GIVE_UP_ATTEMPTS = 5  # failures in a row of every topic that is left
@@ -31,6 +31,7 @@ class CaughtUp:
 
     def __init__(self, driver: Driver, now: int, timeout: float | None) -> None:
         self._driver = driver
+        self._features = driver.context.features
         self._deadline = None if timeout is None else now + int(timeout * 1000)
         self._found: dict[TopicName, Failure | None] = {}  # failures of an earlier run: each gets another try
         self._lost: dict[TopicName, int] = {}  # since when a topic waits for somebody to accept a loss
@@ -55,13 +56,17 @@ class CaughtUp:
     def _there(self, name: TopicName, topic: Topic) -> bool:
         goal, begin, end = topic.retire_at, topic.begin(), topic.catalog.end
         if goal is None or topic.inquiry is not None:
-            # Disabled or released: the next look says where it ends. To be taken in anew: that look does.
+            # Released: the next look says where it ends. To be taken in anew: that look does.
             return False
         nothing_to_do = goal.ledger < 0 or (begin is not None and goal < begin)
         reached = nothing_to_do or (end is not None and end >= goal)
-        if not reached or topic.tail.undecided or self._driver.state(name).unfinished:
+        if topic.committed.failure is not None:
+            return False  # something is still to be recorded, and that fails
+        if not reached or (topic.tail.undecided and not topic.paused) or self._driver.state(name).unfinished:
             return False
-        return acknowledged(topic) and self._driver.bridging.done(topic, goal)
+        return acknowledged(self._driver.context, topic) and all(
+            feature.is_done(topic, goal) for feature in self._features
+        )
 
     def _hopeless(self, name: TopicName, now: int) -> bool:
         state, topic = self._driver.state(name), self._driver.registry.topics.get(name)
@@ -69,7 +74,7 @@ class CaughtUp:
             return True
         if topic is not None and topic.in_question:
             return now - self._lost.setdefault(name, now) >= FOUND_OUT_WITHIN_MS
-        if topic is not None and state.failure is None and hopeless(topic):
+        if topic is not None and state.failure is None and hopeless(self._features, topic):
             return True
         found, failure = self._found.setdefault(name, state.failure), state.failure
         if failure is None or failure.kind is not FailureKind.DATA_LOST:
@@ -92,6 +97,6 @@ class CaughtUp:
         topic = self._driver.registry.topics.get(name)
         if topic is not None and topic.in_question:
             return topic.poll.error
-        if topic is not None and hopeless(topic):
-            return hopeless(topic)
+        if topic is not None and hopeless(self._features, topic):
+            return hopeless(self._features, topic)
         return "an open transaction is in the way" if topic is not None and topic.tail.undecided else "not there yet"

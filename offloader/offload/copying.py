@@ -14,15 +14,14 @@ from offloader.lifecycle.topics.cursors.live import LiveCursors
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.offload import settings as derived
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.copy_turns import TopicCopying
-from offloader.offload.driver.cursor_copying import CursorCopying
-from offloader.offload.driver.facts_copying import FactsCopying
-from offloader.pulsar.topic_states import BrokerTopicStates
+from offloader.offload.driver.topic_copies import CursorCopying, FactsCopying, TopicCopying
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.loaded import LARGEST_STATISTICS
 
 
 def copying_of(context: Context, config: Config, stack: ExitStack) -> tuple[TopicCopying, ...]:
     """Schemas of every topic; subscriptions where a policy says so. `stack` gets what must be closed."""
-    states = stack.enter_context(closing(BrokerTopicStates(derived.pulsar(config))))
+    states = stack.enter_context(closing(AdminClient(derived.pulsar(config), largest=LARGEST_STATISTICS)))
     facts = FactsCopying(context, states)
     if not config.policies.any_says("archive_cursors"):
         return (facts,)

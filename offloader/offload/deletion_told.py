@@ -25,9 +25,14 @@ class DeletionTold:
         self._off = False
 
     def pending(self, pending: PendingDeletions, *, on: bool) -> None:
-        counts = ((kind, state, number) for (kind, state), number in pending.counts.items())
-        self._metrics.deletions_pending(counts, pending.damaged)
-        waiting = sum(n for (_, state), n in pending.counts.items() if state in _IN_FLIGHT)
+        others = [(*key, n) for key, n in pending.counts.items() if key[0] is not LedgerType.SUBSCRIPTION]
+        self._metrics.deletions_pending(others, pending.damaged)
+        removals = {state: pending.counts[LedgerType.SUBSCRIPTION, state] for state in _PENDING}
+        in_flight = pending.in_flight(LedgerType.SUBSCRIPTION)
+        self._metrics.cursor_removals_pending({str(one): n for one, n in removals.items() if n}, in_flight)
+        for thing in pending.undoing:
+            log.warning("the undo of %s was interrupted: call it again", thing, extra={"see": "cursor-removal"})
+        waiting = sum(n for _, state, n in others if state in _IN_FLIGHT)
         if waiting and not on and not self._off:
             log.warning(
                 "deletion is switched off: %d deletions are pending and stay", waiting, extra={"see": "deletion-off"}
@@ -53,11 +58,19 @@ class DeletionTold:
         log.warning("the record of a deletion is passed over: %s", why, extra={"see": "deletion-damaged"})
 
     def failed(self, record: PendingDeleteLedgerInfo, why: str) -> None:
+        if record.ledger_type is LedgerType.SUBSCRIPTION:
+            self._metrics.cursor_removal("failed")
+            log.info("deletion of %s failed, tried again: %s", record.thing, printable(why))
+            return
         self._metrics.deletion_failed(record.ledger_type)
         log.info("deletion of %s failed, tried again: %s", record.name, printable(why))
 
     def ended(self, record: PendingDeleteLedgerInfo) -> None:
         answer = record.answer or DeletionAnswer.INVALID
+        if record.ledger_type is LedgerType.SUBSCRIPTION:
+            self._metrics.cursor_removal("removed" if answer is DeletionAnswer.DELETED else "kept")
+            log.info("deletion of %s ended, %s: %s", record.thing, answer, printable(record.reason))
+            return
         self._metrics.deletion_ended(record.ledger_type, answer)
         why = printable(record.reason) or "nothing is left to do"
         if answer in _TOLD:
@@ -68,6 +81,13 @@ class DeletionTold:
             log.info("deletion of %s ended, %s: %s", record.name, answer, why)
 
     def gave_up(self, record: PendingDeleteLedgerInfo) -> None:
+        if record.ledger_type is LedgerType.SUBSCRIPTION:
+            self._metrics.cursor_removal("gave up")
+            log.warning(
+                "deletion of %s was given up: %s", record.thing, printable(record.reason),
+                extra={"see": "cursor-removal-given-up"},
+            )  # fmt: skip
+            return
         self._metrics.deletion_gave_up(record.ledger_type)
         log.warning(
             "deletion of %s was given up: %s", record.name, printable(record.reason), extra={"see": "deletion-given-up"}
@@ -75,4 +95,5 @@ class DeletionTold:
 
 
 _TOLD = (DeletionAnswer.DOES_NOT_MATCH, DeletionAnswer.INVALID, DeletionAnswer.HOLDS_DATA)
+_PENDING = (DeletionState.MARKED, DeletionState.DELETING, DeletionState.UNDOING, DeletionState.GIVEN_UP)
 _IN_FLIGHT = (DeletionState.MARKED, DeletionState.DELETING)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from offloader.bookkeeper.connect import BookKeeperSettings, clients
+from offloader.bridge.log import BridgeReader
 from offloader.config import Config
 from offloader.errors import OffloadError
 from offloader.lifecycle.bucket.holds import holds
-from offloader.lifecycle.bucket.read_copies import ReadCopies
-from offloader.lifecycle.bucket.reading import store_time
+from offloader.lifecycle.bucket.reading import check_records, store_time
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock import StockScanner
+from offloader.lifecycle.clocks import Clocks, host_ms
 from offloader.lifecycle.deletion.configured import (
-    OpenedForALook,
     OpenSide,
     bookkeeper_side,
     bounds_of,
@@ -31,26 +30,33 @@ from offloader.lifecycle.deletion.configured import (
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.service import Announce, DeletionRules
-from offloader.lifecycle.deletion.system_topic.copies import CopyExaminer
-from offloader.lifecycle.deletion.system_topic.examining import LedgerExaminer
+from offloader.lifecycle.deletion.subscription_side import SubscriptionSide
+from offloader.lifecycle.deletion.system_topic.examining import CopyExaminer, LedgerExaminer
 from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening
-from offloader.lifecycle.deletion.task import DeletionTask
+from offloader.lifecycle.deletion.task import DeletionTask, LazySide
 from offloader.lifecycle.ledgers.references import References
-from offloader.lifecycle.ledgers.stock_copies import bucket_name, stock_copies, stock_store
+from offloader.lifecycle.ledgers.stock_copies import bucket_name, stock_copies
+from offloader.lifecycle.orphan_scan import BucketScanRound, LedgerScanRound, OrphanScanTask, ScanLimits
 from offloader.lifecycle.rescue.evidence import RescueEvidence
-from offloader.lifecycle.tasks import LifecycleTask
-from offloader.lifecycle.topics.cursors.removals import CursorRemovals
-from offloader.metadata.bridge_reader import BridgeReader
+from offloader.lifecycle.topics.cursors.configured import subscription_names
+from offloader.lifecycle.topics.cursors.former import forget_former, former_removals, pending_former
+from offloader.lifecycle.topics.cursors.nodes import StoredTopics
+from offloader.lifecycle.topics.cursors.policy import OpenSubscriptions, UnusedSubscriptions
+from offloader.lifecycle.topics.pace import pacing
 from offloader.metadata.journal import Journal
+from offloader.metadata.layout import cursors_folder
 from offloader.metadata.rescue_log import Rescues
+from offloader.metadata.stock_keys import STOCK_BUCKET
 from offloader.metrics import Metrics
 from offloader.offload import settings as derived
-from offloader.offload.cursor_removals import cursor_removals
 from offloader.offload.deletion_told import DeletionTold
+from offloader.offload.lifecycle_thread import LifecycleTask
+from offloader.offload.orphan_scan import OrphanScanReport
 from offloader.offload.system_topic import SystemTopicCounts, system_topic
-from offloader.offload.unloaded_visits import unloaded_topics
+from offloader.offload.unloaded_visits import sleep_until_stopping, unloaded_topics
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.subscriptions import BrokerSubscriptions
 from offloader.storage.open import open_store
 
 log = logging.getLogger(__name__)
@@ -60,7 +66,7 @@ MOST_BETWEEN_MESSAGES = 30.0  # seconds between two looks at the system topic
 
 @dataclass(frozen=True, slots=True)
 class LifecycleParts:
-    """What the tasks are made of."""
+    """What the tasks are made of. `clocks`: what ages are computed with, by default this host's alone."""
 
     config: Config
     admin: Admin
@@ -68,6 +74,7 @@ class LifecycleParts:
     journal: Journal
     metrics: Metrics
     cluster: str
+    clocks: Clocks = field(default_factory=Clocks)
 
 
 def lifecycle_tasks(parts: LifecycleParts, stopping: Callable[[], bool], stack: ExitStack) -> list[LifecycleTask]:
@@ -81,8 +88,10 @@ def lifecycle_tasks(parts: LifecycleParts, stopping: Callable[[], bool], stack: 
     found = (
         _door(parts, queue, topic, stack),
         _deletion(parts, queue, _announce(parts, topic, stack), stopping),
-        cursor_removals(parts.config, parts.admin, _removals(parts), parts.metrics, _now_ms),
+        _unused_subscriptions(parts, queue, stopping),
+        _former_removals(parts),
         unloaded_topics(parts.config, parts.admin, parts.metrics, stopping),
+        _orphan_scan(parts, queue),
     )
     for one in found:
         if isinstance(one, DeletionTask):
@@ -102,8 +111,8 @@ def _door(
     section, reached = parts.config.lifecycle, derived.bookkeeper(parts.config)
     if topic is None or section.system_topic == "publish" or reached is None:
         return None
-    opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, _now_ms)
-    examiner = LedgerExaminer(opened, queue, bounds_of(section), _now_ms, _copies(parts, queue, reached))
+    opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, parts.clocks.now_ms)
+    examiner = LedgerExaminer(opened, queue, bounds_of(section), parts.clocks.now_ms, _copies(parts, queue, reached))
     interval = min(section.deletion_interval_ms / 1000, MOST_BETWEEN_MESSAGES)
     return stack.enter_context(closing(topic.acceptor(examiner, timing_of(section), interval)))
 
@@ -112,24 +121,21 @@ def _copies(parts: LifecycleParts, queue: DeletionQueue, reached: BookKeeperSett
     section = parts.config.lifecycle
     if not section.stock_bucket:
         return None
-    settings = stock_store(section.stock_bucket, derived.store(parts.config))
+    settings = derived.store(parts.config).beside(section.stock_bucket, STOCK_BUCKET)
 
     def lists() -> tuple[References, ...]:
-        return lists_of_all_stores(section, lambda: clients(reached), parts.admin, _now_ms)
+        return lists_of_all_stores(section, lambda: clients(reached), parts.admin, parts.clocks.now_ms)
 
     def opened(stack: ExitStack) -> StockScanner:
         store = stack.enter_context(closing(open_store(settings, read_only=True)))
         bridged = BridgeReader(parts.store).of
-        read_copies = ReadCopies(parts.store).of
-        return StockScanner(store, lists, parts.cluster, _now_ms, section.quarantine_floor_ms, bridged, read_copies)
+        check = partial(check_records, parts.store)
+        grace, alone = section.quarantine_floor_ms, section.bucket_is_not_shared
+        return StockScanner(store, lists, parts.cluster, parts.clocks.now_ms, grace, bridged, check, alone)
 
     name = bucket_name(section.stock_bucket) or section.stock_bucket
-    by_the_store = partial(store_time, parts.store, _now_ms, _new_uuid)
+    by_the_store = partial(store_time, parts.store, parts.clocks.now_ms, _new_uuid)
     return CopyExaminer(opened, name, queue, bounds_of(section), by_the_store)
-
-
-def _removals(parts: LifecycleParts) -> CursorRemovals:
-    return CursorRemovals(parts.store, parts.cluster, _new_uuid, parts.journal.check_from_beside)
 
 
 def _deletion(
@@ -137,39 +143,121 @@ def _deletion(
 ) -> LifecycleTask | None:
     section = parts.config.lifecycle
     on = section.topic_two_phase_deletion_enabled
-    if not on and not _was_on(queue):
+    subscriptions = on or section.remove_cursors_after_ms is not None
+    if not subscriptions and not _has_work(queue):
         return None
     reached = derived.bookkeeper(parts.config)
-    sides = {LedgerType.OBJECT: OpenedForALook(_bucket_side(parts))}
+    sides = {LedgerType.OBJECT: LazySide(_bucket_side(parts))}
     if reached is not None:
         copies = stock_copies(section.stock_bucket, derived.store(parts.config))
         rescues = RescueEvidence(lambda: Rescues(parts.store, parts.cluster), stopping)
-        ledgers, left_over = cluster_sides(section, lambda: clients(reached), parts.admin, _now_ms, copies, rescues)
-        sides[LedgerType.LEDGER] = OpenedForALook(ledgers)
-        sides[LedgerType.MANAGED_LEDGER] = OpenedForALook(left_over)
+        ledgers, left_over = cluster_sides(
+            section, lambda: clients(reached), parts.admin, parts.clocks.now_ms, copies, rescues
+        )
+        sides[LedgerType.LEDGER] = LazySide(ledgers)
+        sides[LedgerType.MANAGED_LEDGER] = LazySide(left_over)
+        sides[LedgerType.SUBSCRIPTION] = LazySide(_subscriptions(parts, reached, stopping))
     rules = DeletionRules(
         timing_of(section),
         bounds_of(section),
         section.two_phase_deletion_ledger_deletion_parallelism,
         stopping=stopping,
+        subscriptions=subscriptions,
     )
     interval = section.deletion_interval_ms / 1000
-    return DeletionTask(on, interval, queue, sides, rules, DeletionTold(parts.metrics), _now_ms, announce)
+    return DeletionTask(on, interval, queue, sides, rules, DeletionTold(parts.metrics), parts.clocks.now_ms, announce)
+
+
+def _subscriptions(
+    parts: LifecycleParts, reached: BookKeeperSettings, stopping: Callable[[], bool]
+) -> OpenSubscriptions:
+    visits = parts.config.lifecycle.visits
+    pace = pacing(visits.a_minute, host_ms, partial(sleep_until_stopping, stopping))  # over all passes
+
+    def opened(stack: ExitStack) -> SubscriptionSide:
+        tree, bookies = clients(reached)
+        stack.enter_context(closing(tree))
+        stack.enter_context(closing(bookies))
+        brokers = stack.enter_context(closing(BrokerSubscriptions(derived.pulsar(parts.config))))
+        stored = StoredTopics(tree, bookies, reached.bookies.request_timeout)
+        names = subscription_names(parts.config.pulsar.subscription, parts.admin)
+        return SubscriptionSide(stored, brokers, names, parts.clocks.now_ms, visits.at_once, pace, stopping)
+
+    return opened
+
+
+def _unused_subscriptions(
+    parts: LifecycleParts, queue: DeletionQueue, stopping: Callable[[], bool]
+) -> LifecycleTask | None:
+    section, reached = parts.config.lifecycle, derived.bookkeeper(parts.config)
+    after = section.remove_cursors_after_ms
+    if after is None or reached is None:  # the configuration refuses the policy without a metadata service
+        return None
+    interval = section.deletion_interval_ms / 1000
+    side, bounds = _subscriptions(parts, reached, stopping), bounds_of(section)
+    former = partial(former_removals, parts.store, parts.cluster)
+    return UnusedSubscriptions(side, queue, after, interval, parts.metrics, parts.clocks, bounds, former)
+
+
+@dataclass
+class FormerRemovals:
+    """Names what earlier versions left pending, and forgets what has ended there, until nothing is left."""
+
+    parts: LifecycleParts
+    name: str = "former-removals"
+
+    def run(self) -> float:
+        """See LifecycleTask."""
+        parts, section = self.parts, self.parts.config.lifecycle
+        for one in pending_former(parts.store, parts.cluster):
+            log.warning("%s", one.says, extra={"see": "cursor-removal"})
+        parts.journal.check_from_beside()
+        forget_former(parts.store, parts.cluster, parts.clocks.now_ms() - section.record_retention_ms)
+        return section.deletion_interval_ms / 1000
+
+
+def _former_removals(parts: LifecycleParts) -> LifecycleTask | None:
+    """Where there are any at the start."""
+    try:
+        any_there = next(iter(parts.store.list(cursors_folder(parts.cluster))), None) is not None
+    except OffloadError as error:
+        log.info("whether earlier versions left a removal is found out later: %s", error)
+        return FormerRemovals(parts)
+    return FormerRemovals(parts) if any_there else None
+
+
+def _orphan_scan(parts: LifecycleParts, queue: DeletionQueue) -> LifecycleTask | None:
+    section, reached = parts.config.lifecycle, derived.bookkeeper(parts.config)
+    settings = section.orphan_scan
+    if settings.interval_ms is None or reached is None:
+        return None
+    now_ms, held = parts.clocks.now_ms, holds(parts.config.policies)
+    opened = bookkeeper_side(section, lambda: clients(reached), parts.admin, now_ms)
+    bounds, limits = bounds_of(section), ScanLimits(settings.quarantine, settings.most)
+    sides = (
+        LedgerScanRound(opened, queue, bounds, limits, now_ms),
+        BucketScanRound(_bucket_scanner(parts), queue, bounds, limits, now_ms, held),
+    )
+    return OrphanScanTask(settings.interval_ms / 1000, sides, OrphanScanReport(parts.metrics))
 
 
 def _bucket_side(parts: LifecycleParts) -> OpenSide:
     """The archive's. Objects of Pulsar's own offloader wait for the command that names their bucket."""
-    grace = parts.config.lifecycle.quarantine_floor_ms
-    scanner = BucketScanner(parts.store, _now_ms, _new_uuid, grace, cluster=parts.cluster)
     held = holds(parts.config.policies)
-    side = BucketSide(parts.store, scanner, held=held)  # it remembers how many objects there are
+    side = BucketSide(parts.store, _bucket_scanner(parts), held=held)  # it remembers how many objects there are
     return lambda _: side
 
 
-def _was_on(queue: DeletionQueue) -> bool:
-    """Then what is pending is counted, and the switch says that it is off now."""
+def _bucket_scanner(parts: LifecycleParts) -> BucketScanner:
+    grace = parts.config.lifecycle.quarantine_floor_ms
+    return BucketScanner(parts.store, parts.clocks.now_ms, _new_uuid, grace, cluster=parts.cluster)
+
+
+def _has_work(queue: DeletionQueue) -> bool:
+    """Where deletion once was on, or a command has marked a subscription: what is pending is counted, what has ended is
+    forgotten in its time, and the switch says that it is off now."""
     try:
-        return queue.switch() is not None
+        return queue.switch() is not None or queue.has_any(LedgerType.SUBSCRIPTION)
     except OffloadError as error:
         log.info("whether deletion once was on is found out later: %s", error)
         return True
@@ -177,7 +265,3 @@ def _was_on(queue: DeletionQueue) -> bool:
 
 def _new_uuid() -> str:
     return str(uuid.uuid4())
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

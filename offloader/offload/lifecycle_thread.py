@@ -1,4 +1,8 @@
-"""The thread that does the end of data, beside the driver: nothing of the driver waits for it."""
+"""What the application does for the end of data, beside offloading: one task after the other, in a thread of their own.
+Nothing of the driver waits for it.
+
+There is no such thread where nothing of it is switched on.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,26 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from offloader.errors import OffloadError, OvertakenError
-from offloader.lifecycle.tasks import LifecycleTask
 from offloader.offload.driver.foreseen import foreseen
 
 log = logging.getLogger(__name__)
 
 FIRST_RETRY, LAST_RETRY = 10.0, 600.0  # seconds
 STOP_WITHIN = 10.0  # seconds; what is under way is repeated by the next start
+
+
+class LifecycleTask(Protocol):
+    """One thing that is done again and again. `name`: as logs and metrics have it."""
+
+    name: str
+
+    def run(self) -> float:
+        """Do what is due, and no more than a bounded share of it. Returns after how many seconds it wants to be called
+        again. Raises OffloadError: it is called again after its interval; OvertakenError ends the application."""
+        ...
 
 
 class LifecycleThread:

@@ -15,19 +15,19 @@ from functools import partial
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from offloader.bridge.driver.feature import BridgeFeature
+from offloader.bridge.driver.parts import BridgeReach
+from offloader.bridge.driver.spark import PieceJobs
 from offloader.config import Config
-from offloader.lifecycle.ledgers.stock_copies import stock_store
-from offloader.lifecycle.retention.handing_over import HandingOver
-from offloader.metadata.bridge_reader import BridgeReader
+from offloader.lifecycle.clocks import Clocks
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
+from offloader.metadata.stock_keys import STOCK_BUCKET
 from offloader.metrics import Metrics
 from offloader.model import Lane
 from offloader.offload import settings as derived
-from offloader.offload.bridge_parts import BridgeReach
 from offloader.offload.copying import copying_of
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
@@ -40,7 +40,6 @@ from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.offload.lifecycle_thread import LifecycleThread
 from offloader.offload.spark import session as spark_side
 from offloader.offload.spark.executor import worker_function
-from offloader.offload.spark.piece_jobs import PieceJobs
 from offloader.offload.spark.plan_server import PlanServer
 from offloader.offload.spark.supervised import SupervisedQuery
 from offloader.offload.worker.entry_sources import Wrapper
@@ -50,7 +49,6 @@ from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
-from offloader.storage.buckets import Buckets
 from offloader.storage.open import open_store
 
 log = logging.getLogger(__name__)
@@ -58,8 +56,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Reached:
-    """What all shards of a process share. `agrees`: whether the shard of a name lives, and deals as we do. `workers`:
-    what tests wrap around what executors reach."""
+    """What all shards of a process share. `agrees`: whether the shard of a name lives, and deals as we do. `clocks`:
+    what ages are computed with. `workers`: what tests wrap around what executors reach."""
 
     admin: AdminClient
     store: ObjectStore
@@ -72,6 +70,7 @@ class Reached:
     clock_ms: Callable[[], int]
     workers: Wrapper
     agrees: Callable[[str], bool]
+    clocks: Clocks
     until_caught_up: bool = False
 
 
@@ -127,7 +126,7 @@ class Seat:
         admin, store = reached.admin, reached.store
         waiting = partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
         journal = stack.enter_context(Journal.open(store, config.application, new_uuid, metrics.journaled, waiting))
-        pins = stack.enter_context(closing(BrokerPins(derived.pulsar(config))))
+        pins = stack.enter_context(closing(BrokerPins(derived.pulsar(config), check_journal=journal.check_from_beside)))
         source = stack.enter_context(closing(BrokerSource(derived.pulsar(config))))
         pools = {kind: Pool(threads, kind) for kind, threads in derived.threads(config).items()}
         for pool in pools.values():
@@ -159,20 +158,15 @@ class Seat:
         plans = LanePlans(context, registry, server, derived.lanes(config, reached.slots.number), rates)
         lifecycle = config.lifecycle
         reach = BridgeReach(config, admin, store, source, reached.pieces, reached.cluster, stack)
-        handing_over = None
-        if not config.bridge.keep_segments:
-            buckets = stack.enter_context(closing(Buckets(derived.store(config))))
-            handing_over = HandingOver(
-                BridgeReader(store), buckets.open, lambda topic: admin.topic_info(topic).ledgers, reach.own_copies
-            )
-        retaining = Retaining(context, lifecycle.archive_grace_ms, lifecycle.deletion_interval_ms, handing_over)
-        bridging = Bridging(context, config.bridge, reach.parts(new_uuid), urgent=reached.until_caught_up)
+        grace, interval = lifecycle.archive_grace_ms, lifecycle.deletion_interval_ms
+        retaining = Retaining(context, grace, interval, reached.clocks)
+        bridging = BridgeFeature(context, config.bridge, reach.parts(new_uuid), urgent=reached.until_caught_up)
         requests = RequestHandler(context, config.spark.trigger_ms, retaining, bridging)
         copying = copying_of(context, config, stack)
         # Also where there are no others (any more): what the journal says to be on its way has to arrive.
         self.passing_on = PassingOn(context, registry, reached.agrees, requests.is_asked)
         return Driver(
-            context, registry, plans, requests, retaining, bridging, config.spark.trigger_ms, copying, self.passing_on
+            context, registry, plans, requests, retaining, [bridging], config.spark.trigger_ms, copying, self.passing_on
         )
 
     def _stock(self, stack: ExitStack) -> ObjectStore | None:
@@ -180,7 +174,8 @@ class Seat:
         bucket = self.config.lifecycle.stock_bucket
         if not bucket:
             return None
-        return stack.enter_context(closing(open_store(stock_store(bucket, derived.store(self.config)), read_only=True)))
+        settings = derived.store(self.config).beside(bucket, STOCK_BUCKET)
+        return stack.enter_context(closing(open_store(settings, read_only=True)))
 
     def _build_lifecycle(self, stack: ExitStack, journal: Journal) -> LifecycleThread | None:
         """What is done once for the whole cluster, shard 0 does, whoever runs that. None where nothing of it is
@@ -188,7 +183,9 @@ class Seat:
         if derived.deal(self.config).index != 0:
             return None
         reached = self._reached
-        parts = LifecycleParts(self.config, reached.admin, reached.store, journal, self._metrics, reached.cluster)
+        parts = LifecycleParts(
+            self.config, reached.admin, reached.store, journal, self._metrics, reached.cluster, reached.clocks
+        )
         tasks = lifecycle_tasks(parts, lambda: thread.stopping, stack)
         if not tasks:
             return None

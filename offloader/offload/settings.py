@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from urllib.parse import urlsplit
 
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.bookkeeper.settings import BookieSettings
@@ -12,11 +14,15 @@ from offloader.config import Config
 from offloader.config.connections import Storage
 from offloader.config.levels import ENTRY_OVERHEAD, TopicPolicy
 from offloader.errors import ConfigError
+from offloader.lifecycle.bucket.reading import asked_store_time
+from offloader.lifecycle.clocks import Clocks, has_own_clock, is_this_host
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata.deal import Deal, DealBy, family_of, shard_name
 from offloader.model import MIB, Lane
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.driver.work import THREADS, WorkKind
+from offloader.ports.admin import Admin
+from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.settings import StoreSettings
 
@@ -41,6 +47,17 @@ def pulsar(config: Config) -> PulsarSettings:
         connect_timeout=section.connection_timeout_ms / 1000,
         operation_timeout=section.operation_timeout_ms / 1000,
         keep_alive=section.keep_alive_ms / 1000,
+    )
+
+
+def clocks(config: Config, reached_store: ObjectStore, admin: Admin, new_token: Callable[[], str]) -> Clocks:
+    """What ages are computed with: this host's clock, the store's and a broker's."""
+    brokers = (urlsplit(url).hostname or "" for url in pulsar(config).admin_urls)
+    return Clocks(
+        store_ms=partial(asked_store_time, reached_store, new_token),
+        broker_ms=admin.time_ms,
+        store_is_independent=has_own_clock(store(config)),
+        broker_is_independent=not any(is_this_host(host) for host in brokers),
     )
 
 
@@ -99,15 +116,14 @@ def bookkeeper(config: Config) -> BookKeeperSettings | None:
     return BookKeeperSettings(config.pulsar.metadata_service_uri, bookies, bookies.request_timeout)
 
 
-def retention(policy: TopicPolicy, *, keep_segments: bool = True) -> RetentionPolicy:
-    """How long a topic's archive is kept. `keep_segments`: also where brokers have it."""
+def retention(policy: TopicPolicy) -> RetentionPolicy:
+    """How long a topic's archive is kept."""
     return RetentionPolicy(
         policy.archive_retention_minutes,
         policy.archive_retention_mb,
         policy.deleted_topic_retention_minutes,
         policy.follow_pulsar_retention,
         policy.hold,
-        hands_over=policy.broker_readable and not keep_segments,
         keep_unacknowledged=policy.keep_unacknowledged,
     )
 

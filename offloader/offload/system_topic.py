@@ -9,11 +9,10 @@ from contextlib import ExitStack, closing
 from offloader.config import Config
 from offloader.errors import OutcomeUnknownError
 from offloader.lifecycle.deletion.records import LedgerType
-from offloader.lifecycle.deletion.system_topic.events import NotAnnounced, SystemTopicEvents
+from offloader.lifecycle.deletion.system_topic.interfaces import NotAnnounced, SystemTopicEvents
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
-from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening
+from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening, open_mark
 from offloader.lifecycle.deletion.system_topic.pulsar_channel import check_library
-from offloader.lifecycle.deletion.system_topic.secret import open_mark
 from offloader.metrics import Metrics
 from offloader.offload import settings as derived
 from offloader.ports.object_store import ObjectStore

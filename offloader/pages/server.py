@@ -65,6 +65,7 @@ class WebServer:
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS  # connections that wait: with 5, a probe waits a second behind a burst
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -14,9 +14,11 @@ from offloader.errors import (
     AccessDeniedError,
     ConfigError,
     FatalError,
+    FormatVersionError,
     IntegrityError,
     ObjectNotFoundError,
     OffloadError,
+    RemovedFeatureError,
     RetryableError,
 )
 from offloader.pages.access import Allowance, PageAccess
@@ -226,7 +228,9 @@ def status_of(error: OffloadError) -> HTTPStatus:
     """What an error means for whoever asked."""
     if isinstance(error, ConfigError):
         return HTTPStatus.BAD_REQUEST
-    if isinstance(error, RetryableError | AccessDeniedError | IntegrityError):
+    if isinstance(
+        error, RetryableError | AccessDeniedError | IntegrityError | FormatVersionError | RemovedFeatureError
+    ):
         return HTTPStatus.SERVICE_UNAVAILABLE
     if isinstance(error, ObjectNotFoundError | FatalError):
         return HTTPStatus.NOT_FOUND

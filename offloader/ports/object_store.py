@@ -31,6 +31,8 @@ from typing import Protocol
 class Stat:
     """What a store says of an object. `etag` changes whenever the content does; `meta` has lower-case keys.
     `modified_at`: when it was written, in ms by the store's clock; 0: it does not say, as of what was just written.
+    `held`: the store keeps it from being deleted until that is lifted; `held_until`: until then (ms; 0: no such time).
+    Where the role may not see that, and in answers to anything but `stat`, nothing is said.
 
     Metadata is for people who look into a bucket: not every store can keep it (fsspec, file systems without extended
     attributes), so nothing may depend on reading it back.
@@ -40,6 +42,8 @@ class Stat:
     etag: str
     meta: Mapping[str, str] = field(default_factory=dict)
     modified_at: int = field(default=0, compare=False)
+    held: bool = field(default=False, compare=False)
+    held_until: int = field(default=0, compare=False)
 
 
 NO_CRC = -1
@@ -79,13 +83,21 @@ class ObjectStore(Protocol):
     longest_call: float
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,
     ) -> Stat | None:
         """Write a whole object atomically: readers see nothing or all of it, and after this call they see it.
 
         With `if_absent`, exactly one of several concurrent writers succeeds; the others get None. An object that is
         there with exactly these bytes counts as ours (the answer to an earlier try was lost): callers who race must
         put a fresh token into `data`.
+
+        `as_upload`: with the content type and the storage class that the store gives to the object of an upload.
         """
         ...
 

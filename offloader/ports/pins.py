@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from offloader.model import Position, TopicName
@@ -10,10 +10,12 @@ from offloader.model import Position, TopicName
 
 @dataclass(frozen=True, slots=True)
 class TopicEnd:
-    """A topic's last readable position (None: it is empty) and its pin's mark-delete, both (ledger, entry)."""
+    """A topic's last readable position (None: it is empty) and its pin's mark-delete, both (ledger, entry).
+    `subscribed`: a number that changes each time that we subscribe: after an unload, a lost connection, a deletion."""
 
     last: tuple[int, int] | None
     mark_delete: tuple[int, int]
+    subscribed: int = field(default=0, compare=False)
 
 
 class Pins(Protocol):
@@ -22,7 +24,8 @@ class Pins(Protocol):
     def open(self, topic: TopicName) -> TopicEnd:
         """Make or take over the topic's durable subscription and hold it; a new one begins at the topic's first entry.
 
-        Raises SubscriptionBusyError, TopicNotFoundError, AuthorizationFailedError, BrokerUnavailableError.
+        Raises SubscriptionBusyError, TopicNotFoundError, AuthorizationFailedError, NotAllowedError,
+        BrokerUnavailableError.
         """
         ...
 
@@ -36,6 +39,10 @@ class Pins(Protocol):
 
     def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
         """Ends of many held topics at once (pipelined); a topic's failure is its value. Reconnects by itself."""
+        ...
+
+    def take_disconnected(self) -> list[TopicName]:
+        """Topics whose consumer was closed by a broker or with its connection, since the last call."""
         ...
 
     def acknowledge(self, topic: TopicName, position: Position) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, Place, TopicName
+from offloader.state.topic import PulsarTopic
 
 EARLIEST: Place = (-1, -1)
 
@@ -18,13 +19,6 @@ class SubscriptionUse(NamedTuple):
     backlog: int
 
 
-class ToAcknowledge(NamedTuple):
-    """Entries one by one, and messages of batches."""
-
-    whole: Iterable[EntryRange] = ()
-    parts: Iterable[PartlyAcknowledged] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class SubscriptionLook:
     """A subscription as its broker has it in memory at this moment.
@@ -33,6 +27,8 @@ class SubscriptionLook:
     last time that anything was consumed or acknowledged, 0: not since the topic was loaded. `replicated`: its position
     is copied to other clusters. `ranges`: beyond the mark-delete, in order; a broker tells nothing of batches.
     `lengths`: the topic's ledgers in order with their entries, None: it is open; not stored with a saved look.
+    `traits_known`: whether the broker reports `replicated` and `properties`; not stored either. `sizes`: entries and
+    bytes of each ledger, the open one included; not stored either.
     """
 
     created: int
@@ -44,6 +40,8 @@ class SubscriptionLook:
     replicated: bool = False
     properties: tuple[tuple[str, str], ...] = ()
     lengths: tuple[tuple[int, int | None], ...] = ()
+    traits_known: bool = True
+    sizes: Mapping[int, tuple[int, int]] = field(default_factory=dict, hash=False)
 
     def stands_where(self, other: SubscriptionLook) -> bool:
         """Whether nothing was acknowledged between two looks, of the same topic."""
@@ -62,15 +60,22 @@ class Subscriptions(Protocol):
         """None: the topic has no such durable subscription. The topic is loaded for it."""
         ...
 
+    def report(self, topic: TopicName, *, loaded: bool) -> PulsarTopic:
+        """All that can be known of the topic without the metadata service. `loaded`: its broker is asked; else the
+        topic is not loaded for it, and a position in a cursor's ledger may have come further."""
+        ...
+
+    def keeps_properties(self, topic: TopicName) -> bool:
+        """Whether the topic's broker stores the properties of subscriptions."""
+        ...
+
     def delete(self, topic: TopicName, subscription: str) -> None:
         """Delete it, not by force. Raises SubscriptionBusyError: a consumer is connected; OutcomeUnknownError; and
         TopicNotFoundError where it, or the topic, is not there."""
         ...
 
-    def create(
-        self, topic: TopicName, subscription: str, properties: Mapping[str, str], first: Place = EARLIEST
-    ) -> bool:
-        """Make it, so that it begins with this entry. False: there is one. Raises OutcomeUnknownError."""
+    def create(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> bool:
+        """Make it, so that it begins with the earliest entry. False: there is one. Raises OutcomeUnknownError."""
         ...
 
     def describe(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> None:
@@ -97,15 +102,6 @@ class Subscriptions(Protocol):
         """Acknowledge entries one by one, and messages of batches. An answer proves nothing: look.
 
         Raises SubscriptionBusyError, OutcomeUnknownError."""
-        ...
-
-    def acknowledge_as_seen(
-        self, topic: TopicName, subscription: str, decide: Callable[[], ToAcknowledge | None]
-    ) -> bool:
-        """The same with what `decide` says once we are a consumer; None: nothing, and False is returned.
-
-        A reset sends all consumers away before it begins: what `decide` has seen is not reset before it is
-        acknowledged. Raises what `decide` raises, too."""
         ...
 
     def close(self) -> None:

@@ -33,6 +33,8 @@ from offloader.version import named
 CLIENT_VERSION = named()  # in the statistics that brokers show of a topic
 # 21 is what brokers of 4.0 speak; from 18 on they deliver broker entry metadata to a client that asks for it.
 PROTOCOL_VERSION = 21
+EXCLUSIVE, SHARED, FAILOVER = Subscribe.EXCLUSIVE, Subscribe.SHARED, Subscribe.FAILOVER
+CONSUMER = "offloader"  # the name, among a consumer's metadata, of what no other consumer has
 
 
 def command(**content: Any) -> BaseCommand:
@@ -48,7 +50,8 @@ PONG = command(pong=Pong())
 class Subscription(NamedTuple):
     """What a consumer subscribes with. Durable: from the earliest entry where it is new.
 
-    Not durable: `after` is the position behind which it starts, as if that one were acknowledged.
+    Not durable: `after` is the position behind which it starts, as if that one were acknowledged. `token`: which of
+    its consumers this is, as the topic's `stats` show it.
     """
 
     topic: str
@@ -57,7 +60,8 @@ class Subscription(NamedTuple):
     after: tuple[int, int] | None = None
     consumer_name: str = ""
     properties: Mapping[str, str] = {}
-    shared: bool = False
+    type: Subscribe.Type = EXCLUSIVE
+    token: str = ""
 
 
 def connect(auth_method: str, auth_data: bytes, proxy_to: str = "") -> BaseCommand:
@@ -82,15 +86,16 @@ def auth_response(method: str, data: bytes) -> BaseCommand:
 
 
 def subscribe(consumer_id: int, request_id: int, subscription: Subscription) -> BaseCommand:
-    """Exclusive unless it says otherwise, and never creates the topic."""
+    """Never creates the topic."""
     subscribing = Subscribe(
         topic=subscription.topic,
         subscription=subscription.name,
-        type=Subscribe.SHARED if subscription.shared else Subscribe.EXCLUSIVE,
+        type=subscription.type,
         consumer_id=consumer_id,
         request_id=request_id,
         consumer_name=subscription.consumer_name,
         durable=subscription.durable,
+        metadata=[KeyValue(key=CONSUMER, value=subscription.token)] if subscription.token else [],
         # A reader that starts behind the end must wait there; EARLIEST would send it back to the first entry.
         initial_position=Subscribe.EARLIEST if subscription.durable else Subscribe.LATEST,
         force_topic_creation=False,

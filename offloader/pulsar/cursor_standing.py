@@ -115,27 +115,6 @@ def _replicate(brokers: Subscriptions, topic: TopicName, subscription: str) -> N
             return
 
 
-def bring_beside(
-    brokers: Subscriptions, topic: TopicName, subscription: str, standing: CursorStanding, lengths: Lengths
-) -> SubscriptionLook:
-    """The same, but that nothing which is acknowledged there already is taken back: whoever uses it, or brings it at
-    the same time, loses nothing. Only one that is not there is made.
-
-    Raises OutcomeUnknownError where not all of it is acknowledged then, and what brokers raise."""
-    mark = standing.mark_delete
-    brokers.create(topic, subscription, dict(standing.properties), (mark[0], max(mark[1], 0)))
-    wanted, before = standing.acknowledged, brokers.look(topic, subscription)
-    if before is None or not set(standing.properties) <= set(before.properties):
-        raise OutcomeUnknownError(f"{topic}: {subscription} was made, and what is there is not it")
-    missing = _missing(before, wanted, lengths)
-    if missing or standing.parts:
-        brokers.acknowledge(topic, subscription, missing, standing.parts)
-    look = brokers.look(topic, subscription)
-    if look is None or _missing(look, wanted, lengths):  # what it has beyond that, its users have acknowledged
-        raise OutcomeUnknownError(f"{topic}: {subscription} was made, and does not stand where it shall: try once more")
-    return look
-
-
 def nearest(mark: Place, lengths: Lengths) -> Place:
     """A mark-delete position that can be named: before a ledger that is not listed any more is the end of the one
     before, or nothing."""
@@ -143,14 +122,6 @@ def nearest(mark: Place, lengths: Lengths) -> Place:
         return mark
     before = [(ledger, entries) for ledger, entries in lengths if ledger < mark[0] and entries]
     return (before[-1][0], (before[-1][1] or 0) - 1) if before else EARLIEST
-
-
-def _missing(look: SubscriptionLook, wanted: Acknowledged, lengths: Lengths) -> tuple[EntryRange, ...]:
-    """What is to be acknowledged, and is not."""
-    seen = Acknowledged(look.mark_delete, look.ranges)
-    known = _known((seen, wanted), lengths)
-    done = _ledgers(seen, known)
-    return tuple(left for one in _whole(wanted, known) for left in one.without(done.get(one.ledger, ())))
 
 
 def _whole(state: Acknowledged, lengths: Lengths) -> Iterator[EntryRange]:

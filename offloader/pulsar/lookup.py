@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from offloader._proto.pulsar_wire_pb2 import LookupResponse
 from offloader.errors import BrokerUnavailableError, ProtocolError, TopicMovedError
@@ -18,13 +18,6 @@ from offloader.pulsar.settings import DEFAULT_PORTS, HostPort, parse_hosts
 T = TypeVar("T")
 
 MAX_REDIRECTS = 20
-
-
-class BrokerUrls(NamedTuple):
-    """How clients connect to a broker; empty: not in this way."""
-
-    plain: str
-    tls: str
 
 
 class TopicLookup:
@@ -75,17 +68,7 @@ class TopicLookup:
             raise server_error(response.error, response.message, what)
         return response.partitions
 
-    def owner(self, topic: TopicName) -> BrokerUrls:
-        """The broker that serves the topic, asked anew: a topic that none serves is assigned to one by that."""
-        _, response = self._answer(topic)
-        return BrokerUrls(response.broker_service_url, response.broker_service_url_tls)
-
     def _ask(self, topic: TopicName) -> BrokerAddress:
-        responder, response = self._answer(topic)
-        return self._target(response, responder, topic)
-
-    def _answer(self, topic: TopicName) -> tuple[BrokerAddress, LookupResponse]:
-        """Who answered last, and what: where to connect."""
         responder, response = self._pool.ask_service(
             lambda address, connection: (address, self._lookup(connection, topic))
         )
@@ -96,7 +79,7 @@ class TopicLookup:
             response = self._lookup(self._pool.get(responder), topic, authoritative=response.authoritative)
         if response.response != LookupResponse.CONNECT:
             raise BrokerUnavailableError(f"{topic}: {MAX_REDIRECTS} brokers in a row said that another one serves it")
-        return responder, response
+        return self._target(response, responder, topic)
 
     def _lookup(self, connection: BrokerConnection, topic: TopicName, *, authoritative: bool = False) -> LookupResponse:
         what = f"looking up {topic}"

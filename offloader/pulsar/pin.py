@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
@@ -14,11 +15,13 @@ from offloader.errors import BrokerUnavailableError, FatalError, OffloadError
 from offloader.model import Position, TopicName
 from offloader.ports.pins import TopicEnd
 from offloader.pulsar.commands import Subscription
+from offloader.pulsar.failover import ReportedSoleConsumer
 from offloader.pulsar.lookup import TopicLookup
-from offloader.pulsar.managed_ledger import PIN_PROPERTY
 from offloader.pulsar.pin_consumer import PinConsumer
 from offloader.pulsar.pool import ConnectionPool
+from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
+from offloader.pulsar.subscription_rest import PIN_PROPERTY
 
 # Threads that subscribe again, all topics at once after a broker's restart.
 RECONNECTS = 8
@@ -28,20 +31,32 @@ CLOSE_SECONDS = 5.0  # in which brokers confirm that we have let go; one that ha
 class BrokerPins:
     """`Pins` over shared connections; one consumer a topic.
 
-    We bring a new token each time that we subscribe. A subscription keeps the token that it was made with.
+    Each consumer brings a new token. A subscription keeps the token that it was created with. `check_journal` raises
+    where another process has the journal; it is asked where a subscription is not exclusive.
     """
 
-    def __init__(self, settings: PulsarSettings, new_token: Callable[[], str] = lambda: str(uuid4())) -> None:
+    def __init__(
+        self,
+        settings: PulsarSettings,
+        new_token: Callable[[], str] = lambda: str(uuid4()),
+        check_journal: Callable[[], None] = lambda: None,
+    ) -> None:
         self._settings = settings
         self._new_token = new_token
         self._pool = ConnectionPool(settings)
         self._lookup = TopicLookup(self._pool)
+        self._rest = RestClient(settings)
+        self._sole = ReportedSoleConsumer(self._rest, check_journal)
         self._lock = threading.Lock()
         self._held: dict[TopicName, PinConsumer] = {}
+        self._disconnected: deque[TopicName] = deque()
 
     def open(self, topic: TopicName) -> TopicEnd:
         with self._lock:
-            pin = self._held.get(topic) or PinConsumer(self._lookup, topic, partial(self._subscription, topic))
+            held = self._held.get(topic)
+        pin = held or self._consumer(topic)
+        if held is not None:  # a new consumer proves it by itself
+            pin.prove()
         end = pin.end(*pin.ask_end(), self._settings.operation_timeout)
         with self._lock:
             self._held[topic] = pin
@@ -86,6 +101,9 @@ class BrokerPins:
                 found[pin.topic] = error
         return found
 
+    def take_disconnected(self) -> list[TopicName]:
+        return [self._disconnected.popleft() for _ in range(len(self._disconnected))]
+
     def acknowledge(self, topic: TopicName, position: Position) -> None:
         """See `Pins.acknowledge`. The broker stores the position a little later: a crash may take it back."""
         self._pin(topic).acknowledge(position.ledger, position.entry)
@@ -106,6 +124,7 @@ class BrokerPins:
             pins, self._held = list(self._held.values()), {}
         self._disconnect(pins, CLOSE_SECONDS)
         self._pool.close()
+        self._rest.close()
 
     def _disconnect(self, pins: list[PinConsumer], seconds: float) -> None:
         """Wait for the receipts, so that somebody else may subscribe at once. A lost connection has let go already."""
@@ -129,15 +148,20 @@ class BrokerPins:
             errors = pool.map(lambda pin: _connect(pin, deadline), todo)
             return {pin.topic: error for pin, error in zip(todo, errors, strict=True) if error is not None}
 
+    def _consumer(self, topic: TopicName) -> PinConsumer:
+        closed = partial(self._disconnected.append, topic)
+        return PinConsumer(self._lookup, topic, partial(self._subscription, topic), closed, self._sole)
+
     def _subscription(self, topic: TopicName) -> Subscription:
         properties = {"application": self._settings.application} if self._settings.application else {}
-        properties[PIN_PROPERTY] = self._new_token()
+        properties[PIN_PROPERTY] = token = self._new_token()
         return Subscription(
             str(topic),
             self._settings.subscription,
             durable=True,
             consumer_name=self._settings.application,
             properties=properties,
+            token=token,
         )
 
     def _pin(self, topic: TopicName) -> PinConsumer:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.errors import BrokerUnavailableError, FatalError, OffloadError, OutcomeUnknownError
@@ -14,25 +17,35 @@ from offloader.ports.pins import TopicEnd
 from offloader.pulsar import commands
 from offloader.pulsar.commands import Subscription
 from offloader.pulsar.connection import BrokerConnection
+from offloader.pulsar.failover import SoleConsumer, exclusive_or_failover
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.session import Reply
 
 log = logging.getLogger(__name__)
 
+_NUMBERS = itertools.count(1)  # of attachments
+
 
 class Attachment:
     """A `session.Consumer` on one connection, until the broker or the connection ends it. It never grants permits."""
 
-    def __init__(self, connection: BrokerConnection) -> None:
+    def __init__(
+        self, connection: BrokerConnection, subscription: Subscription, closed: Callable[[], None] = lambda: None
+    ) -> None:
         self.connection = connection
+        self.subscription = subscription
+        self._on_closed = closed
         self.consumer_id = connection.session.add_consumer(self)
         self.closed = False
+        self.number = next(_NUMBERS)
 
     def on_entry(self, ledger: int, entry: int, data: bytes) -> None:
         """Never called: without permits nothing is sent."""
 
     def on_closed(self, error: OffloadError) -> None:  # noqa: ARG002 (the next call finds out by itself)
-        self.closed = True
+        if not self.closed:
+            self.closed = True
+            self._on_closed()
 
     def let_go(self) -> Reply | None:
         """Close the consumer. The reply is the broker's receipt, None if there is nothing to close any more."""
@@ -47,17 +60,45 @@ class Attachment:
             return None
 
 
+def attach(
+    connection: BrokerConnection,
+    subscription: Subscription,
+    timeout: float,
+    what: str,
+    closed: Callable[[], None] = lambda: None,
+) -> Attachment:
+    """Subscribe. Raises what brokers raise."""
+    attached = Attachment(connection, subscription, closed)
+    build = lambda n: commands.subscribe(attached.consumer_id, n, subscription)  # noqa: E731
+    try:
+        connection.call(build, timeout, what)
+    except OffloadError:
+        attached.let_go()
+        raise
+    return attached
+
+
 class PinConsumer:
     """Subscribes when first needed, and again after an unload or a lost connection, until it is let go for good.
     Thread safe.
 
-    `subscription` makes a new one for each time.
+    `subscription` makes a new one for each time. `closed` is called, in any thread, when a broker or the end of a
+    connection has closed the consumer. `sole`: asked before each use of one that is not exclusive.
     """
 
-    def __init__(self, lookup: TopicLookup, topic: TopicName, subscription: Callable[[], Subscription]) -> None:
+    def __init__(
+        self,
+        lookup: TopicLookup,
+        topic: TopicName,
+        subscription: Callable[[], Subscription],
+        closed: Callable[[], None],
+        sole: SoleConsumer,
+    ) -> None:
         self.topic = topic
+        self._sole = sole
         self._lookup = lookup
         self._subscription = subscription
+        self._closed = closed
         self._lock = threading.RLock()
         self._attachment: Attachment | None = None
         self._over = False
@@ -86,9 +127,19 @@ class PinConsumer:
             if self._attachment is not None:
                 self._lookup.forget(self.topic)
             self.tried_at = time.monotonic()
-            self._attachment = self._lookup.attach(self.topic, self._subscribe)
-            self._broker = self._attachment.connection.name
-            return self._attachment
+            attached = self._lookup.attach(self.topic, self._subscribe)
+            self._broker = attached.connection.name
+            try:
+                self._prove(attached)
+            except Exception:
+                attached.let_go()
+                raise
+            self._attachment = attached
+            return attached
+
+    def prove(self) -> None:
+        """That no other consumer has the subscription. Raises SubscriptionBusyError."""
+        self._prove(self.connect())
 
     def ask_end(self) -> tuple[Attachment, Reply]:
         """Ask for the topic's end; to be passed to `end`."""
@@ -105,7 +156,7 @@ class PinConsumer:
             self.disconnect()
             raise
         self._notice(end.mark_delete)
-        return end
+        return replace(end, subscribed=attached.number)
 
     def acknowledge(self, ledger: int, entry: int) -> None:
         """Cumulative. Raises OutcomeUnknownError when the receipt is missing."""
@@ -125,18 +176,17 @@ class PinConsumer:
         return None if attached is None else attached.let_go()
 
     def _subscribe(self, connection: BrokerConnection) -> Attachment:
-        attached = Attachment(connection)
-        subscription = self._subscription()
-        build = lambda n: commands.subscribe(attached.consumer_id, n, subscription)  # noqa: E731
-        try:
-            connection.call(build, self._lookup.timeout, f"pinning {self.topic}")
-        except OffloadError:
-            attached.let_go()
-            raise
-        return attached
+        what = f"pinning {self.topic}"
+        subscribe = partial(attach, connection, timeout=self._lookup.timeout, what=what, closed=self._closed)
+        return exclusive_or_failover(subscribe, self._subscription())
+
+    def _prove(self, attached: Attachment) -> None:
+        if attached.subscription.type != commands.EXCLUSIVE:
+            self._sole.prove(self.topic, attached.subscription)
 
     def _write(self, action: str, build: Callable[[int, int], BaseCommand]) -> None:
         attached = self.connect()
+        self._prove(attached)
         what = f"{action} {self.topic}"
         try:
             attached.connection.call(lambda n: build(attached.consumer_id, n), self._lookup.timeout, what, write=True)

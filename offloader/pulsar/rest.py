@@ -1,10 +1,15 @@
-"""HTTP to the admin port: asks hosts in turn until one is well, follows redirects, gives statuses as typed errors."""
+"""HTTP to the admin port: asks hosts in turn until one is well, follows redirects, gives statuses as typed errors.
+
+It follows a redirect only to a named host: an ingress, or an impostor, must not get our credentials.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -26,7 +31,6 @@ from offloader.json_text import parse_json
 from offloader.model import MIB
 from offloader.pulsar.auth import authentication
 from offloader.pulsar.deadlines import Deadlines
-from offloader.pulsar.redirects import hosts_named, refusal
 from offloader.pulsar.settings import PulsarSettings
 from offloader.version import named
 
@@ -34,6 +38,37 @@ MAX_REDIRECTS = 10
 MAX_ANSWER = 64 * MIB  # a namespace with half a million topics
 CONNECTIONS = 64  # more than there are threads that ask: a server that hangs delays no call to another
 _RETRYABLE = {408, 429}
+
+
+def refusal(source: str, target: str, named: Collection[str]) -> str:
+    """Why a redirect is not followed; empty: it is. `named`: the hosts that the configuration or the cluster itself
+    names.
+
+    Raises ValueError for what is no URL.
+    """
+    here, there = urlsplit(source), urlsplit(target)
+    if there.scheme != here.scheme and there.scheme != "https":
+        return f"it leaves {here.scheme}"
+    if there.hostname is None or there.hostname not in named:
+        return (
+            "neither pulsar.adminUrl nor the cluster itself names that host; if it is a broker, add it to "
+            "pulsar.adminUrl"
+        )
+    return ""
+
+
+def hosts_named(answer: object) -> set[str]:
+    """The hosts in what a broker says of brokers: a list of `host:port`, or a look-up's answer with URLs as values."""
+    found: set[str] = set()
+    addresses = answer if isinstance(answer, list) else answer.values() if isinstance(answer, dict) else []
+    for address in addresses:
+        if isinstance(address, str) and address:
+            try:
+                host = urlsplit(address if "://" in address else f"//{address}").hostname
+            except ValueError:
+                continue
+            found |= {host} if host else set()
+    return found
 
 
 class RestClient:
@@ -117,6 +152,10 @@ class RestClient:
         if response.is_error:
             raise self.error(path, response)
         return response
+
+    def json_of(self, path: str, response: httpx.Response) -> Any:
+        """The JSON of an answer, None where it is empty. Raises the error that the answer stands for."""
+        return _json(path, self._success(path, response))
 
     def error(self, path: str, response: httpx.Response) -> OffloadError:
         """The error that an answer stands for: by its status, by whether a Pulsar gave it, and by the path; never by
@@ -206,6 +245,14 @@ class RestClient:
         return httpx.Response(
             response.status_code, headers=response_headers, content=bytes(content), request=response.request
         )
+
+
+def http_date_ms(date: str | None) -> int | None:
+    """Milliseconds since the epoch of an HTTP date; None: it is none."""
+    try:
+        return int(parsedate_to_datetime(date or "").astimezone(UTC).timestamp() * 1000)
+    except ValueError:
+        return None
 
 
 @lru_cache(maxsize=1_000)

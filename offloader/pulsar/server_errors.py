@@ -7,6 +7,7 @@ from offloader.errors import (
     AuthorizationFailedError,
     BrokerUnavailableError,
     FatalError,
+    NotAllowedError,
     OffloadError,
     ProtocolError,
     SubscriptionBusyError,
@@ -29,7 +30,7 @@ BY_CODE: dict[int, tuple[str, type[OffloadError]]] = {
     10: ("UnsupportedVersionError", FatalError),
     11: ("TopicNotFound", TopicNotFoundError),
     # The broker was told not to create subscriptions by itself (allowAutoSubscriptionCreation=false).
-    12: ("SubscriptionNotFound", FatalError),
+    12: ("SubscriptionNotFound", NotAllowedError),
     13: ("ConsumerNotFound", TopicMovedError),
     14: ("TooManyRequests", BrokerUnavailableError),
     15: ("TopicTerminatedError", FatalError),
@@ -37,7 +38,8 @@ BY_CODE: dict[int, tuple[str, type[OffloadError]]] = {
     17: ("InvalidTopicName", FatalError),
     18: ("IncompatibleSchema", FatalError),
     19: ("ConsumerAssignError", BrokerUnavailableError),
-    22: ("NotAllowedError", AuthorizationFailedError),
+    # A subscription type that is not enabled, a limit that is reached, a rate: roles that lack a right get 4.
+    22: ("NotAllowedError", NotAllowedError),
     # Another producer has taken the topic over.
     25: ("ProducerFenced", FatalError),
 }

@@ -1,28 +1,89 @@
-"""Subscriptions as brokers have them: looked at, deleted, made again."""
+"""Subscriptions as brokers have them: looked at, deleted, made again, acknowledged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from urllib.parse import quote
 
 import httpx
 
+from offloader._proto.pulsar_wire_pb2 import MessageIdData
 from offloader.errors import (
     BrokerUnavailableError,
     OutcomeUnknownError,
     SubscriptionBusyError,
 )
 from offloader.model import EntryRange, PartlyAcknowledged, Place, TopicName
-from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse, ToAcknowledge
-from offloader.pulsar.acknowledger import Acknowledger
+from offloader.ports.subscriptions import EARLIEST, SubscriptionLook, SubscriptionUse
+from offloader.pulsar import commands
 from offloader.pulsar.admin import AdminClient
-from offloader.pulsar.loaded import LARGEST_STATISTICS
+from offloader.pulsar.connection import BrokerConnection
+from offloader.pulsar.loaded import broker_statistics
 from offloader.pulsar.lookup import TopicLookup
+from offloader.pulsar.pin_consumer import Attachment, attach
 from offloader.pulsar.pool import ConnectionPool
-from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.subscription_stats import subscription_look, subscription_uses
+from offloader.pulsar.subscription_rest import keeps_properties, subscription_uses
+from offloader.pulsar.topic_rest import subscription_look, topic_state
+from offloader.state.topic import PulsarTopic
+
+AT_ONCE = 5000  # ids in a command: far below the largest frame
+STORED_AFTER = 1.1  # seconds: brokers store a cursor once a second at most, and the next acknowledgement does it
+
+
+class Acknowledger:
+    """Acknowledges for a subscription entries that it was never sent, as a consumer that asks for none. `sleep`: passed
+    in for tests."""
+
+    def __init__(self, lookup: TopicLookup, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._lookup = lookup
+        self._sleep = sleep
+
+    def acknowledge(
+        self, topic: TopicName, subscription: str, whole: Iterable[EntryRange], parts: Iterable[PartlyAcknowledged]
+    ) -> None:
+        """See `Subscriptions.acknowledge`. A broker says nothing of an acknowledgement that it drops: look."""
+        attached = self._lookup.attach(topic, lambda connection: self._subscribe(connection, topic, subscription))
+        try:
+            ids = chain(
+                (commands.message_id(one.ledger, entry) for one in whole for entry in one.ids),
+                (commands.batch_id(part) for part in parts),
+            )
+            last: list[MessageIdData] = []
+            for some in _some(ids):
+                self._send(attached, topic, some)
+                last = some[-1:]
+            if last:
+                self._sleep(STORED_AFTER)
+                self._send(attached, topic, last)
+        finally:
+            self._let_go(attached)
+
+    def _subscribe(self, connection: BrokerConnection, topic: TopicName, subscription: str) -> Attachment:
+        wanted = commands.Subscription(str(topic), subscription, durable=True, type=commands.SHARED)
+        return attach(connection, wanted, self._lookup.timeout, f"subscribing to {topic}")
+
+    def _send(self, attached: Attachment, topic: TopicName, messages: Sequence[MessageIdData]) -> None:
+        build = lambda n: commands.acknowledge_each(attached.consumer_id, n, messages)  # noqa: E731
+        attached.connection.call(build, self._lookup.timeout, f"acknowledging in {topic}", write=True)
+
+    def _let_go(self, attached: Attachment) -> None:
+        """Wait until the broker has: whoever looks next counts consumers."""
+        reply = attached.let_go()
+        if reply is None:
+            return
+        try:
+            attached.connection.wait(reply, self._lookup.timeout, "letting go of a subscription", write=True)
+        except OutcomeUnknownError:
+            return  # it ends with the connection
+
+
+def _some(ids: Iterator[MessageIdData]) -> Iterator[list[MessageIdData]]:
+    while some := list(islice(ids, AT_ONCE)):
+        yield some
 
 
 class BrokerSubscriptions:
@@ -43,13 +104,24 @@ class BrokerSubscriptions:
         internal = rest.get(f"{path}/internalStats")  # first: only this one says 404 of a missing topic
         return subscription_look(rest.get(f"{path}/internal-info"), internal, rest.get(f"{path}/stats"), subscription)
 
+    def report(self, topic: TopicName, *, loaded: bool) -> PulsarTopic:
+        rest, path = self._admin.rest, topic.rest_path
+        if not loaded:
+            return topic_state(topic, rest.get(f"{path}/internal-info"))
+        internal = rest.get(f"{path}/internalStats")
+        return topic_state(topic, rest.get(f"{path}/internal-info"), internal, rest.get(f"{path}/stats"))
+
+    def keeps_properties(self, topic: TopicName) -> bool:
+        """The owner's version counts: while brokers are upgraded there are several."""
+        rest = self._admin.rest
+        _, owner = rest.get_of_owner(f"{topic.rest_path}/stats")
+        return keeps_properties(rest.text("brokers/version", address=owner))
+
     def delete(self, topic: TopicName, subscription: str) -> None:
         self._change("DELETE", _path(topic, subscription), force="false")
 
-    def create(
-        self, topic: TopicName, subscription: str, properties: Mapping[str, str], first: Place = EARLIEST
-    ) -> bool:
-        body = {**_message(first), "properties": dict(properties)}
+    def create(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> bool:
+        body = {**_message(EARLIEST), "properties": dict(properties)}
         return self._change("PUT", _path(topic, subscription), body) != httpx.codes.CONFLICT
 
     def describe(self, topic: TopicName, subscription: str, properties: Mapping[str, str]) -> None:
@@ -67,11 +139,6 @@ class BrokerSubscriptions:
         self, topic: TopicName, subscription: str, whole: Iterable[EntryRange], parts: Iterable[PartlyAcknowledged]
     ) -> None:
         self._acknowledger.acknowledge(topic, subscription, whole, parts)
-
-    def acknowledge_as_seen(
-        self, topic: TopicName, subscription: str, decide: Callable[[], ToAcknowledge | None]
-    ) -> bool:
-        return self._acknowledger.acknowledge_as_seen(topic, subscription, decide)
 
     def close(self) -> None:
         self._pool.close()
@@ -103,11 +170,7 @@ class BrokerSubscriptions:
         return (replace(self._settings, admin_url=f"{scheme}://{name}") for name in names)
 
     def _uses_at(self, broker: PulsarSettings) -> list[tuple[TopicName, Mapping[str, SubscriptionUse]]]:
-        client = RestClient(broker, transport=self._transport, largest=LARGEST_STATISTICS)
-        try:
-            return list(subscription_uses(client.get("broker-stats/topics")))
-        finally:
-            client.close()
+        return list(subscription_uses(broker_statistics(broker, self._transport)))
 
 
 def _path(topic: TopicName, subscription: str) -> str:

@@ -66,12 +66,18 @@ class AzureStore:
         self._copies = AzureCopies(service.credential, self._calls)
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,
     ) -> Stat | None:
         request: dict[str, Any] = {
             "length": len(data),
             "metadata": rules.lower(meta),
-            "content_settings": ContentSettings(content_type=INDEX_TYPE),
+            "content_settings": ContentSettings(content_type=DATA_TYPE if as_upload else INDEX_TYPE),
             "overwrite": not if_absent,
             "validate_content": "md5",
         }

@@ -44,7 +44,10 @@ def milliseconds(at: datetime | None) -> int:
 
 def stat_of(found: BlobProperties) -> Stat:
     """Of an object that was looked at."""
-    return Stat(found.size, etag_of(vars(found)), lower(found.metadata), milliseconds(found.last_modified))
+    policy = found.immutability_policy
+    until = milliseconds(policy.expiry_time if policy is not None else None)
+    modified = milliseconds(found.last_modified)
+    return Stat(found.size, etag_of(vars(found)), lower(found.metadata), modified, bool(found.has_legal_hold), until)
 
 
 def stat_of_range(found: BlobProperties) -> Stat:

@@ -28,9 +28,18 @@ class ForwardingStore:
         return work()
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,
     ) -> Stat | None:
-        return self._call("put", key, lambda: self.store.put(key, data, meta=meta, if_absent=if_absent))
+        def put() -> Stat | None:
+            return self.store.put(key, data, meta=meta, if_absent=if_absent, as_upload=as_upload)
+
+        return self._call("put", key, put)
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:
         return self._call("begin", key, lambda: self.store.begin(key, meta=meta, copies=copies))

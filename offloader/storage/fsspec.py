@@ -3,7 +3,8 @@
 Parts are objects of their own under `.uploads/<id>/`. The commit writes the object in one call from memory, which takes
 as much memory as the object is long.
 Metadata is not kept: there is no common way to write it. A range is read between two looks at the object, because there
-is no common way to name the version that is wanted.
+is no common way to name the version that is wanted. Each file system has exceptions of its own, of which many tell only
+a status.
 """
 
 from __future__ import annotations
@@ -13,18 +14,46 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from offloader.errors import PartRejectedError, StoreUnavailableError, UnprovenStoreError, UploadGoneError
+import fsspec
+
+from offloader.errors import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    ConfigError,
+    FatalError,
+    OffloadError,
+    OutcomeUnknownError,
+    PartRejectedError,
+    RetryableError,
+    StoreUnavailableError,
+    UnprovenStoreError,
+    UploadGoneError,
+)
 from offloader.json_text import parse_json
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
-from offloader.storage.fsspec_errors import translated
-from offloader.storage.fsspec_open import open_file_system
 
+LONGEST_MESSAGE = 400
+_REFUSALS: dict[int, tuple[type[OffloadError], str]] = {
+    400: (FatalError, "the store refuses the request; check storage.options"),
+    401: (AccessDeniedError, "the store refuses our credentials"),
+    403: (AccessDeniedError, "the store refuses our credentials for this call"),
+    404: (BucketNotFoundError, "there is no such bucket or container; create it, or correct storage.root"),
+}
+_NUMBERS = (
+    "block_size",
+    "blocksize",
+    "connection_timeout",
+    "max_concurrency",
+    "read_timeout",
+    "timeout",
+)
+_WORDS = {"true": True, "false": False}
 # Where pipe_file(mode="create") has exactly one winner. (fsspec's memory file system looks first and writes then: only
 # under a lock of ours.)
 PROVEN = frozenset({"memory"})
@@ -32,6 +61,61 @@ READ_ATTEMPTS = 20
 _UPLOADS = rules.HELPER_FOLDERS[0]
 _MODIFIED = ("last_modified", "created")  # the latter is fsspec's memory's
 _MEMORY_LOCK = threading.Lock()
+
+
+@contextmanager
+def translated(what: str, *, write: bool = False) -> Iterator[None]:
+    """Raise our errors for theirs. One that we do not understand is StoreUnavailableError, and OutcomeUnknownError in a
+    write, also where only the look at what was written fails."""
+    try:
+        yield
+    except RetryableError as e:
+        if write:
+            raise OutcomeUnknownError(f"{what}: {e}") from e
+        raise
+    except OffloadError:
+        raise
+    except Exception as e:
+        usual = OutcomeUnknownError if write else StoreUnavailableError
+        kind, hint = _REFUSALS.get(_status(e), (usual, ""))
+        raise kind(": ".join(filter(None, [what, hint, _line(e)]))) from e
+
+
+def _status(e: Exception) -> int:
+    """The HTTP status, 0 where there is none."""
+    if isinstance(e, FileNotFoundError):
+        return 404
+    if isinstance(e, PermissionError):
+        return 403
+    code = str(getattr(e, "status_code", None) or getattr(e, "code", None) or 0)
+    return int(code) if code.isdecimal() else 0
+
+
+def _line(e: Exception) -> str:
+    return " ".join(f"{type(e).__name__}: {e}".split())[:LONGEST_MESSAGE]
+
+
+def open_file_system(url: str, options: Mapping[str, Any], setting: str) -> tuple[Any, str]:
+    """The file system and the path in it. Raises ConfigError; `setting` is how whoever gave the URL calls it."""
+    chosen = {name: _typed(name, value) for name, value in options.items()}
+    with translated(f"opening {url}"):
+        try:
+            fs, path = fsspec.url_to_fs(url, use_listings_cache=False, **chosen)
+        except (ImportError, ValueError, TypeError) as e:
+            raise ConfigError(f"{setting}: {url}: {' '.join(str(e).split())}") from e
+    return fs, path
+
+
+def _typed(name: str, value: Any) -> Any:
+    """Options come as text."""
+    if not isinstance(value, str):
+        return value
+    if name not in _NUMBERS:
+        return _WORDS.get(value.lower(), value)
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(f"storage.options.{name}: {value!r} is not a whole number") from None
 
 
 class FsspecStore:
@@ -60,6 +144,7 @@ class FsspecStore:
         *,
         meta: Mapping[str, str] | None = None,  # noqa: ARG002
         if_absent: bool = False,
+        as_upload: bool = False,  # noqa: ARG002
     ) -> Stat | None:
         """Metadata is not kept."""
         path = self._path(key)

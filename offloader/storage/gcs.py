@@ -1,28 +1,41 @@
 """Google Cloud Storage: `gs://bucket/prefix`.
 
 An object's etag is its generation, a number that Google gives each content once. Conditions are of generations, too:
-0 is that of what is not there. Each object is sent with its CRC32C, which Google compares.
-"""
+0 is that of what is not there. Each object is sent with its CRC32C, which Google compares."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
+import google.auth
+import requests
 from crc32c import crc32c as checksum
-from google.cloud.storage import Bucket
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import GoogleAuthError
+from google.auth.transport.requests import AuthorizedSession, Request
+from google.cloud.storage import Bucket, Client
 
-from offloader.errors import AccessDeniedError, FatalError, ObjectNotFoundError
+from offloader.errors import AccessDeniedError, ConfigError, FatalError, ObjectNotFoundError
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
 from offloader.storage.calls import REQUESTS_OF_A_CALL, Calls, looked_back
 from offloader.storage.gcs_answers import stat_of
-from offloader.storage.gcs_calls import GOOGLE
+from offloader.storage.gcs_calls import GOOGLE, HELP
 from offloader.storage.gcs_requests import GcsBucket, Page
-from offloader.storage.gcs_uploads import FOLDER, GcsUploads
+from offloader.storage.gcs_uploads import DATA_TYPE, FOLDER, GcsUploads
+from offloader.storage.settings import StoreSettings, known_options, number
 
 INDEX_TYPE = "application/octet-stream"  # as Pulsar's own offloader has it
 _BEHIND_FOLDER = FOLDER[:-1] + chr(ord("/") + 1)
+ENDPOINT = "https://storage.googleapis.com"
+SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
+# Enough for the threads of a worker; a connection is opened only when it is needed.
+MAX_CONNECTIONS = 64
+# Else a thread of the library asks what the bucket is, for traces that nobody has switched on.
+_NO_TRACES = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
+OPTIONS = ("retry_deadline", "connect_timeout", "read_timeout", "max_connections", "user_project")
 
 
 class GcsStore:
@@ -48,14 +61,20 @@ class GcsStore:
         self._uploads = GcsUploads(bucket, self._calls, self._base)
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,
     ) -> Stat | None:
         send = partial(
             self._bucket.write,
             self._name(key),
             data,
             meta=rules.lower(meta),
-            kind=INDEX_TYPE,
+            kind=DATA_TYPE if as_upload else INDEX_TYPE,
             crc=rules.crc_text(checksum(data)),
             if_absent=if_absent,
         )
@@ -162,3 +181,45 @@ class GcsStore:
 
     def _name(self, key: str) -> str:
         return self._base + rules.check_key(key)
+
+
+def open_gcs(settings: StoreSettings) -> GcsStore:
+    """A store with a client of its own. Raises ConfigError, AccessDeniedError where there are no credentials; nothing
+    is asked of the store yet."""
+    name, _, prefix = settings.root.partition("://")[2].partition("/")
+    if not name:
+        raise ConfigError(f"{settings.setting}: {settings.root!r} names no bucket; write gs://bucket/prefix")
+    options = known_options(settings, OPTIONS)
+    os.environ.setdefault(_NO_TRACES, "true")
+    timeout = number(options, "connect_timeout", 5.0), number(options, "read_timeout", 30.0)
+    deadline = number(options, "retry_deadline", 60.0)
+    session = _session(settings.endpoint, int(number(options, "max_connections", MAX_CONNECTIONS)))
+    try:
+        client = Client(
+            project=None,
+            credentials=session.credentials,
+            client_options={"api_endpoint": (settings.endpoint or ENDPOINT).rstrip("/")},
+            _http=session,
+        )
+        bucket = client.bucket(name, user_project=options.get("user_project"))
+    except ValueError as e:
+        raise ConfigError(f"store: {e}") from e
+    waits = 1 if isinstance(session.credentials, AnonymousCredentials) else 2  # the first one for a token
+    return GcsStore(
+        GcsBucket(bucket, session, timeout), name, prefix, retry_deadline=deadline, attempt_timeout=waits * sum(timeout)
+    )
+
+
+def _session(endpoint: str | None, connections: int) -> AuthorizedSession:
+    """Its connections, and Google's usual credentials. Nobody who listens shall get a token: over http:// there is
+    none, as emulators want it."""
+    try:
+        plain = endpoint is not None and not endpoint.startswith("https://")
+        credentials = AnonymousCredentials() if plain else google.auth.default(scopes=[SCOPE])[0]
+    except GoogleAuthError as e:
+        raise AccessDeniedError(f"no credentials for the store: {' '.join(str(e).split())}; {HELP}") from e
+    session = AuthorizedSession(credentials, auth_request=Request(requests.Session()))
+    session.max_redirects = 0
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, requests.adapters.HTTPAdapter(pool_connections=1, pool_maxsize=connections))
+    return session

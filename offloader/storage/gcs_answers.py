@@ -17,7 +17,9 @@ _META = "x-goog-meta-"
 
 def stat_of(blob: Blob) -> Stat:
     """Of an object that an answer has told of. The etag is the generation: Google's own changes with metadata, too."""
-    return Stat(int(blob.size), str(blob.generation), lower(blob.metadata), ms_of(blob.updated))
+    held = bool(blob.temporary_hold or blob.event_based_hold)
+    until = ms_of(blob.retention_expiration_time)
+    return Stat(int(blob.size), str(blob.generation), lower(blob.metadata), ms_of(blob.updated), held, until)
 
 
 def whole(blob: Blob) -> Blob:

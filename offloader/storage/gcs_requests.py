@@ -1,28 +1,53 @@
 """Single requests to one bucket of Google Cloud Storage, by the public classes of its library.
 
 Its own retries are off everywhere (`calls.py`). Bytes go by its session alone: `Blob` downloads them without what the
-headers say of the object, so that each read would cost two requests more; for what it does when it sends, see
-`gcs_body.py`.
+headers say of the object, so that each read would cost two requests more. Its uploads copy up to 8 MiB several times,
+take two requests for more, and give the whole body the seconds that a connection may take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from google.api_core.exceptions import GoogleAPICallError, from_http_response
 from google.cloud.storage import Blob, Bucket
 from urllib3.exceptions import IncompleteRead
 
+from offloader.model import MIB
 from offloader.ports.object_store import Stat
 from offloader.storage.gcs_answers import stat_in, stat_told, whole
-from offloader.storage.gcs_body import MultipartBody
 from offloader.storage.gcs_calls import is_absent, is_conflict
 
+PIECE = MIB  # what has to be on its way within the timeout
 PAGE = 1000
 ABSENT = 0  # the generation of what is not there
 _FIELDS = "kind,items(name,size,generation,updated,timeCreated,crc32c,metadata),prefixes,nextPageToken"
+
+
+class MultipartBody:
+    """`multipart/related`, sent piece by piece: the bytes are not copied. Can be sent again."""
+
+    def __init__(self, resource: Mapping[str, Any], data: bytes) -> None:
+        boundary = uuid4().hex
+        self.content_type = f"multipart/related; boundary={boundary}"
+        described = json.dumps(resource)
+        head = f"--{boundary}\r\nContent-Type: application/json\r\n\r\n{described}\r\n--{boundary}\r\n"
+        self._head = f"{head}Content-Type: {resource['contentType']}\r\n\r\n".encode()
+        self._data = memoryview(data)
+        self._tail = f"\r\n--{boundary}--".encode()
+
+    def __len__(self) -> int:
+        return len(self._head) + len(self._data) + len(self._tail)
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        yield self._head
+        for at in range(0, len(self._data), PIECE):
+            yield self._data[at : at + PIECE]
+        yield self._tail
 
 
 @dataclass(frozen=True, slots=True)

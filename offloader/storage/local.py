@@ -25,6 +25,7 @@ from offloader.storage import rules
 from offloader.storage.forwarding import innermost
 from offloader.storage.local_files import (
     complete,
+    entries,
     keep_name,
     mapped,
     opened,
@@ -34,9 +35,9 @@ from offloader.storage.local_files import (
     stat_of,
     sync_folder,
     temporary,
+    walk,
     write_at,
 )
-from offloader.storage.local_listing import entries, walk
 from offloader.storage.local_uploads import UploadFolder, UploadInfo, gone
 
 LEFT_OVER_AFTER_SECONDS = 86_400
@@ -55,7 +56,13 @@ class LocalStore:
         self._prepared = False
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,  # noqa: ARG002
     ) -> Stat | None:
         target, source = self._path(key), self._spare()
         with os_errors(f"{self.url}: writing {key}"), temporary(source) as fd:

@@ -1,4 +1,4 @@
-"""File operations that survive a crash, with errors as this product names them."""
+"""File operations that survive a crash, with errors as this product names them, and what lies in a folder."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from offloader.errors import (
 )
 from offloader.json_text import parse_json
 from offloader.ports.object_store import Stat
+from offloader.storage import rules
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -176,3 +177,27 @@ def _get_meta(fd: int) -> dict[str, str]:
         if e.errno not in _NO_ATTRIBUTES:
             raise
         return {}
+
+
+def walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[tuple[str, int]]:
+    """(key, size) of the files below a folder, in key order."""
+    for name, entry in entries(folder, base, prefix, start_after):
+        key = base + name
+        if name.endswith("/"):
+            yield from walk(Path(entry.path), key, prefix, start_after)
+        else:
+            with suppress(FileNotFoundError):  # deleted since the folder was read
+                yield key, entry.stat().st_size
+
+
+def entries(folder: Path, base: str, prefix: str = "", start_after: str = "") -> list[tuple[str, os.DirEntry[str]]]:
+    """What may be wanted of a folder: nothing else is kept, however much there is."""
+    # Sorted with the slash that folders have in keys: "a-b" comes before "a/b".
+    try:
+        with os.scandir(folder) as found:
+            all_named = ((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in found)
+            named = [item for item in all_named if rules.may_be_listed(base + item[0], prefix, start_after)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    helpers = () if base else tuple(f"{name}/" for name in rules.HELPER_FOLDERS)
+    return sorted((item for item in named if item[0] not in helpers), key=lambda item: item[0])

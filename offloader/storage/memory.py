@@ -77,7 +77,13 @@ class MemoryStore:
         self.retry_deadline = self.longest_call = 0.0
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,  # noqa: ARG002
     ) -> Stat | None:
         check_key(key)
         with self.backing.lock:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
 
-from offloader.errors import ObjectNotFoundError, OutcomeUnknownError
+from offloader.errors import CredentialsExpiredError, ObjectNotFoundError, OutcomeUnknownError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.forwarding import ForwardingStore, Verb
 
 T = TypeVar("T")
-Outcome = Literal["ok", "error", "unknown"]
+Outcome = Literal["ok", "error", "unknown", "expired"]  # expired: the credentials
 Tell = Callable[[Verb, float, Outcome], None]
 
 
@@ -42,6 +42,9 @@ class MeteredStore(ForwardingStore):
             outcome = "ok"
         except OutcomeUnknownError:
             outcome = "unknown"
+            raise
+        except CredentialsExpiredError:
+            outcome = "expired"
             raise
         except ObjectNotFoundError:
             outcome = "ok"  # the store has answered: of most topics there is no hint, for example

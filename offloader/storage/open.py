@@ -1,8 +1,10 @@
-"""From a URL to a store."""
+"""From a URL to a store: an archive's root, and other buckets beside it that brokers read from."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from urllib.parse import unquote, urlsplit
 
 from offloader.errors import ConfigError, UnprovenStoreError
@@ -39,12 +41,12 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
 
         return open_s3(settings)
     if scheme in ("webhdfs", "swebhdfs"):
-        from offloader.storage.webhdfs_open import open_webhdfs
+        from offloader.storage.webhdfs import open_webhdfs
 
         return open_webhdfs(settings)
     if scheme in GOOGLE_SCHEMES:
         try:
-            from offloader.storage.gcs_client import open_gcs
+            from offloader.storage.gcs import open_gcs
         except ImportError as e:
             raise ConfigError(f"{settings.setting}: {scheme}:// needs {e.name}; install the extra gcs") from e
         return open_gcs(settings)
@@ -72,3 +74,33 @@ def _open_local(settings: StoreSettings) -> LocalStore:
             "%3F)"
         )
     return LocalStore(unquote(parts.path))
+
+
+class Buckets:
+    """Opens each bucket once, when it is first needed; reached like the root. `opener`: by default for reading only.
+    Safe to use from several threads."""
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        opener: Callable[[StoreSettings], ObjectStore] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._opener = opener or partial(open_store, read_only=True)
+        self._opened: dict[str, ObjectStore] = {}
+        self._lock = threading.Lock()
+
+    def open(self, url: str) -> ObjectStore:
+        """The store of a bucket's URL. Raises ConfigError."""
+        with self._lock:
+            found = self._opened.get(url)
+            if found is None:
+                found = self._opened[url] = self._opener(self._settings.beside(url, "bridge.bucket"))
+            return found
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        with self._lock:
+            opened, self._opened = self._opened, {}
+        for each in opened.values():
+            each.close()

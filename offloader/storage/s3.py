@@ -25,9 +25,8 @@ from offloader.ports.object_store import NO_CRC, ObjectStore, OpenUpload, Stat, 
 from offloader.storage import rules
 from offloader.storage.calls import REQUESTS_OF_A_CALL, Calls, looked_back
 from offloader.storage.forwarding import innermost
-from offloader.storage.s3_answers import etag_of, stat_of, told
+from offloader.storage.s3_answers import etag_of, is_made_of, named_part, plain_etag, stat_of, told
 from offloader.storage.s3_calls import DAMAGED_ON_THE_WAY, S3, code_of, status_of
-from offloader.storage.s3_checks import is_made_of, named_part
 from offloader.storage.s3_copies import S3Copies, handle_for_copies, split_upload
 
 T = TypeVar("T")
@@ -36,20 +35,31 @@ T = TypeVar("T")
 INDEX_TYPE = "application/octet-stream"
 DATA_TYPE = "application/unknown"
 DELETE_BATCH = 1000
+UNSIGNED_REFUSED = (400, 403, 501)  # how a server may refuse a request whose body is not signed
 MIN_PART = 5 * MIB  # as S3_MIN_PART in config/limits.py, by which a configuration is refused
 
 
 class S3Store:
     """`ObjectStore` in S3. `client` is a boto3 client without retries of its own (see `s3_client.py`) that waits at
-    most `attempt_timeout` seconds for an answer, closed with the store."""
+    most `attempt_timeout` seconds for an answer, closed with the store.
+
+    `unsigned`: another one that does not sign bodies, for parts, whose CRC32C is sent."""
 
     def __init__(
-        self, client: Any, bucket: str, prefix: str = "", *, retry_deadline: float = 60.0, attempt_timeout: float = 35.0
+        self,
+        client: Any,
+        bucket: str,
+        prefix: str = "",
+        *,
+        unsigned: Any = None,
+        retry_deadline: float = 60.0,
+        attempt_timeout: float = 35.0,
     ) -> None:
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         self.retry_deadline = retry_deadline
         self.longest_call = REQUESTS_OF_A_CALL * (retry_deadline + attempt_timeout)
         self._client = client
+        self._unsigned = self._part_client = client if unsigned is None else unsigned
         self._bucket = bucket
         self._base = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._calls = Calls(self.url, retry_deadline, S3)
@@ -57,12 +67,18 @@ class S3Store:
         self.endpoint: str = client.meta.endpoint_url
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,
     ) -> Stat | None:
         request: dict[str, Any] = {
             **self.place_of(key),
             "Body": data,
-            "ContentType": INDEX_TYPE,
+            "ContentType": DATA_TYPE if as_upload else INDEX_TYPE,
             "Metadata": rules.lower(meta),
             "ChecksumCRC32C": rules.crc_text(checksum(data)),
         }
@@ -95,7 +111,7 @@ class S3Store:
 
         def send() -> str:
             try:
-                return etag_of(self._client.upload_part(**request))
+                return self._upload_part(request, self._part_client if checked else self._client)
             except ClientError as e:
                 if code_of(e) in DAMAGED_ON_THE_WAY:
                     rules.check_crc(number, data, crc32c)
@@ -134,18 +150,23 @@ class S3Store:
         return None if copied is None else UploadedPart(number, size, copied, NO_CRC)
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        """Not every server completes twice: where the upload is gone, the object decides."""
+        """An answer for our own upload id is proof, if its ETag is the object's: versitygw 1.8 also answers so for an
+        upload that is gone, where another object is there. Else the object decides."""
         key, upload_id, checked = split_upload(upload)
         listed = rules.check_parts(key, parts, MIN_PART)
         named = [named_part(part, checked=checked) for part in listed]
         request = {**self.place_of(key), "UploadId": upload_id, "MultipartUpload": {"Parts": named}}
         gone: UploadGoneError | None = None
+        made = ""
         try:
-            self._calls.write(f"completing {key}", partial(told, self._client.complete_multipart_upload, request))
+            answer = self._calls.write(
+                f"completing {key}", partial(told, self._client.complete_multipart_upload, request)
+            )
+            made = plain_etag(answer.get("ETag"))
         except UploadGoneError as e:
             gone = e
         found = looked_back(f"completing {key}", partial(self._head, key))
-        if found is None or not is_made_of(found[0], listed):
+        if found is None or not self._is_made_of(key, found[0], listed, completed=made == found[1].etag):
             raise UploadGoneError(
                 f"{self.url}: the upload of {key} is gone, and no object of these parts is there"
             ) from gone
@@ -222,6 +243,7 @@ class S3Store:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+        self._unsigned.close()
 
     def _objects(self, prefix: str, **more: str) -> Iterator[Mapping[str, Any]]:
         return self._pages(f"listing {prefix}", self._client.list_objects_v2, prefix, ("ContinuationToken",), **more)
@@ -241,6 +263,17 @@ class S3Store:
     def place_of(self, key: str) -> dict[str, Any]:
         """Bucket and key, as requests name them."""
         return {"Bucket": self._bucket, "Key": self._base + rules.check_key(key)}
+
+    def _upload_part(self, request: Mapping[str, Any], client: Any) -> str:
+        """A server that refuses a part without a signed body, and takes the same with one, gets no other any more."""
+        try:
+            return etag_of(client.upload_part(**request))
+        except ClientError as e:
+            if client is self._client or status_of(e) not in UNSIGNED_REFUSED or code_of(e) in DAMAGED_ON_THE_WAY:
+                raise
+        etag = etag_of(self._client.upload_part(**request))
+        self._part_client = self._client
+        return etag
 
     def _put_or_none(self, request: Mapping[str, Any]) -> str | None:
         try:
@@ -271,13 +304,30 @@ class S3Store:
 
     def _head(self, key: str) -> tuple[Mapping[str, Any], Stat] | None:
         def send() -> tuple[Mapping[str, Any], Stat]:
-            head = self._client.head_object(**self.place_of(key), ChecksumMode="ENABLED")
+            try:
+                head = self._client.head_object(**self.place_of(key), ChecksumMode="ENABLED")
+            except ClientError as e:
+                if status_of(e) == 400:  # an answer to HEAD has no body: GET names the cause, expired credentials often
+                    self._get_or_none({**self.place_of(key), "Range": "bytes=0-0"})
+                raise
             return head, stat_of(head)
 
         try:
             return self._calls.read(f"looking at {key}", send)
         except ObjectNotFoundError:
             return None
+
+    def _is_made_of(self, key: str, head: Mapping[str, Any], parts: Sequence[UploadedPart], *, completed: bool) -> bool:
+        made = is_made_of(head, parts)
+        if made is not None or completed:
+            return made is not False
+        size = rules.total_size(parts)
+        try:
+            return looked_back(
+                f"completing {key}", lambda: rules.holds_parts(lambda at, n: self.read(key, at, n)[0], size, parts)
+            )
+        except ObjectNotFoundError:
+            return False
 
     def _delete(self, batch: Sequence[Mapping[str, str]]) -> None:
         answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": batch, "Quiet": True})

@@ -12,7 +12,9 @@ from botocore.parsers import ResponseParserError
 from offloader.errors import (
     AccessDeniedError,
     BucketNotFoundError,
+    CredentialsExpiredError,
     FatalError,
+    ObjectArchivedError,
     ObjectNotFoundError,
     OffloadError,
     PartRejectedError,
@@ -36,6 +38,12 @@ _NOT_SENT = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyC
 _NOT_S3 = (KeyError, ValueError, RecursionError, ResponseParserError)
 _BROKEN = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
 
+_EXPIRED = (
+    CredentialsExpiredError,
+    "our credentials have expired; renew them in the shared credentials file, which is read again, or restart with new "
+    "ones",
+)
+
 _BY_CODE: dict[str, tuple[type[OffloadError], str]] = {
     "NoSuchBucket": (BucketNotFoundError, "the bucket does not exist; create it or correct the root"),
     "NoSuchKey": (ObjectNotFoundError, "there is no such object"),
@@ -45,6 +53,15 @@ _BY_CODE: dict[str, tuple[type[OffloadError], str]] = {
     "InvalidPart": (PartRejectedError, "a part is missing or is another one"),
     "InvalidPartOrder": (PartRejectedError, "the parts are not in order"),
     "EntityTooSmall": (PartRejectedError, "a part that is not the last is too small"),
+    "ExpiredToken": _EXPIRED,
+    "ExpiredTokenException": _EXPIRED,
+    "TokenRefreshRequired": _EXPIRED,
+    "InvalidAccessKeyId": (AccessDeniedError, "the store does not know our access key; check the credentials"),
+    "InvalidToken": (AccessDeniedError, "the store does not know our session token; check the credentials"),
+    "InvalidObjectState": (
+        ObjectArchivedError,
+        "the object is in an archive tier; restore it there, or move it to a class that can be read at once",
+    ),
     "AccessDenied": (AccessDeniedError, "the store refuses this call; check the credentials and the bucket's policy"),
     "RequestTimeTooSkewed": (
         FatalError,

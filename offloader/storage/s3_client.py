@@ -1,21 +1,28 @@
-"""From settings: an `S3Store` with its boto3 client, and what its bucket says of itself."""
+"""From settings: an `S3Store` with its boto3 client and credentials, and what its bucket says of itself.
+
+botocore reads the shared credentials file once in a process; whoever renews short-lived keys there writes it again.
+Credentials of the usual AWS chain are read again when a file that they come from has changed.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from boto3.session import Session
 from botocore.config import Config
+from botocore.credentials import Credentials, ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import get_session
 
 from offloader.errors import AccessDeniedError, ConfigError, StoreUnavailableError
-from offloader.storage.options import known_options, number, one_of
-from offloader.storage.s3 import S3Store
+from offloader.storage.rules import md5_text
+from offloader.storage.s3 import DATA_TYPE, S3Store
 from offloader.storage.s3_calls import REDIRECTED, code_of
-from offloader.storage.settings import StoreSettings
+from offloader.storage.settings import StoreSettings, known_options, number, one_of
 
 # Enough for the threads of a worker; a connection is opened only when it is needed.
 MAX_CONNECTIONS = 64
@@ -26,13 +33,54 @@ OPTIONS = (
     "max_connections",
     "addressing_style",
     "payload_signing",
+    "server_side_encryption",
+    "kms_key_id",
+    "storage_class",
+    "request_payer",
 )
+ENCRYPTION = ("AES256", "aws:kms", "aws:kms:dsse")
+ARCHIVE_TIERS = ("GLACIER", "DEEP_ARCHIVE")  # their objects cannot be read until they are restored
 ADDRESSING = ("auto", "path", "virtual")
 NO_RULES = "NoSuchLifecycleConfiguration"
 PAYLOAD_SIGNING = ("auto", "always", "never")
 
 # Of the session, which is for one thread at a time; its clients are for many.
 _LOCK = threading.Lock()
+
+
+class RenewedCredentials(Credentials):  # type: ignore[misc]  # botocore has no types
+    """Those of `session`'s chain, which is asked again when one of its files is another one than before."""
+
+    def __init__(self, session: Any, found: Credentials) -> None:
+        super().__init__("", "", method=found.method)  # what has not been asked for yet is not fetched here
+        self._chain = session.get_component("credential_provider")
+        self._files = [
+            Path(str(session.get_config_variable(name))).expanduser() for name in ("credentials_file", "config_file")
+        ]
+        self._lock = threading.Lock()
+        self._found = found
+        self._seen: Sequence[tuple[int, int, int] | None] = ()
+
+    def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        """Those to sign the next request with."""
+        with self._lock:
+            seen = [_signature(path) for path in self._files]
+            if seen != self._seen:
+                self._seen = seen
+                try:
+                    self._found = self._chain.load_credentials() or self._found
+                except BotoCoreError:  # it is being written: the former ones count until it is whole
+                    self._seen = ()
+            found = self._found
+        return found.get_frozen_credentials()
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def open_s3(settings: StoreSettings) -> S3Store:
@@ -43,12 +91,27 @@ def open_s3(settings: StoreSettings) -> S3Store:
     options = known_options(settings, OPTIONS)
     try:
         client = new_client(settings, _config(options, settings))
-        client.meta.config.s3["payload_signing_enabled"] = _signs_payloads(options, client.meta.endpoint_url)
+        signing = one_of(PAYLOAD_SIGNING, options, "payload_signing", "auto")
+        over_tls = client.meta.endpoint_url.startswith("https:")
+        _sign_bodies(client, signing == "always" or (signing == "auto" and not over_tls))
+        unsigned = None
+        if signing == "auto" and not over_tls:
+            unsigned = new_client(settings, _config(options, settings))
+            _sign_bodies(unsigned, False)
+        for each in (client, unsigned):
+            if each is not None:
+                each.meta.events.register("before-parameter-build.s3", partial(_add_parameters, _parameters(options)))
+        client.meta.events.register("before-call.s3.DeleteObjects", _add_md5)
     except (BotoCoreError, ValueError) as e:
         raise ConfigError(f"store: {e}") from e
     attempt_timeout = client.meta.config.connect_timeout + client.meta.config.read_timeout
     return S3Store(
-        client, bucket, prefix, retry_deadline=number(options, "retry_deadline", 60.0), attempt_timeout=attempt_timeout
+        client,
+        bucket,
+        prefix,
+        unsigned=unsigned,
+        retry_deadline=number(options, "retry_deadline", 60.0),
+        attempt_timeout=attempt_timeout,
     )
 
 
@@ -100,7 +163,11 @@ def _refuse_redirects(response: tuple[Any, Any] | None = None, operation: Any = 
 @cache
 def _session() -> Session:
     """Once in a process: it reads what boto3 knows of services, which takes twenty times as long as making a client."""
-    return Session()
+    core = get_session()
+    found = core.get_credentials()
+    if found is not None:
+        core._credentials = RenewedCredentials(core, found)  # noqa: SLF001 (its setter takes keys alone)
+    return Session(botocore_session=core)
 
 
 def _addressing_style(settings: StoreSettings) -> str:
@@ -110,11 +177,10 @@ def _addressing_style(settings: StoreSettings) -> str:
     return one_of(ADDRESSING, dict(settings.options), "addressing_style", "path" if own_endpoint else "auto")
 
 
-def _signs_payloads(options: Mapping[str, str], endpoint: str) -> bool:
-    """Whether requests are signed with their body's SHA-256: 7 ms of CPU for 8 MiB. Over https:// TLS and each part's
-    CRC32C protect it; botocore's own rule is the same, but knows only checksums that it made itself."""
-    wanted = one_of(PAYLOAD_SIGNING, options, "payload_signing", "auto")
-    return wanted == "always" or (wanted == "auto" and not endpoint.startswith("https:"))
+def _sign_bodies(client: Any, signed: bool) -> None:  # noqa: FBT001 (botocore's setting)
+    """Whether requests are signed with their body's SHA-256, which takes 7 ms of CPU here and there for 8 MiB. TLS
+    protects bodies from others, and CRC32C parts from damage; botocore's own rule knows only checksums that it made."""
+    client.meta.config.s3["payload_signing_enabled"] = signed
 
 
 def _config(options: Mapping[str, str], settings: StoreSettings) -> Config:
@@ -128,6 +194,39 @@ def _config(options: Mapping[str, str], settings: StoreSettings) -> Config:
         s3={"addressing_style": _addressing_style(settings)},
         tcp_keepalive=True,
     )
+
+
+def _parameters(options: Mapping[str, str]) -> dict[str, str]:
+    """What operations that know it are to say besides. Raises ConfigError."""
+    found = {}
+    if "server_side_encryption" in options:
+        found["ServerSideEncryption"] = one_of(ENCRYPTION, options, "server_side_encryption", "")
+    if "kms_key_id" in options:
+        if not found.get("ServerSideEncryption", "").startswith("aws:kms"):
+            raise ConfigError("options.kms_key_id: needs server_side_encryption: aws:kms")
+        found["SSEKMSKeyId"] = options["kms_key_id"]
+    if "request_payer" in options:
+        found["RequestPayer"] = one_of(("requester",), options, "request_payer", "")
+    if "storage_class" in options:
+        found["StorageClass"] = options["storage_class"]
+        if options["storage_class"] in ARCHIVE_TIERS:
+            raise ConfigError(
+                f"options.storage_class: objects of {options['storage_class']} cannot be read at once; GLACIER_IR can"
+            )
+    return found
+
+
+def _add_parameters(wanted: Mapping[str, str], params: dict[str, Any], model: Any, **_: object) -> None:
+    """The storage class is that of data objects alone: all others are small, and read often."""
+    for name in wanted.keys() & model.input_shape.members.keys():
+        if name != "StorageClass" or params.get("ContentType") == DATA_TYPE:
+            params.setdefault(name, wanted[name])
+
+
+def _add_md5(params: dict[str, Any], **_: object) -> None:
+    """Some servers, and buckets with an object lock, refuse a deletion of several objects without it."""
+    body = params["body"]
+    params["headers"]["Content-MD5"] = md5_text(body if isinstance(body, bytes) else body.encode())
 
 
 def _date(answer: Mapping[str, Any]) -> str | None:

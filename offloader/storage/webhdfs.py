@@ -7,19 +7,31 @@ that it looked at by its number, so its bytes are of one version. Metadata is no
 
 HttpFS and routers are others than namenodes: their renames do not refuse, or they know no numbers. The first write
 tries it.
+
+HDFS lists names in the order of their bytes, but takes bytes for signed ones: what is not ASCII comes before all that
+is. So each such character of a key is written as DEL and six digits: that keeps the order of keys, and is never seen
+with our own keys, which are ASCII.
 """
 
 from __future__ import annotations
 
+import getpass
+import os
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
+
+import httpx
 
 from offloader.errors import (
     AccessDeniedError,
+    ConfigError,
+    FatalError,
     ObjectNotFoundError,
     OutcomeUnknownError,
     StoreUnavailableError,
@@ -30,14 +42,53 @@ from offloader.json_text import parse_json
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
 from offloader.storage.calls import looked_back
+from offloader.storage.rules import check_key
+from offloader.storage.settings import StoreSettings, known_options, number
 from offloader.storage.webhdfs_calls import WebHdfsCalls
 from offloader.storage.webhdfs_files import File, WebHdfsFiles
-from offloader.storage.webhdfs_names import before, key_of, path_of, written
 from offloader.storage.webhdfs_uploads import CLOSED, DESCRIPTION, WebHdfsUpload
 
+_ESCAPE = "\x7f"
+_ESCAPED = re.compile(f"{_ESCAPE}([0-9a-f]{{6}})")
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
 LEFT_OVER_AFTER_MS = 86_400_000
 READ_ATTEMPTS = 20
 CALLS_OF_ONE = 10  # a write that is proven by reading, into a new folder whose rename is looked up twice
+SCHEMES = {"webhdfs": ("http", 9870), "swebhdfs": ("https", 9871)}  # and the port of namenodes by default
+OPTIONS = ("user", "delegation", "standby", "retry_deadline", "connect_timeout", "read_timeout", "max_connections")
+MAX_CONNECTIONS = 64
+
+
+def path_of(key: str) -> str:
+    """An object's path below the root. Raises FatalError for a key that HDFS cannot hold."""
+    if ":" in check_key(key) or _ESCAPE in key:
+        raise FatalError(f"{key!r} cannot be an object's key: HDFS allows no colon in names, and DEL is taken")
+    return written(key)
+
+
+def written(text: str) -> str:
+    """A key, or the beginning of one, as it is in a path."""
+    return _FOREIGN.sub(lambda found: f"{_ESCAPE}{ord(found[0]):06x}", text)
+
+
+def key_of(path: str) -> str:
+    """The key of a path below the root; what nobody of us has written stays as it is."""
+    return _ESCAPED.sub(lambda found: _character(found[0], int(found[1], 16)), path)
+
+
+def before(folder: str, path: str) -> str:
+    """A name in the folder behind which all entries come that a listing from this path on may have; "" from the first
+    on. `folder` ends with a slash, or is empty.
+
+    A folder's slash may sort behind characters of the path (`b-` is before `b/`), so the folders count, too, whose name
+    the path goes on behind with such a character."""
+    name = path.removeprefix(folder).partition("/")[0] if path.startswith(folder) else ""
+    cut = next((at for at, character in enumerate(name) if character < "/"), len(name))
+    return name[: max(cut - 1, 0)]
+
+
+def _character(text: str, number: int) -> str:
+    return chr(number) if 0x80 <= number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF else text
 
 
 class WebHdfsStore:
@@ -62,6 +113,7 @@ class WebHdfsStore:
         *,
         meta: Mapping[str, str] | None = None,  # noqa: ARG002
         if_absent: bool = False,
+        as_upload: bool = False,  # noqa: ARG002
     ) -> Stat | None:
         """Metadata is not kept."""
         target = self._path(key)
@@ -235,3 +287,57 @@ class WebHdfsStore:
 
 def _stat(file: File) -> Stat:
     return Stat(file.size, file.etag, modified_at=file.modified_at)
+
+
+def open_webhdfs(settings: StoreSettings) -> WebHdfsStore:
+    """A store with connections of its own. Raises ConfigError; nothing is asked of the namenode yet."""
+    options = known_options(settings, OPTIONS)
+    base, namenodes = _place(settings, options)
+    deadline = number(options, "retry_deadline", 60.0)
+    connect, read = number(options, "connect_timeout", 5.0), number(options, "read_timeout", 30.0)
+    connections = int(number(options, "max_connections", MAX_CONNECTIONS))
+    client = httpx.Client(
+        timeout=httpx.Timeout(read, connect=connect),
+        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+    )
+    url = f"{settings.scheme}://{settings.root.partition('://')[2].rstrip('/')}"
+    calls = WebHdfsCalls(url, client, namenodes, _who(options), deadline)
+    # A namenode that sends us on, and the datanode, each have so long.
+    return WebHdfsStore(calls, base, retry_deadline=deadline, attempt_timeout=2 * (connect + read))
+
+
+def _place(settings: StoreSettings, options: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The folder without its last slash, and the namenodes' addresses."""
+    protocol, port = SCHEMES[settings.scheme]
+    try:
+        parts = urlsplit(settings.root)
+        hosts = [parts.netloc, *filter(None, (host.strip() for host in options.get("standby", "").split(",")))]
+        addresses = [urlsplit(f"//{host}") for host in hosts]
+        namenodes = [f"{protocol}://{_host(address.hostname)}:{address.port or port}" for address in addresses]
+    except ValueError as error:
+        raise ConfigError(f"{settings.setting}: {settings.root!r}: {error}") from error
+    base = unquote(parts.path).rstrip("/")
+    if not all(address.hostname and address.username is None for address in addresses):
+        raise ConfigError(f"{settings.setting}: {settings.root!r} must be {settings.scheme}://namenode:{port}/folder")
+    if not base or parts.query or parts.fragment or "," in base or ":" in base:
+        raise ConfigError(
+            f"{settings.setting}: {settings.root!r} must name a folder without comma and colon, as in "
+            f"{settings.scheme}://namenode:{port}/folder"
+        )
+    return base, namenodes
+
+
+def _host(name: str | None) -> str:
+    return f"[{name}]" if name and ":" in name else str(name)
+
+
+def _who(options: Mapping[str, str]) -> dict[str, str]:
+    """As Hadoop's own clients: a token of the cluster, else the name that we say, which a cluster without Kerberos
+    believes."""
+    if "delegation" in options:
+        return {"delegation": options["delegation"]}
+    user = options.get("user") or os.environ.get("HADOOP_USER_NAME")
+    try:
+        return {"user.name": user or getpass.getuser()}
+    except (KeyError, OSError):  # in a container whose users have no names
+        raise ConfigError("options.user: is not set, and this process' user has no name; set it") from None

@@ -7,14 +7,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
-from offloader.archive.bounds import parse_bound, selected
-from offloader.archive.messages.limits import MAX_MESSAGE
-from offloader.archive.messages.message import Message, MessageProblem
+from offloader.archive.messages.message import MAX_MESSAGE, Message, MessageProblem
 from offloader.archive.peek.entry import is_sound, preview
-from offloader.archive.peek.facts import owner_facts, peek_facts
-from offloader.archive.peek.place import Peeked
+from offloader.archive.peek.place import Peeked, owner_facts, peek_facts
 from offloader.archive.records import LazyTopicRecords
-from offloader.archive.selection import Selection
+from offloader.archive.selection import Selection, parse_bound, selected
 from offloader.archive.shown import size_of_value
 from offloader.errors import ConfigError, FatalError
 from offloader.metadata import layout
@@ -26,13 +23,10 @@ from offloader.pages.rendering import Renderer, url
 from offloader.pages.site import Page, PageAnswer, PageRequest
 from offloader.viewer.directory import TopicRow
 from offloader.viewer.downloads import FORMS, items_of, lines_of
-from offloader.viewer.facts import few_of
-from offloader.viewer.outline import outline
-from offloader.viewer.piece import Piece
-from offloader.viewer.rows import EntryRow, entry_row, record_row, start_of, state_of
-from offloader.viewer.timeline import timeline, title
-from offloader.viewer.values import views_of
-from offloader.viewer.viewed import MUCH, ViewedArchive, position_named, topic_named
+from offloader.viewer.rows import EntryRow, entry_row, few_of, record_row, start_of, state_of
+from offloader.viewer.schemas import views_of
+from offloader.viewer.timeline import Piece, timeline, title
+from offloader.viewer.viewed import MUCH, ViewedArchive, outline, position_named, topic_named
 
 T = TypeVar("T")
 
@@ -143,13 +137,12 @@ class ArchivePages:
         turn = PageTurn.of(request, after - first, RECORDS_A_PAGE)
         newest = after - turn.start
         shown = _records(history, max(newest - RECORDS_A_PAGE, first), newest)
-        told, handed = head.removed.withheld, head.removed.handed_over
         return self._page(
             "topic.html",
             topic=name,
             head=head,
             state=state_of(head),
-            figure=timeline(pieces, told, handed, lambda piece: _link(name, piece)),
+            figure=timeline(pieces, head.removed.told, lambda piece: _link(name, piece)),
             first=first,
             after=after,
             whole=(first, after) == (0, head.next_slot),
@@ -172,7 +165,7 @@ class ArchivePages:
         records = self._records(name)
         head = records.head
         slot = request.number("slot", most=max(head.next_slot - 1, 0))
-        catalog = records.recorded.with_tombstones(records.recorded.catalog(range(slot, slot + 1)))
+        catalog = records.recorded.catalog(range(slot, slot + 1))
         piece = _records(records.recorded, slot, slot + 1)[0]
         segment = next(iter(catalog.segments), None)
         return self._page(
@@ -191,15 +184,13 @@ class ArchivePages:
     def _objects(self, topic: TopicName, segment: Segment) -> list[tuple[str, str, str]]:
         """Kind, key, and what the store says of it."""
         keys = [("record", layout.record_key(topic, segment.uuid))]
-        if segment.brokers is None and segment.size:
+        if segment.size:
             data, index = layout.data_key(topic, segment.uuid), layout.index_key(topic, segment.uuid)
             keys = [("data", data), ("index", index), *keys]
         found = []
         for kind, key in keys:
             stat = self.archive.opened.store.stat(key)
             found.append((kind, key, "not there" if stat is None else f"{stat.size:,} bytes"))
-        if segment.brokers is not None:
-            found.append(("of brokers", segment.brokers.uuid, segment.brokers.bucket))
         return found
 
     def entries(self, request: PageRequest) -> PageAnswer:

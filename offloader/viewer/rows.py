@@ -1,9 +1,11 @@
-"""Records and entries as rows of tables. Pure."""
+"""Records and entries as rows of tables, and what is said of an entry, bounded. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.messages.filters import time_said
@@ -19,10 +21,11 @@ from offloader.metadata.deletions import (
 )
 from offloader.metadata.state import CatalogHead, Claim, GenerationBegun, GenerationEnded, LedgerClosed, Record
 from offloader.model import Loss, Position, Segment
-from offloader.viewer.piece import Piece
-from offloader.viewer.timeline import kind_of
+from offloader.viewer.timeline import Piece, kind_of
 
-TAGS = {"good": ("good", "segment"), "gone": ("", "deleted"), "done": ("good", "with brokers"), "bad": ("bad", "loss")}
+TAGS = {"good": ("good", "segment"), "gone": ("", "deleted"), "bad": ("bad", "loss")}
+MOST_VALUES = 5_000
+MOST_OF_A_LIST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def record_row(piece: Piece, head: CatalogHead) -> RecordRow:
     assert record is not None
     if row.start is None:
         return RecordRow(piece.first, ("", _words(type(record).__name__)), _told(record))
-    tag = TAGS[kind_of(piece, head.removed.withheld, head.removed.handed_over)]
+    tag = TAGS[kind_of(piece, head.removed.told)]
     gaps = len(record.gaps) if isinstance(record, Segment) else 0
     return RecordRow(
         piece.first,
@@ -134,3 +137,31 @@ def state_of(head: CatalogHead) -> list[tuple[str, str]]:
     if removed.ranges:
         found.append(("", "partly deleted"))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class FewFacts:
+    """The first of them. `cut`: there are more."""
+
+    facts: object
+    cut: bool
+
+
+def few_of(facts: Mapping[str, object], most: int = MOST_VALUES) -> FewFacts:
+    """At most so many values of them, and of a list at most `MOST_OF_A_LIST`."""
+    left, cut = most, False
+
+    def copied(value: object) -> object:
+        nonlocal left, cut
+        left -= 1
+        if isinstance(value, Mapping):
+            shown = dict(islice(value.items(), max(left, 0)))
+            cut = cut or len(shown) < len(value)
+            return {name: copied(each) for name, each in shown.items()}
+        if isinstance(value, list):
+            shown_of_list = value[: max(min(left, MOST_OF_A_LIST), 0)]
+            cut = cut or len(shown_of_list) < len(value)
+            return [copied(each) for each in shown_of_list]
+        return value
+
+    return FewFacts(copied(facts), cut)

@@ -1,4 +1,4 @@
-"""A topic on a time axis: segments, what is missing and what went, as bars. Pure."""
+"""A topic on a time axis: stretches of its catalog, what is missing and what went, as bars. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from offloader.metadata.deletions import DeletedRange
+from offloader.metadata.manifest import ManifestRow
+from offloader.metadata.state import Record
 from offloader.model import Segment
 from offloader.pages.plots import WIDTH, Bar, Tick, time_ticks
 from offloader.pages.rendering import bytes_text, count_text
-from offloader.viewer.piece import Piece
 
 LEAST_WIDTH = 2.5
 LOSS_WIDTH = 6.0
@@ -21,8 +22,23 @@ LEGEND = (
     ("warn", "gap: markers, aborted or filtered entries"),
     ("bad", "loss: gone before it was offloaded"),
     ("gone", "deleted, or about to be"),
-    ("done", "brokers have it"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What some consecutive slots say: the records from `first` up to, and without, `after`; `record`: where it is one
+    and was read."""
+
+    first: int
+    after: int
+    row: ManifestRow
+    record: Record | None = None
+
+    @property
+    def count(self) -> int:
+        """How many records it stands for."""
+        return self.after - self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +56,7 @@ class Timeline:
 
 def timeline(
     pieces: Iterable[Piece],
-    withheld: Sequence[DeletedRange],
-    handed_over: Sequence[DeletedRange],
+    deleted: Sequence[DeletedRange],
     link: Callable[[Piece], str],
 ) -> Timeline:
     """Of pieces in their order; those that account for no position have no bar."""
@@ -63,7 +78,7 @@ def timeline(
         left = min(left, WIDTH - LEAST_WIDTH)
         width = max(right - left - APART, LEAST_WIDTH)
         at = max(at, left + width)
-        bars += _bars(piece, left, min(width, WIDTH - left), withheld, handed_over, link(piece))
+        bars += _bars(piece, left, min(width, WIDTH - left), deleted, link(piece))
     kinds = {bar.kind for bar in bars}
     legend = tuple((kind, text) for kind, text in LEGEND if kind in kinds)
     ticks = time_ticks(int(begin), int(end)) if timed else []
@@ -78,14 +93,12 @@ def _scaled(ms: int | None, begin: float, end: float) -> float:
     return WIDTH if ms is None else min(max((ms - begin) / (end - begin), 0), 1) * WIDTH
 
 
-def kind_of(piece: Piece, withheld: Sequence[DeletedRange], handed_over: Sequence[DeletedRange]) -> str:
+def kind_of(piece: Piece, deleted: Sequence[DeletedRange]) -> str:
     """The colour of a piece."""
     row = piece.row
-    if _within(row.start, row.end, withheld):
+    if _within(row.start, row.end, deleted):
         return "gone"
-    if row.segments == 0 and row.losses:
-        return "bad"
-    return "done" if _within(row.start, row.end, handed_over) else "good"
+    return "bad" if row.segments == 0 and row.losses else "good"
 
 
 def _within(start: object, end: object, ranges: Sequence[DeletedRange]) -> bool:
@@ -96,13 +109,12 @@ def _bars(
     piece: Piece,
     left: float,
     width: float,
-    withheld: Sequence[DeletedRange],
-    handed_over: Sequence[DeletedRange],
+    deleted: Sequence[DeletedRange],
     link: str,
 ) -> list[Bar]:
-    kind, said = kind_of(piece, withheld, handed_over), title(piece)
+    kind, said = kind_of(piece, deleted), title(piece)
     found = [Bar(left, max(width, LOSS_WIDTH) if kind == "bad" else width, 1.0, kind, said, link)]
-    if kind in ("good", "done"):
+    if kind == "good":
         if piece.row.losses:
             found.append(Bar(left, width, 0.35, "bad", f"{piece.row.losses} losses in {said}", link))
         elif isinstance(piece.record, Segment) and piece.record.gaps:

@@ -1,12 +1,15 @@
-"""The archive as its pages read it: a few requests a page, and nothing that grows with history."""
+"""The archive as its pages read it: a few requests a page, and nothing that grows with history.
+
+`outline` shows a topic's catalog in few pieces, however long it is: sums from its manifests, single records where they
+are few.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from offloader.archive.messages.encryption import KeyReader
-from offloader.archive.messages.limits import MessageLimits
-from offloader.archive.messages.message import Message
+from offloader.archive.messages.message import Message, MessageLimits
 from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.opened import OpenArchive
 from offloader.archive.peek.place import Peeked
@@ -17,10 +20,13 @@ from offloader.cursors.facts import read_facts
 from offloader.errors import ConfigError, FatalError, IntegrityError
 from offloader.format.entry import inspect
 from offloader.metadata.catalog import Catalogs, Heads
+from offloader.metadata.history import History
+from offloader.metadata.manifest import FAN, ManifestNode, frontier, row_of
 from offloader.model import KIB, MIB, Position, TopicName
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 from offloader.viewer.directory import Directory
 from offloader.viewer.schemas import version_of
+from offloader.viewer.timeline import Piece
 
 # Damage is shown in its place. Whoever looks at a page wants its entries, and not what follows them.
 LIMITS = MessageLimits(chunked=32 * MIB)
@@ -29,6 +35,7 @@ MUCH = ReadOptions(on_damage=OnDamage.SKIP, limits=LIMITS)
 
 MOST_MESSAGES = 20_000  # of one entry
 MOST_RECORDS, MOST_TOPICS = 1_000, 1_000  # that are remembered: some 50 MiB
+MOST_PIECES = 256  # pieces
 
 
 class ViewedArchive:
@@ -99,3 +106,46 @@ def position_named(text: str) -> Position:
         return Position.parse(text)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def outline(history: History, first: int, after: int, most: int = MOST_PIECES) -> list[Piece]:
+    """The slots from `first` up to `after` in at most about `most` pieces. Records are read where all of them are not
+    more than that; else manifests alone, some few. Raises DamagedRecordError, and what the store raises."""
+    if after - first <= most:
+        numbers = range(first, after)
+        read = zip(numbers, history.read(numbers), strict=True)
+        return [Piece(number, number + 1, row_of(written.record), written.record) for number, written in read]
+
+    def within(pieces: Iterator[tuple[ManifestNode | None, Piece]]) -> list[tuple[ManifestNode | None, Piece]]:
+        return [(node, piece) for node, piece in pieces if piece.first < after and piece.after > first]
+
+    found = within(_top(history))
+    while found:
+        at = max(range(len(found)), key=lambda index: found[index][1].count)
+        node = found[at][0]
+        if node is None:
+            break
+        below = within(_below(history, node))
+        if len(found) - 1 + len(below) > most:
+            break
+        found[at : at + 1] = below
+    return [piece for _, piece in found]
+
+
+def _top(history: History) -> Iterator[tuple[ManifestNode | None, Piece]]:
+    leaves = history.leaves
+    for node, row in zip(frontier(leaves), history.before(leaves), strict=True):
+        yield node, Piece(node.slots.start, node.slots.stop, row)
+    tail = range(leaves * FAN, history.head.next_slot)
+    for number, written in zip(tail, history.read(tail), strict=True):
+        yield None, Piece(number, number + 1, row_of(written.record), written.record)
+
+
+def _below(history: History, node: ManifestNode) -> Iterator[tuple[ManifestNode | None, Piece]]:
+    for index, row in enumerate(history.manifest(node).rows):
+        if node.level > 0:
+            child = node.child(index)
+            yield child, Piece(child.slots.start, child.slots.stop, row)
+        else:
+            number = node.slots[index]
+            yield None, Piece(number, number + 1, row)

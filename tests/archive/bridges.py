@@ -8,22 +8,15 @@ from dataclasses import replace
 
 from crc32c import crc32c
 
-from offloader.metadata import layout
-from offloader.metadata.bridge_log import BridgeHead, BridgeLog
-from offloader.metadata.bridge_reader import BridgeReader
-from offloader.metadata.bridges import BridgedLedger, BridgeState
-from offloader.metadata.catalog import Catalogs
-from offloader.metadata.catalog_codec import encode_catalog
-from offloader.metadata.deletions import Deleted, Deleting, DeletionBegun, DeletionReason, SegmentRange, buried
+from offloader.bridge.core.rounds import BridgedLedger, BridgeHead, BridgeState
+from offloader.bridge.log import BridgeLog
 from offloader.metadata.stock_keys import data_key, index_key
-from offloader.model import Position, Segment
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 from tests.archive.ledgers.support import put_ledger
-from tests.archive.support import APPLICATION, TOPIC, Archive
+from tests.archive.support import APPLICATION, Archive
 
-POLICY = "bridge.keepSegments: false"
 BRIDGED_BLOCK = 4_000  # the longest block of an object for brokers
 _NAMES = itertools.count()
 
@@ -84,14 +77,6 @@ class Bridging:
         self.swap()
         return self.finish()
 
-    def passed(self, ledger: int, entries: Sequence[bytes]) -> str:
-        """Brokers have offloaded a ledger by themselves, and the bridge goes on behind it. Returns its uuid."""
-        uuid = drawn(next(self._uuids))
-        put_ledger(self.brokers, ledger, entries, uuid)
-        state = self._head.state or BridgeState(self.archive.topic, self.archive.incarnation)
-        self._append(state.passed(Position(self.archive.incarnation, ledger, len(entries) - 1)))
-        return uuid
-
     def withdraw(self) -> None:
         self._append(self.state.withdrawing("the broker did not deliver"))
 
@@ -127,35 +112,3 @@ class Bridging:
     def _size(self, each: BridgedLedger) -> int:
         stat = self.brokers.stat(data_key(each.uuid, each.ledger))
         return 0 if stat is None else stat.size
-
-
-def hand_over(archive: Archive, count: int, *, up_to: str = "deleted", at: int = 1_000) -> list[Segment]:
-    """The topic's first segments that are left go because brokers have their ledgers: up to the step "deleting",
-    "begun", "removed" or "deleted"."""
-    catalogs = Catalogs(archive.store, APPLICATION)
-    head = catalogs.head(TOPIC)
-    before = head.removed.up_to(archive.incarnation)
-    segments = archive.catalog.segments
-    gone = [s for s in segments if before is None or s.start > before][:count]
-    first = before.next_entry if before is not None and before.ledger == gone[0].start.ledger else gone[0].start
-    span = SegmentRange(first, gone[-1].end, len(gone), sum(s.entries for s in gone), sum(s.size for s in gone))
-    record = Deleting(0, (span,), DeletionReason.BRIDGED, POLICY, "retention", at, at + 100)
-    head = catalogs.append(head, record)
-    pending = head.removed.pending
-    assert pending is not None
-    if up_to == "deleting":
-        return gone
-    head = catalogs.append(head, DeletionBegun(pending.number, "app", at + 100))
-    if up_to == "begun":
-        return gone
-    copies = {ledger: each.copy for ledger, each in BridgeReader(archive.store).of(TOPIC).ledgers.items()}
-    for segment in gone:
-        archive.store.delete([layout.data_key(TOPIC, segment.uuid), layout.index_key(TOPIC, segment.uuid)])
-        known = (copies.get(held.ledger) for held in segment.ledgers)
-        found = tuple(each for each in known if each is not None)
-        stone = buried(segment, pending.reason, pending.policy, pending.at, found)
-        archive.store.put(layout.record_key(TOPIC, segment.uuid), encode_catalog(segment.uuid, stone))
-    if up_to == "removed":
-        return gone
-    catalogs.append(head, Deleted(pending.number, pending.ranges, pending.reason, POLICY, "retention", at))
-    return gone

@@ -9,13 +9,13 @@ from random import Random
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.archive.archive import Archive as ReadArchive
 from offloader.archive.items import ArchivedEntry, Missing
-from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+from offloader.archive.ledgers.bucket import LedgerBucket
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.bridge.core.rewrite import OffloadContextFacts, with_contexts
+from offloader.bridge.core.record import with_contexts
+from offloader.bridge.core.rounds import BridgePhase
 from offloader.metadata import layout
-from offloader.metadata.bridges import BridgePhase
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.deletions import (
@@ -28,8 +28,9 @@ from offloader.metadata.deletions import (
     buried,
 )
 from offloader.model import GapKind, Position, Segment
+from offloader.state.managed_ledger import OffloadContext
 from offloader.storage.settings import StoreSettings
-from tests.archive.bridges import Bridging, hand_over, opened
+from tests.archive.bridges import Bridging, opened
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.support import APPLICATION, TOPIC, Archive, gap, message, uuid_of
 from tests.format.support import Stored
@@ -49,8 +50,8 @@ class Asked(StrEnum):
 
 @dataclass
 class MixedTopic:
-    """Ledgers that brokers have offloaded before our time; streamed ones, of which some are bridged, of these some
-    handed over; then what is too old is gone for good, and what Pulsar has trimmed, too."""
+    """Ledgers that brokers have offloaded before our time; streamed ones, of which some are bridged; then what is too
+    old is gone for good, and what Pulsar has trimmed, too."""
 
     seed: int
     rng: Random = field(init=False)
@@ -60,7 +61,6 @@ class MixedTopic:
     gaps: set[Place] = field(default_factory=set)
     segments: list[Segment] = field(default_factory=list)
     bridged: list[int] = field(default_factory=list)
-    handed_over: list[Segment] = field(default_factory=list)
     too_old: list[Segment] = field(default_factory=list)
     trimmed: int = FIRST  # Pulsar's list begins here
 
@@ -79,7 +79,6 @@ class MixedTopic:
             put_ledger(self.bridging.brokers, ledger, self.entries[ledger], uuid_of(STOCK + ledger))
         self._stream()
         self._bridge()
-        self._hand_over()
         if rng.random() < 0.4:
             self._delete_for_good()
         if rng.random() < 0.6:
@@ -129,26 +128,11 @@ class MixedTopic:
         if rng.random() < 0.3:
             bridging.withdraw()
 
-    def _hand_over(self) -> None:
-        may = 0
-        for segment in self.segments[:-1]:
-            if not {held.ledger for held in segment.ledgers} <= set(self.bridged):
-                break
-            may += 1
-        for _ in range(2):
-            count = self.rng.randint(0, may - len(self.handed_over))
-            step = "deleted" if count and self.rng.random() < 0.6 else self.rng.choice(["deleting", "begun", "removed"])
-            if count:
-                found = hand_over(self.archive, count, up_to=step)
-                self.handed_over += found if step in ("removed", "deleted") else []  # not before their turn
-            if step != "deleted":
-                return
-
     def _delete_for_good(self) -> None:
         catalogs = Catalogs(self.archive.store, APPLICATION)
         head = catalogs.head(TOPIC)
-        rest = self.segments[len(self.handed_over) : -1]
-        if head.removed.pending is not None or not rest:
+        rest = self.segments[:-1]
+        if not rest:
             return
         self.too_old = rest[: self.rng.randint(1, len(rest))]
         span = SegmentRange(self.too_old[0].start, self.too_old[-1].end, len(self.too_old))
@@ -177,7 +161,7 @@ class MixedTopic:
         """Of the topic's managed ledger."""
         info = ManagedLedgerInfo()
         last = self.streamed[-1]
-        contexts: dict[int, OffloadContextFacts] = {}
+        contexts: dict[int, OffloadContext] = {}
         for ledger, entries in self.entries.items():
             if ledger < self.trimmed:
                 continue
@@ -185,7 +169,7 @@ class MixedTopic:
             info.ledgerInfo.add(ledgerId=ledger, entries=counts[0], size=counts[1])
             copy = self._copy(ledger)
             if copy:
-                contexts[ledger] = OffloadContextFacts(copy, "S3", (("bucket", "brokers"),), 1)
+                contexts[ledger] = OffloadContext(copy, True, False, (("bucket", "brokers"),), "S3", 1)
         return with_contexts(info.SerializeToString(), contexts)
 
     def _copy(self, ledger: int) -> str:
@@ -221,7 +205,7 @@ class MixedTopic:
         for ledger in self.streamed:
             for n, entry in enumerate(self.entries[ledger]):
                 at = Position(0, ledger, n)
-                if _in(self.too_old, at) or (_in(self.handed_over, at) and (self.too_old or ledger < self.trimmed)):
+                if _in(self.too_old, at):
                     gone.add(at.place)
                 elif at.place not in self.gaps:
                     data[at.place] = entry

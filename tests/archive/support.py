@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import crc32c
@@ -13,8 +14,7 @@ from offloader.archive.object_range import Run
 from offloader.format.crc import combine
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
-from offloader.format.index import index_of_segment
-from offloader.format.part_index import IndexEntry
+from offloader.format.index import IndexEntry, index_of_segment
 from offloader.format.v1_parts import examine
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs, linked
@@ -74,7 +74,7 @@ class Archive:
         numbers = itertools.count()
         self.token = lambda: f"token-{next(numbers)}"
         self.catalogs = Catalogs(self.store, APPLICATION)
-        self._uuids = itertools.count(1)
+        self._uuids: Iterator[int] = itertools.count(1)
         self._written: dict[TopicName, CatalogHead] = {}
 
     @property

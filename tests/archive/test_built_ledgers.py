@@ -6,22 +6,18 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
-from offloader.archive.archive import Archive as ReadArchive
-from offloader.archive.ledgers.contexts import LedgerContext
 from offloader.archive.opened import OpenArchive
-from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.reading.stores import Stores
+from offloader.bridge.core.rounds import BridgedLedger, BridgeHead, BridgeState
+from offloader.bridge.log import BridgeLog
+from offloader.bridge.operations.verify import BridgeCheck, BrokersView
 from offloader.lifecycle.ledgers.copies import CopiedLedger
-from offloader.lifecycle.ledgers.references import OffloadedCopy
 from offloader.lifecycle.ledgers.stock_copies import is_whole
-from offloader.metadata.bridge_log import BridgeHead, BridgeLog
-from offloader.metadata.bridges import BridgedLedger, BridgeState
 from offloader.metadata.stock_keys import data_key
-from offloader.operations.verify.bridges import BridgeCheck
-from offloader.operations.verify.brokers_view import BrokersView
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
-from tests.archive.bridges import drawn, fresh_bucket, hand_over
+from tests.archive.bridges import drawn, fresh_bucket
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.support import TOPIC
 from tests.bridge.support import LEDGER, UUID, BridgeWorld, entries_of
@@ -50,27 +46,13 @@ def world(request: pytest.FixtureRequest) -> tuple[BridgeWorld, str]:
     return made, url
 
 
-def items(world: BridgeWorld, size: int = 1 << 20) -> list[object]:
-    archive = ReadArchive(OpenArchive(Stores.of(world.store)), options=ReadOptions(read_size=size))
-    return list(archive.topic(TOPIC).items())
-
-
-@pytest.mark.parametrize("size", [1024, 1 << 20])
-def test_where_its_segments_went_the_archive_reads_the_same(world: tuple[BridgeWorld, str], size: int):
-    made, _ = world
-    before = items(made)
-    assert len(made.archive.catalog.segments) == 3
-    hand_over(made.archive, 2)
-    assert items(made, size) == before
-
-
-def test_verify_and_the_scan_find_it_whole(world: tuple[BridgeWorld, str]):
+def test_verify_and_the_scan_find_it_whole(world: tuple[BridgeWorld, str]) -> None:
     made, url = world
-    context = LedgerContext(LEDGER, made.count - 1, made.length, UUID, complete=True)
+    context = ListedLedger(LEDGER, made.count, made.length, 1, OffloadContext(UUID, complete=True))
     length = sum(len(each.data) for each in entries_of(LEDGER - 1, 6))
-    first = LedgerContext(LEDGER - 1, 5, length, drawn(1), complete=True)
-    view = BrokersView({LEDGER - 1: first, LEDGER: context}, frozenset({LEDGER - 1, LEDGER}))
+    first = ListedLedger(LEDGER - 1, 6, length, 1, OffloadContext(drawn(1), complete=True))
+    view = BrokersView(ManagedLedger((first, context)), frozenset({LEDGER - 1, LEDGER}))
     assert BridgeCheck(OpenArchive(Stores.of(made.store)), lambda _: view).topic(TOPIC).findings == ()
-    copy = OffloadedCopy(UUID, complete=True, bookkeeper_deleted=True)
+    copy = OffloadContext(UUID, complete=True, bookkeeper_deleted=True)
     copied = CopiedLedger(LEDGER, "public/default/persistent/orders", copy, made.count - 1, made.length)
     assert is_whole(open_store(StoreSettings(url)), copied)

@@ -65,7 +65,7 @@ def deleting(archive: Archive, count: int, at: int = 1_000) -> Deleting:
 
 def append(archive: Archive, record: object) -> CatalogHead:
     catalogs = Catalogs(archive.store, APPLICATION)
-    return catalogs.append(catalogs.head(TOPIC), record)  # type: ignore[arg-type]
+    return catalogs.append(catalogs.head(TOPIC), record)
 
 
 def remove(archive: Archive, segments: list[Segment], at: int = 1_000) -> None:
@@ -104,7 +104,7 @@ def missing(items: list[object]) -> list[Missing]:
 WHOLE = [(ledger, entry) for ledger in range(2) for entry in range(20)] + [(2, entry) for entry in range(10)]
 
 
-def test_from_the_first_record_on_readers_are_told_and_undone_they_read_again():
+def test_from_the_first_record_on_readers_are_told_and_undone_they_read_again() -> None:
     archive = archived()
     head = append(archive, deleting(archive, 3))
     items = list(topic_of(archive.store).items())
@@ -117,7 +117,7 @@ def test_from_the_first_record_on_readers_are_told_and_undone_they_read_again():
     assert verify(archive.store).findings == ()
 
 
-def test_deleted_segments_are_absent_as_recorded_for_readers_and_verify():
+def test_deleted_segments_are_absent_as_recorded_for_readers_and_verify() -> None:
     archive = archived()
     delete(archive, 3)
     items = list(topic_of(archive.store).items())
@@ -128,7 +128,7 @@ def test_deleted_segments_are_absent_as_recorded_for_readers_and_verify():
         assert (report.findings, report.deleted, report.segments) == ((), 3, 2)
 
 
-def test_two_deletions_side_by_side_are_one_range():
+def test_two_deletions_side_by_side_are_one_range() -> None:
     archive = archived()
     delete(archive, 1)
     delete(archive, 2, at=86_400_000)
@@ -150,7 +150,7 @@ def test_two_deletions_side_by_side_are_one_range():
         (Position(0, 1, 10), None, None),
     ],
 )
-def test_only_what_is_selected_of_a_deleted_range_is_told(start, end, told):
+def test_only_what_is_selected_of_a_deleted_range_is_told(start, end, told) -> None:
     archive = archived()
     delete(archive, 3)
     wanted = Selection(start, end)
@@ -160,7 +160,7 @@ def test_only_what_is_selected_of_a_deleted_range_is_told(start, end, told):
     assert [(str(m.start), str(m.end)) for m in missing(items)] == ([] if told is None else [told])
 
 
-def test_a_range_of_many_records_is_told_by_one_of_them():
+def test_a_range_of_many_records_is_told_by_one_of_them() -> None:
     count = 200
     archive = Archive()
     archive.claim()
@@ -178,7 +178,7 @@ def test_a_range_of_many_records_is_told_by_one_of_them():
 
 
 @pytest.mark.parametrize("kept", ["", "data", "index"])
-def test_a_plan_from_before_the_deletion_is_told_that_it_was_deleted_meanwhile(kept):
+def test_a_plan_from_before_the_deletion_is_told_that_it_was_deleted_meanwhile(kept) -> None:
     archive = archived()
     topic = topic_of(archive.store)
     planned = list(topic.records.plan())
@@ -205,7 +205,7 @@ def test_a_plan_from_before_the_deletion_is_told_that_it_was_deleted_meanwhile(k
     assert told.deleted
 
 
-def test_what_is_missing_without_a_record_stays_damage():
+def test_what_is_missing_without_a_record_stays_damage() -> None:
     archive = archived()
     archive.store.delete([layout.data_key(TOPIC, archive.catalog.segments[4].uuid)])
     append(archive, deleting(archive, 3))
@@ -215,7 +215,7 @@ def test_what_is_missing_without_a_record_stays_damage():
     assert kinds == {FindingKind.MISSING_OBJECT}
 
 
-def test_verify_expects_absence_only_once_it_has_begun_and_tells_of_what_is_left():
+def test_verify_expects_absence_only_once_it_has_begun_and_tells_of_what_is_left() -> None:
     archive = archived()
     append(archive, deleting(archive, 3))
     first = archive.catalog.segments[0]
@@ -232,7 +232,7 @@ def test_verify_expects_absence_only_once_it_has_begun_and_tells_of_what_is_left
     assert [(f.kind, f.key) for f in verify(archive.store).findings] == [(FindingKind.LEFT_OVER, key)]
 
 
-def test_begun_it_cannot_be_undone_and_undone_it_cannot_begin():
+def test_begun_it_cannot_be_undone_and_undone_it_cannot_begin() -> None:
     archive = archived()
     append(archive, deleting(archive, 2))
     append(archive, DeletionBegun(0, "app", 2_000))
@@ -246,7 +246,7 @@ def test_begun_it_cannot_be_undone_and_undone_it_cannot_begin():
     assert append(other, deleting(other, 2)).removed.following == 2  # numbers are used once
 
 
-def test_records_behind_a_deletion_are_of_the_version_that_old_readers_refuse():
+def test_records_behind_a_deletion_are_of_the_version_that_old_readers_refuse() -> None:
     archive = archived(3)
     append(archive, deleting(archive, 1))
     segment, data, index = archive.made(stream(1, 10, 19), [], {1: 19}, replace(archive.catalog.segments[0].cuts))
@@ -265,7 +265,7 @@ def test_records_behind_a_deletion_are_of_the_version_that_old_readers_refuse():
 
 @pytest.mark.parametrize("catalogs", ["kept", "lost"])
 @pytest.mark.parametrize("step", ["deleting", "undone", "begun", "partly", "deleted"])
-def test_a_rebuild_makes_no_loss_and_no_damage_of_a_deletion(catalogs, step):
+def test_a_rebuild_makes_no_loss_and_no_damage_of_a_deletion(catalogs, step) -> None:
     archive = archived()
     delete(archive, 1)
     pending = append(archive, deleting(archive, 2, at=5_000)).removed.pending
@@ -297,7 +297,7 @@ def test_a_rebuild_makes_no_loss_and_no_damage_of_a_deletion(catalogs, step):
     assert (head.removed.pending is not None) == (step in ("deleting", "begun", "partly"))
 
 
-def test_tombstones_alone_tell_a_rebuild_what_was_deleted():
+def test_tombstones_alone_tell_a_rebuild_what_was_deleted() -> None:
     archive = archived()
     delete(archive, 3)
     folder = layout.topic_folder(TOPIC)
@@ -314,7 +314,7 @@ def test_tombstones_alone_tell_a_rebuild_what_was_deleted():
     assert {f.kind for f in verify(archive.store).findings} <= {FindingKind.LEFT_OVER}
 
 
-def test_a_tombstone_keeps_what_proves_continuity():
+def test_a_tombstone_keeps_what_proves_continuity() -> None:
     archive = archived()
     segment = archive.catalog.segments[1]
     stone = buried(segment, DeletionReason.SIZE, "a policy", 7)
@@ -330,7 +330,7 @@ def test_a_tombstone_keeps_what_proves_continuity():
     assert (read.predecessor_uuid, read.predecessor_end) == (segment.predecessor_uuid, segment.predecessor_end)
 
 
-def test_who_may_record_a_deletion():
+def test_who_may_record_a_deletion() -> None:
     archive = archived()
     others = Catalogs(archive.store, "other")
     with pytest.raises(FatalError, match="claimed by app"):

@@ -11,11 +11,11 @@ from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import OpenTopic
 from offloader.model import GapKind, OpenSegment, Position, SegmentLayout, Source
-from offloader.testing.cluster import MemoryCluster
-from offloader.testing.invariants import HARMLESS, PaceLog, check_invariants
-from offloader.testing.truth import TrueEntry, Truth, TruthCollector, sha256, truth_of_cluster
 from tests.archive.support import TOPIC, Archive, gap, stream, uuid_of
+from tests.fakes.cluster import MemoryCluster
 from tests.format.support import Stored
+from tests.invariants import HARMLESS, PaceLog, check_invariants
+from tests.truth import TrueEntry, Truth, TruthCollector, sha256, truth_of_cluster
 
 ENTRIES = stream(1, 0, 20) + stream(2, 0, 9) + stream(2, 12, 15)
 HIDDEN = TrueEntry(None, frozenset({GapKind.ABORTED}))

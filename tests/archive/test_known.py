@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from offloader.archive.catalog_cache import CatalogCache
+from offloader.archive.opened import CatalogCache
 from offloader.metadata.layout import catalog_folder, topic_folder
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName

@@ -9,13 +9,12 @@ from typing import cast
 import pytest
 
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
-from offloader.archive.messages.lookback import LOOK_BACK
+from offloader.archive.messages.chunks import LOOK_BACK
 from offloader.archive.object_range import ObjectRange, size_of
 from offloader.archive.records import STEP, LazyTopicRecords
 from offloader.archive.selection import Selection
-from offloader.archive.spark.look_back_plan import LOOK_BACK_STEP
 from offloader.archive.spark.offsets import items_between
-from offloader.archive.spark.planning import TopicPlan, TopicSplit, topic_plans, topic_splits
+from offloader.archive.spark.planning import LOOK_BACK_STEP, TopicPlan, TopicSplit, topic_plans, topic_splits
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact

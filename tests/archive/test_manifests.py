@@ -25,8 +25,8 @@ from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.operations.verify.verify import verify
 from offloader.storage.memory import MemoryBacking, MemoryStore
-from offloader.testing.faulty import FaultyStore, StoreFaults
 from tests.archive.support import SMALL, TOPIC, Archive, stream, uuid_of
+from tests.fakes.faulty import FaultyStore, StoreFaults
 
 NUMBER = 3 * FAN + 20
 HOUR = 3_600_000

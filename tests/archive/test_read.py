@@ -16,6 +16,7 @@ from offloader.archive.topic import ArchivedTopic
 from offloader.errors import DamagedObjectError, DamagedRecordError, ObjectNotFoundError
 from offloader.metadata import layout
 from offloader.model import GapKind, Position, SegmentLayout
+from offloader.ports.object_store import Stat
 from tests.archive.support import TOPIC, Archive, gap, stream
 from tests.format.support import Stored, small_cuts
 
@@ -85,12 +86,12 @@ def test_only_what_is_needed_is_read() -> None:
     reads: list[tuple[str, int]] = []
     read = archive.store.read
 
-    def counting(key: str, offset: int = 0, length: int | None = None) -> object:
+    def counting(key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         answer = read(key, offset, length)
         reads.append((key, len(answer[0])))
         return answer
 
-    archive.store.read = counting  # type: ignore[method-assign, assignment]
+    archive.store.read = counting
     position = Position(0, 5, 500)
     catalog = archive.catalog
     assert [e.position for e in ArchivedTopic.of(archive.store, catalog).items(Selection(position, position))] == [

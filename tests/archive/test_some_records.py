@@ -177,7 +177,8 @@ def test_times_are_planned_as_from_all_records(
     back: int,
 ) -> None:
     records = Topic().write(written)
-    selection = Selection(*bounds(records.whole, (first, last)), early, late)
+    start, end = bounds(records.whole, (first, last))
+    selection = Selection(start, end, early, late)
     whole, some, needed = ([] if isinstance(each, str) else each for each in all_plans(records, selection, step, back))
     pieces = [item for item in whole if isinstance(item, ObjectRange)]
     assert [item for item in some if isinstance(item, ObjectRange)] == pieces

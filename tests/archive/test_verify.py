@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.findings import FindingKind
+from offloader.errors import ObjectArchivedError
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import decode_slot, encode_catalog, standing
@@ -114,6 +115,30 @@ def test_absent_objects(quick) -> None:
 
 
 @pytest.mark.parametrize("quick", [True, False])
+def test_objects_in_an_archive_tier_are_findings_and_the_others_are_checked(quick) -> None:
+    archive = sound()
+    first, second = archive.catalog.segments
+    asleep = {layout.data_key(TOPIC, first.uuid), layout.index_key(TOPIC, second.uuid)}
+    read = archive.store.read
+
+    def read_unless_asleep(key, *a):
+        if key in asleep:
+            raise ObjectArchivedError(f"reading {key}: the object is in an archive tier")
+        return read(key, *a)
+
+    archive.store.read = read_unless_asleep
+    found = verify(archive.store, quick=quick).findings
+    assert {(f.kind, f.key) for f in found} == {
+        (FindingKind.ARCHIVED_OBJECT, key) for key in asleep if not quick or key.endswith("-index")
+    }
+    damaged = layout.data_key(TOPIC, second.uuid)
+    asleep.discard(layout.index_key(TOPIC, second.uuid))
+    data, stat = read(damaged)
+    archive.store.put(damaged, bytes([data[0] ^ 1]) + data[1:], meta=stat.meta)
+    assert (FindingKind.DAMAGED_PART in kinds(archive, quick=quick)) is not quick
+
+
+@pytest.mark.parametrize("quick", [True, False])
 def test_an_object_of_another_size(quick) -> None:
     archive = sound()
     key = layout.data_key(TOPIC, archive.catalog.segments[0].uuid)
@@ -126,7 +151,7 @@ def test_quick_reads_no_data() -> None:
     keys = [layout.data_key(TOPIC, s.uuid) for s in archive.catalog.segments]
     read = archive.store.read
     touched = []
-    archive.store.read = lambda key, *a: touched.append(key) or read(key, *a)  # type: ignore[method-assign, assignment, func-returns-value]
+    archive.store.read = lambda key, *a: touched.append(key) or read(key, *a)  # type: ignore[func-returns-value]
     verify(archive.store, quick=True)
     assert not set(keys) & set(touched)
 

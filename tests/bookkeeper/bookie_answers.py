@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper import availability, v2, v3
 from offloader.bookkeeper.status import OK, BookieError
-from offloader.testing.memory_bookie import MemoryBookie
+from tests.fakes.memory_bookie import MemoryBookie
 
 Fields = dict[str, Any]
 _V2_STATUS = {status: code for code, status in v2.STATUS.items()}

@@ -21,8 +21,8 @@ from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.frames import frame
 from offloader.bookkeeper.links import DISABLED
 from offloader.bookkeeper.status import BadRequestError, UnauthorizedError
-from offloader.testing.memory_bookie import MemoryBookie
 from tests.bookkeeper.bookie_answers import ScriptedRequest, answer_v2, answer_v3, asked_v2, asked_v3
+from tests.fakes.memory_bookie import MemoryBookie
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from offloader.bookkeeper import entry_codec
-from offloader.bookkeeper.digests import Digest, digest_for
+from offloader.bookkeeper.entry_codec import Digest, digest_for
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState, StoredEntry
 
 LEDGER = 15

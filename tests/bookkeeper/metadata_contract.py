@@ -11,15 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
-from offloader.bookkeeper.api import (
-    BookieAddress,
-    Cookie,
-    LedgerMetadataStore,
-    ListedLedger,
-    ManagedCursor,
-    ManagedLedger,
-)
-from offloader.bookkeeper.managed_ledgers import Compression
+from offloader.bookkeeper.api import BookieAddress, Cookie, LedgerMetadataStore
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState
 from offloader.errors import (
@@ -31,7 +23,10 @@ from offloader.errors import (
     VersionConflictError,
 )
 from offloader.model import TopicName
-from offloader.testing.ledger_metadata import ClusterMetadata
+from offloader.state.envelope import Compression
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger
+from offloader.state.subscription import CursorState
+from tests.fakes.ledger_metadata import ClusterMetadata
 
 TOPIC = TopicName("public", "default", "off l*~+%é.x-partition-3")
 METADATA = LedgerMetadata(
@@ -82,6 +77,11 @@ class MetadataContract:
         newer = store.write(ledger, closed(metadata, 9), version)
         assert newer != version
         assert store.read(ledger) == (closed(metadata, 9), newer)
+
+    def test_a_cluster_has_an_instance_id(self, store):
+        assert store.instance_id() == ""
+        store.nodes.create(f"{store.uri.root}/INSTANCEID", b"8f1a2b3c")
+        assert store.instance_id() == "8f1a2b3c"
 
     def test_a_ledger_without_a_time_of_creation_has_its_nodes(self, store, cluster):
         cluster.put_ledger(1, METADATA)
@@ -203,15 +203,15 @@ class MetadataContract:
         with pytest.raises(TopicNotFoundError, match="managed ledger"):
             store.cursors(TOPIC)
         ledgers = (ListedLedger(3, 10, 1000), ListedLedger(7, 0, 0))
-        cluster.put_managed_ledger(TOPIC, ManagedLedger(ledgers, 0, b"", (7, 4)), packed)
+        cluster.put_managed_ledger(TOPIC, ManagedLedger(ledgers, terminated=(7, 4)), packed)
         found = store.managed_ledger(TOPIC)
         assert (found.ledgers, found.terminated) == (ledgers, (7, 4))
         assert store.cursors(TOPIC) == {}
         info = ManagedCursorInfo(cursorsLedgerId=-1, markDeleteLedgerId=3, markDeleteEntryId=8)
         cluster.put_cursor(TOPIC, "a sub/é", info.SerializeToString(), packed)
         cluster.put_cursor(TOPIC, "b", ManagedCursorInfo(cursorsLedgerId=9).SerializeToString(), packed)
-        assert store.cursors(TOPIC) == {"a sub/é": ManagedCursor(None, (3, 8)), "b": ManagedCursor(9, None)}
-        cluster.put_managed_ledger(TOPIC, ManagedLedger((*ledgers, ListedLedger(8, 0, 0)), 0, b""), packed)
+        assert store.cursors(TOPIC) == {"a sub/é": CursorState((3, 8)), "b": CursorState(cursor_ledger=9)}
+        cluster.put_managed_ledger(TOPIC, ManagedLedger((*ledgers, ListedLedger(8, 0, 0))), packed)
         assert store.managed_ledger(TOPIC).version != found.version
         assert store.managed_ledger(TOPIC).ledgers[-1].ledger == 8
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple
 
-from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import digest_for, master_key
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.status import status_error
 from offloader.errors import BookieUnavailableError, OffloadError
-from offloader.testing.memory_bookie import MemoryBookie
 from tests.bookkeeper.entries import LEDGER, stored_entry
+from tests.fakes.memory_bookie import MemoryBookie
 
 Result = Any
 
@@ -20,7 +21,7 @@ class Call(NamedTuple):
     bookie: str
     batch: bool
     first: int
-    count: int
+    entries: int
     size: int
 
 
@@ -120,11 +121,11 @@ class ScriptedBookies:
         """Let what waits be answered now."""
         waiting, self.pending = self.pending, []
         for call, future in waiting:
-            self._settle(call, future, lambda call=call: self._held(call), behaviour or Behaviour())
+            self._settle(call, future, partial(self._held, call), behaviour or Behaviour())
 
     def _held(self, call: Call) -> list[bytes]:
         if call.batch:
-            return self._bookies[call.bookie].batch(LEDGER, call.first, call.count, call.size)
+            return self._bookies[call.bookie].batch(LEDGER, call.first, call.entries, call.size)
         return [self._bookies[call.bookie].read(LEDGER, call.first)]
 
     def _answer(self, call: Call, result: Callable[[], list[bytes]]) -> Future[Any]:

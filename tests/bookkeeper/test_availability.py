@@ -35,7 +35,8 @@ def test_it_holds_what_the_groups_say(groups):
 
 
 def test_only_entry_ids_are_in_it():
-    assert "3" not in Availability([Group(3, 3, 1, 0)])
+    text: object = "3"
+    assert text not in Availability([Group(3, 3, 1, 0)])
 
 
 def test_a_million_entries_take_no_room():

@@ -9,7 +9,7 @@ import pytest
 
 from offloader.bookkeeper.api import BookieAddress, LastConfirmed
 from offloader.bookkeeper.bookies import BookieClient
-from offloader.bookkeeper.digests import master_key
+from offloader.bookkeeper.entry_codec import master_key
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.status import FencedError, NoLedgerError, UnauthorizedError
 from offloader.errors import BookieUnavailableError, FatalError, OutcomeUnknownError, ProtocolError

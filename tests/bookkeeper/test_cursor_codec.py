@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, PositionInfo
-from offloader.bookkeeper.cursor_codec import (
+from offloader.errors import DamagedRecordError
+from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, by_ledger, joined
+from offloader.state.envelope import MAGIC, Compression
+from offloader.state.subscription import CursorState, whole_state
+from offloader.state.subscription_codec import (
     decode_cursor_entry,
     decode_cursor_node,
     encode_cursor_entry,
     encode_cursor_node,
 )
-from offloader.bookkeeper.cursor_state import CursorState, whole_state
-from offloader.bookkeeper.managed_ledgers import MAGIC, Compression
-from offloader.errors import DamagedRecordError
-from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, by_ledger, joined
-from offloader.testing.ledger_metadata import envelope
+from tests.fakes.ledger_metadata import envelope
 
 # Written by a broker: mark-delete 2:0; 5 and 9 acknowledged; of 3 messages 0-4, of 7 the message 9 of 10.
 SEEN = bytes.fromhex(
@@ -47,7 +47,10 @@ def states(draw, **how):
     return CursorState(
         mark_delete=draw(PLACES),
         ranges=draw(ranges(**how)),
-        batches=tuple(PartlyAcknowledged(*p, tuple(draw(st.lists(WORDS, max_size=3)))) for p in sorted(places)),
+        batches=tuple(
+            PartlyAcknowledged(ledger, entry, tuple(draw(st.lists(WORDS, max_size=3))))
+            for ledger, entry in sorted(places)
+        ),
         properties=tuple(draw(st.lists(st.tuples(st.text(max_size=5), WORDS), max_size=3))),
     )
 

@@ -4,8 +4,7 @@ length 1234."""
 import pytest
 
 from offloader.bookkeeper import availability
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import decode, decode_lac, encode, encode_lac
+from offloader.bookkeeper.entry_codec import decode, decode_lac, digest_for, encode, encode_lac, master_key
 from offloader.bookkeeper.model import DigestType, StoredEntry
 from tests.bookkeeper.entries import ledger
 

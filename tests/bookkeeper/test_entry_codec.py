@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.bookkeeper.digests import digest_for
-from offloader.bookkeeper.entry_codec import decode, decode_lac, encode, encode_lac, raw_entries
+from offloader.bookkeeper.entry_codec import decode, decode_lac, digest_for, encode, encode_lac, raw_entries
 from offloader.bookkeeper.model import DigestType, StoredEntry
 from offloader.errors import IntegrityError
 from tests.bookkeeper.entries import digest_types, ledger, stored_entries

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.bookkeeper.bookie_source import BookKeeperSource
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.filling import FilledSource
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, StoredEntry, Versioned
 from offloader.errors import BrokerUnavailableError, DataLostError, NotShownError
@@ -36,7 +35,7 @@ from offloader.model import (
 from offloader.offload.worker.slice_worker import run_slice
 from offloader.ports.entry_source import Extent, RawEntry
 from offloader.storage.memory import MemoryStore
-from offloader.testing.bookkeeper import SimulatedCluster, SimulatedStore
+from tests.fakes.bookkeeper import SimulatedCluster, SimulatedStore
 from tests.offload.simulation import Ticking
 
 TOPIC = TopicName.parse("public/default/t")

@@ -6,7 +6,7 @@ import pytest
 
 from offloader.bookkeeper.layout import Layout
 from offloader.errors import OutcomeUnknownError
-from offloader.testing.ledger_metadata import MemoryMetadata
+from tests.fakes.ledger_metadata import MemoryMetadata
 
 from .metadata_contract import METADATA, MetadataContract, World, closed
 

@@ -11,6 +11,7 @@ from offloader.bookkeeper.reading.ledger_reader import BATCHES, SINGLES
 from offloader.bookkeeper.status import UnauthorizedError
 from offloader.errors import BookieUnavailableError, EntryNotFoundError, IntegrityError, LedgerNotFoundError
 from offloader.model import KIB, MIB, EntryRange
+from offloader.ports.entry_source import RawEntry
 from tests.bookkeeper.entries import LEDGER, ledger, payload
 from tests.bookkeeper.scripted import Behaviour, Damaged, Gone, NoBatches, Says, ScriptedBookies, Short, Silent
 from tests.bookkeeper.test_runs import ledgers
@@ -31,7 +32,7 @@ def reader(bookies, metadata, first=0, last=9, *, max_bytes=16 * MIB, speculate_
 
 def read_all(one):
     """Everything, and whether it came in order."""
-    found = []
+    found: list[RawEntry] = []
     while not one.finished:
         entries = one.read(0)
         assert entries, f"nothing after {len(found)} entries"
@@ -137,7 +138,7 @@ def test_batches_are_as_large_as_they_may_be_and_two_are_under_way():
     bookies = ScriptedBookies(metadata, [100] * 5000, behaviours={"a": Silent()})
     one = reader(bookies, metadata, 0, 4999)
     assert one.read(0) == []
-    assert [(call.first, call.count) for call in bookies.calls] == [(0, 1000), (1000, 1000)]
+    assert [(call.first, call.entries) for call in bookies.calls] == [(0, 1000), (1000, 1000)]
     assert len(bookies.calls) == BATCHES
     bookies.release()
     assert len(one.read(0)) == 2000
@@ -147,14 +148,15 @@ def test_batches_end_at_a_fragment():
     metadata = ledger((0, ("a",)), (7, ("b",)), last=19)
     bookies = ScriptedBookies(metadata, [100] * 20)
     assert read_all(reader(bookies, metadata, 0, 19)) == expected(0, 19, [100] * 20)
-    assert [(call.bookie, call.first, call.count) for call in bookies.calls] == [("a", 0, 7), ("b", 7, 13)]
+    assert [(call.bookie, call.first, call.entries) for call in bookies.calls] == [("a", 0, 7), ("b", 7, 13)]
 
 
 def test_a_striped_ledger_is_read_in_runs_of_the_write_quorum():
     metadata = ledger((0, ("a", "b", "c")), quorums=(2, 2), last=5)
     bookies = ScriptedBookies(metadata, [100] * 6)
     assert read_all(reader(bookies, metadata, 0, 5)) == expected(0, 5, [100] * 6)
-    assert [(call.bookie, call.first, call.count) for call in bookies.calls] == [("b", 0, 2), ("a", 2, 2), ("c", 4, 2)]
+    calls = [(call.bookie, call.first, call.entries) for call in bookies.calls]
+    assert calls == [("b", 0, 2), ("a", 2, 2), ("c", 4, 2)]
 
 
 def test_without_batches_many_single_entries_are_under_way():
@@ -219,7 +221,7 @@ def test_it_does_not_read_ahead_of_a_slow_caller_without_bound():
     bookies = ScriptedBookies(metadata, [10 * KIB] * 1000)
     one = reader(bookies, metadata, 0, 999, max_bytes=MIB)
     assert sum(len(entry.data) for entry in one.read(0)) <= MIB
-    assert sum(call.count for call in bookies.calls) * 10 * KIB <= 3 * MIB
+    assert sum(call.entries for call in bookies.calls) * 10 * KIB <= 3 * MIB
 
 
 # Time

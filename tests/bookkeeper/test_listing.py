@@ -6,6 +6,7 @@ import tracemalloc
 from collections import deque
 from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,8 +18,9 @@ from offloader.bookkeeper.nodes import AHEAD
 from offloader.bookkeeper.uri import MetadataUri
 from offloader.bookkeeper.zookeeper import connect
 from offloader.errors import FatalError, MetadataUnavailableError
-from offloader.testing.ledger_metadata import MemoryMetadata
-from offloader.testing.memory_nodes import MemoryNodes
+from tests.examples import few_rows
+from tests.fakes.ledger_metadata import MemoryMetadata
+from tests.fakes.memory_nodes import MemoryNodes
 
 from .metadata_contract import METADATA
 from .zookeeper_server import CHILDREN, GET, Fault, ZooKeeperServer
@@ -61,7 +63,7 @@ def test_each_ledger_from_the_start_on_is_listed_once_in_order(layout, ledgers, 
 @given(st.sampled_from(Layout), st.sets(ids, max_size=30), st.integers(0, 10))
 def test_a_listing_that_broke_off_goes_on_behind_the_last_ledger(layout, ledgers, answers):
     ledgers = possible(layout, ledgers)
-    store, found = filled(layout, ledgers), []
+    store, found = filled(layout, ledgers), list[int]()
     pages = listing(store).pages()
     for page in islice(pages, answers):
         found += page.ledgers
@@ -145,7 +147,7 @@ class Synthetic(MemoryNodes):
         self.asked = self.most = 0
 
     def children_of_each(self, paths, ahead=AHEAD):
-        left, begun = iter(paths), deque()
+        left, begun = iter(paths), deque[tuple[str, Any]]()
         while begun := deque([*begun, *((path, self.children(path)) for path in islice(left, ahead - len(begun)))]):
             self.most = max(self.most, len(begun))
             yield begun.popleft()
@@ -187,7 +189,7 @@ def test_a_million_ledgers_are_listed_with_few_requests():
     assert nodes.asked < 120
 
 
-@pytest.mark.parametrize(("layout", "shift"), TREES)
+@pytest.mark.parametrize(("layout", "shift"), few_rows(TREES, 1))
 def test_what_is_in_memory_is_bounded_by_pages(layout, shift):
     nodes = Synthetic(layout, 20 * PAGE, shift)
     tracemalloc.start()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,8 +12,8 @@ from hypothesis import strategies as st
 
 from offloader.bookkeeper.nodes import CheckNode, CreateNode, DeleteNode, Node, NodeOperation, SetNode
 from offloader.errors import NodeRefusal, OperationRefusedError, OutcomeUnknownError
-from offloader.testing.ledger_metadata import MemoryMetadata
-from offloader.testing.memory_nodes import MemoryNodes
+from tests.fakes.ledger_metadata import MemoryMetadata
+from tests.fakes.memory_nodes import MemoryNodes
 
 from .metadata_contract import World
 from .nodes_contract import NodesContract
@@ -53,12 +55,12 @@ def test_a_refused_transaction_has_an_answer_that_can_be_lost_later():
 
 
 def test_watches_fire_for_what_a_transaction_changed_and_for_nothing_else():
-    nodes, fired = MemoryNodes(), []
+    nodes, fired = MemoryNodes(), list[str]()
     for path in ("/a", "/b", "/b/c", "/d"):
         nodes.create(path)
     for path in ("/a", "/b", "/b/c", "/d"):
-        nodes.get(path, lambda path=path: fired.append(path))
-        nodes.children(path, lambda path=path: fired.append(f"{path}/*"))
+        nodes.get(path, partial(fired.append, path))
+        nodes.children(path, partial(fired.append, f"{path}/*"))
     with pytest.raises(OperationRefusedError):
         nodes.multi([SetNode("/a", b"", 0), CheckNode("/none", 0)])
     assert fired == []
@@ -132,7 +134,7 @@ def refusal_of(nodes: MemoryNodes, transaction: list[NodeOperation]) -> tuple[in
 
 @given(st.lists(st.lists(operations, max_size=5), max_size=8))
 def test_transactions_do_all_or_nothing_as_the_model_says(transactions):
-    nodes, model = MemoryNodes(), {}
+    nodes, model = MemoryNodes(), dict[str, Any]()
     for transaction in transactions:
         before = births(nodes)
         model, expected = modelled(model, transaction)

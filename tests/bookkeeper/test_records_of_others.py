@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from offloader.bookkeeper.api import ListedLedger, ManagedCursor, ManagedLedger
-from offloader.bookkeeper.managed_ledgers import Compression, decode_cursor, decode_managed_ledger
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState
+from offloader.model import AcknowledgedRange
+from offloader.state.envelope import Compression
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger
+from offloader.state.managed_ledger_codec import decode_managed_ledger
+from offloader.state.subscription import CursorState
+from offloader.state.subscription_codec import decode_cursor_node
 
 LINES = (Path(__file__).parents[1] / "fixtures" / "metadata_records.txt").read_text().splitlines()[1:]
 RECORDS = {(what, form): bytes.fromhex(data) for what, form, data in map(str.split, LINES)}
@@ -41,16 +45,16 @@ def test_a_ledger_is_read_and_closed_byte_for_byte_as_bookkeeper_does(version):
 def test_a_ledger_list_is_read(form):
     record = RECORDS["list", form]
     ledgers = (
-        ListedLedger(100, 50, 5000),
-        ListedLedger(107, 51, 5001),
-        ListedLedger(114, 52, 5002),
-        ListedLedger(121, 0, 0),
+        ListedLedger(100, 50, 5000, 1700000000000),
+        ListedLedger(107, 51, 5001, 1700000000001),
+        ListedLedger(114, 52, 5002, 1700000000002),
+        ListedLedger(121),
     )
-    assert decode_managed_ledger(record, 4) == ManagedLedger(ledgers, 4, record)
+    assert decode_managed_ledger(record, 4) == ManagedLedger(ledgers, 4)
 
 
 @pytest.mark.parametrize("form", Compression.keys())
 def test_a_cursor_is_read(form):
-    assert decode_cursor(RECORDS["cursor", form]) == ManagedCursor(
-        None, (107, 12), (((107, 13), (107, 20)),), 1700000000009
+    assert decode_cursor_node(RECORDS["cursor", form]) == CursorState(
+        (107, 12), (AcknowledgedRange((107, 13), (107, 20)),), last_active_ms=1700000000009
     )

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.bookkeeper.reading.runs import run_at, striped
+from offloader.bookkeeper.reading.fetch import run_at, striped
 from tests.bookkeeper.entries import ledger
 
 

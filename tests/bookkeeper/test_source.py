@@ -8,15 +8,14 @@ from dataclasses import replace
 import pytest
 
 from offloader.bookkeeper.bookie_source import BookKeeperSource
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import Fragment, StoredEntry, Versioned
 from offloader.errors import BookieUnavailableError, DataLostError, IntegrityError, MetadataUnavailableError
 from offloader.model import EntryRange, GapKind, LedgerList, LedgerSpan, TopicName
 from offloader.ports.entry_source import EntryReader, Extent, RawEntry
-from offloader.testing.bookkeeper import SimulatedCluster
-from offloader.testing.cluster import MemoryCluster
-from offloader.testing.cluster_ledgers import MemoryBookies, MemoryLedgers
+from tests.fakes.bookkeeper import SimulatedCluster
+from tests.fakes.cluster import MemoryCluster
+from tests.fakes.cluster_ledgers import MemoryBookies, MemoryLedgers
 
 TOPIC = TopicName.parse("persistent://public/ns/a")
 

@@ -8,9 +8,9 @@ from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.settings import BookieSettings, PlainAuthentication
 from offloader.bookkeeper.status import UnauthorizedError
 from offloader.errors import AuthenticationFailedError, BookieUnavailableError, ConfigError, FatalError
-from offloader.testing.memory_bookie import MemoryBookie
 from tests.bookkeeper.bookie_server import BookieServer, ServerAuthentication
 from tests.bookkeeper.entries import stored_entry
+from tests.fakes.memory_bookie import MemoryBookie
 from tests.pulsar.certificates import certificate
 
 SOON = 10

@@ -9,9 +9,9 @@ from offloader.bookkeeper.requests import BatchRead, EntryRead
 from offloader.bookkeeper.status import Answer, NoEntryError, answer
 from offloader.bookkeeper.v2 import BATCH_ANSWER, V2, header
 from offloader.errors import ProtocolError
-from offloader.testing.memory_bookie import MemoryBookie
 from tests.bookkeeper.bookie_answers import answer_v2, asked_v2
 from tests.bookkeeper.entries import stored_entry
+from tests.fakes.memory_bookie import MemoryBookie
 
 KEY = b"k" * 20
 

@@ -11,9 +11,9 @@ from offloader.bookkeeper.requests import Add, BatchRead, EntryRead, ListEntries
 from offloader.bookkeeper.status import NoLedgerError, UnauthorizedError
 from offloader.bookkeeper.v3 import V3, accepts_tls, encode_start_tls
 from offloader.errors import AuthenticationFailedError, ProtocolError
-from offloader.testing.memory_bookie import MemoryBookie
 from tests.bookkeeper.bookie_answers import answer_v3, asked_v3
 from tests.bookkeeper.entries import stored_entry
+from tests.fakes.memory_bookie import MemoryBookie
 
 KEY = b"k" * 20
 

@@ -79,9 +79,10 @@ def test_with_quorums_of_two_one_denial_says_nothing_of_the_other_copy():
 
 def test_damage_is_told_once_every_other_copy_is_known_to_be_lost():
     metadata = ledger((0, ENSEMBLE), quorums=(3, 1))
-    damaged, absent = {"a": IntegrityError("a: damaged")}, {name: status_error(403, name) for name in "bc"}
-    error = verdict(metadata, 7, 0, damaged | absent)
+    errors: dict[str, OffloadError] = {name: status_error(403, name) for name in "bc"}
+    errors["a"] = IntegrityError("a: damaged")
+    error = verdict(metadata, 7, 0, errors)
     assert isinstance(error, IntegrityError)
     assert str(error).startswith("entry 7:0: no bookie gave it (a: damaged; b: status 403")
     gone: dict[str, OffloadError] = {"c": BookieUnavailableError("c: gone")}
-    assert type(verdict(metadata, 7, 0, damaged | absent | gone)) is BookieUnavailableError
+    assert type(verdict(metadata, 7, 0, errors | gone)) is BookieUnavailableError

@@ -18,8 +18,8 @@ from offloader.bookkeeper.nodes import CreateNode
 from offloader.bookkeeper.uri import MetadataUri
 from offloader.bookkeeper.zookeeper import ZooKeeper, connect
 from offloader.errors import AccessDeniedError, ConfigError, FatalError, MetadataUnavailableError, OutcomeUnknownError
-from offloader.testing.ledger_metadata import ClusterMetadata
-from offloader.testing.memory_nodes import MemoryNodes
+from tests.fakes.ledger_metadata import ClusterMetadata
+from tests.fakes.memory_nodes import MemoryNodes
 
 from .metadata_contract import METADATA, MetadataContract, World, closed, soon
 from .nodes_contract import NodesContract

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from struct import Struct
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from offloader.bookkeeper.nodes import (
     AclEntry,
@@ -24,7 +24,7 @@ from offloader.bookkeeper.nodes import (
     SetNode,
 )
 from offloader.errors import NodeRefusal, OperationRefusedError, VersionConflictError
-from offloader.testing.memory_nodes import MemoryNodes
+from tests.fakes.memory_nodes import MemoryNodes
 
 GET, SET, GET_ACL, CHILDREN, SYNC, MULTI = 4, 5, 6, 8, 9, 14
 _CREATE, _DELETE, _CHECK, _ERROR = 1, 2, 13, -1
@@ -296,7 +296,7 @@ class _Connection:
             self._connection.sendall(_buffer(body))
 
 
-def _frames(stream: object) -> Iterator[bytes]:
+def _frames(stream: BinaryIO) -> Iterator[bytes]:
     while len(head := stream.read(_INT.size)) == _INT.size:
         yield stream.read(_INT.unpack(head)[0])
 

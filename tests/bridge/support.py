@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bridge.building import BuildSettings, BuiltLedger, LedgerBuilder
 from offloader.bridge.core.coverage import UncommittedLedger
-from offloader.bridge.ledger_sources import LedgerBookies
-from offloader.bridge.piece_tasks import BridgeStores
-from offloader.bridge.piece_workers import PieceThreads
+from offloader.bridge.core.rounds import BridgedLedger, BridgeVerdict, UnbridgedLedger
+from offloader.bridge.sources import LedgerBookies
+from offloader.bridge.transfer import BridgeStores, PieceThreads
 from offloader.format.ledger_account import account_ledger
 from offloader.format.v1 import decode_ledger_index
-from offloader.metadata.bridges import BridgedLedger, BridgeVerdict, UnbridgedLedger
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import SegmentLayout
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryStore
-from offloader.testing.bookkeeper import SimulatedCluster
-from offloader.testing.faulty import StoreFault
 from tests.archive.support import TOPIC, Archive, gap, message
 from tests.bridge.core.stock_reader import StockReader
+from tests.examples import tries
+from tests.fakes.bookkeeper import SimulatedCluster
+from tests.fakes.faulty import StoreFault
 from tests.format.support import Stored
 
-WORLDS = int(os.environ.get("OFFLOADER_BRIDGE_WORLDS", "12"))
+WORLDS = tries("OFFLOADER_BRIDGE_WORLDS", 4, 12)
 LEAST_PART = 1_000  # of the brokers' bucket; parts of segments have some 2,000 bytes
 SETTINGS = BuildSettings("memory", copy_size=4 * LEAST_PART, least_part=LEAST_PART)
 CUTS = SegmentLayout(part_size=2_000, block_size=700, index_step=300)

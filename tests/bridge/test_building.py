@@ -4,26 +4,28 @@ named as built."""
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from offloader.bridge import checking
+from offloader.bridge import transfer
 from offloader.bridge.building import LedgerBuilder
 from offloader.bridge.core.coverage import UncommittedLedger
-from offloader.bridge.piece_tasks import BridgeStores
-from offloader.bridge.removing import remove_objects
+from offloader.bridge.core.rounds import BridgeVerdict, UnbridgedLedger
+from offloader.bridge.objects import remove_objects
+from offloader.bridge.transfer import BridgeStores
 from offloader.errors import OffloadError
 from offloader.metadata import layout
-from offloader.metadata.bridges import BridgeVerdict, UnbridgedLedger
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import Position
 from offloader.storage.forwarding import ForwardingStore
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import FaultyStore, StoreFaults
 from tests.archive.support import TOPIC
 from tests.bridge.support import LEAST_PART, LEDGER, SETTINGS, UUID, WORLDS, BridgeWorld, built, damage_of, dying_after
+from tests.fakes.faulty import FaultyStore, StoreFaults
 
 DATA, INDEX = data_key(UUID, LEDGER), index_key(UUID, LEDGER)
 
@@ -51,10 +53,11 @@ def test_both_objects_have_the_metadata_that_brokers_look_at() -> None:
         assert found.meta == {**common, "role": role}
 
 
+@pytest.mark.explores
 @pytest.mark.parametrize("seed", range(WORLDS))
 def test_of_whatever_segments_and_gaps_the_ledger_is_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(seed)
-    monkeypatch.setattr(checking, "CHECKED_AT_ONCE", rng.choice((1, 3_000, 1 << 26)))
+    monkeypatch.setattr(transfer, "CHECKED_AT_ONCE", rng.choice((1, 3_000, 1 << 26)))
     count = rng.randrange(1, 90)
     borders = sorted(rng.sample(range(1, count), min(count - 1, rng.randrange(4))))
     cuts = sorted(rng.sample(range(count), min(count, 2 * rng.randrange(4)) // 2 * 2))
@@ -73,7 +76,7 @@ def test_of_whatever_segments_and_gaps_the_ledger_is_the_same(seed: int, monkeyp
 def test_what_a_broker_had_offloaded_is_bridged_as_it_is(
     monkeypatch: pytest.MonkeyPatch, at_once: int, *, copies: bool
 ) -> None:
-    monkeypatch.setattr(checking, "CHECKED_AT_ONCE", at_once)
+    monkeypatch.setattr(transfer, "CHECKED_AT_ONCE", at_once)
     world = BridgeWorld(as_brokers_wrote_it=True, bucket=MemoryStore(min_part_size=LEAST_PART, copies=copies))
     found = world.build()
     world.check(found)
@@ -100,13 +103,13 @@ def test_parts_that_are_copied_in_one_piece_and_too_large_to_send_are_planned_an
     world.check(built(builder.build(TOPIC, world.wanted)))
     assert builder.copies
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("offloader.bridge.uploading.STREAMED_PART", 10_000)
+        patch.setattr("offloader.bridge.transfer.STREAMED_PART", 10_000)
         bucket.delete([DATA, INDEX])
         world.check(built(builder.build(TOPIC, world.wanted)))
     assert not builder.copies
 
 
-def test_folders_are_bridged_alike(tmp_path) -> None:
+def test_folders_are_bridged_alike(tmp_path: Path) -> None:
     world = BridgeWorld()
     world.build()
     folder = LocalStore(tmp_path / "bucket")
@@ -150,9 +153,9 @@ def test_one_entry_that_no_bookie_has_any_more_is_told() -> None:
 
 
 def test_more_than_memory_shall_hold_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offloader.bridge.ledger_sources.MOST_FILLED", 1_000)
+    monkeypatch.setattr("offloader.bridge.sources.MOST_FILLED", 1_000)
     world, asked = BridgeWorld(gaps=[(0, 30)]), list[object]()
-    monkeypatch.setattr("offloader.bridge.ledger_sources.LedgerReader", lambda *them, **_: asked.append(them))
+    monkeypatch.setattr("offloader.bridge.sources.LedgerReader", lambda *them, **_: asked.append(them))
     found = world.builder().build(TOPIC, world.wanted)
     assert isinstance(found, UnbridgedLedger)
     assert "are more than is filled" in found.why
@@ -181,7 +184,12 @@ def test_what_was_built_before_is_looked_for_and_not_read_again(gone: str, monke
     before = world.build().ledger
     world.bucket.delete([gone] if gone else [])
     reads, read = list[str](), world.bucket.read
-    monkeypatch.setattr(world.bucket, "read", lambda key, *more: (reads.append(key), read(key, *more))[1])
+
+    def counted_read(key: str, *more: Any) -> object:
+        reads.append(key)
+        return read(key, *more)
+
+    monkeypatch.setattr(world.bucket, "read", counted_read)
     found = built(world.builder().build(TOPIC, before))
     assert found.ledger == before
     assert bool(reads) is bool(gone)

@@ -7,11 +7,10 @@ from random import Random
 
 import pytest
 
-from offloader.bridge.checking import DataCheck
 from offloader.bridge.core.pieces import PlannedPiece, SourceRange
-from offloader.bridge.piece_tasks import read_source
+from offloader.bridge.core.rounds import UnbridgedLedger
+from offloader.bridge.transfer import DataCheck, read_source
 from offloader.metadata import layout
-from offloader.metadata.bridges import UnbridgedLedger
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.forwarding import ForwardingStore
@@ -54,6 +53,7 @@ def bridged_of_damage(seed: int) -> bool:
     return world.bucket.read(DATA)[0] != reference.bucket.read(DATA)[0]  # damage may belong to another ledger
 
 
+@pytest.mark.explores
 @pytest.mark.parametrize("seed", range(2 * WORLDS))
 def test_nothing_is_bridged_of_damaged_bytes(seed: int) -> None:
     assert not bridged_of_damage(seed)
@@ -70,7 +70,7 @@ def unproven(archive: ObjectStore, piece: PlannedPiece, etags: dict[str, str]) -
 
 @pytest.mark.parametrize(
     ("place", "broken"),
-    [("offloader.bridge.building.check_data", unread), ("offloader.bridge.ledger_sources.content_of", unproven)],
+    [("offloader.bridge.building.check_data", unread), ("offloader.bridge.sources.content_of", unproven)],
     ids=["nothing is read back", "parts of which some is taken are not proven"],
 )
 def test_who_leaves_a_check_out_bridges_damage(

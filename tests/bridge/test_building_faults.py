@@ -11,14 +11,15 @@ from random import Random
 import pytest
 
 from offloader.bridge.building import BuiltLedger
+from offloader.bridge.core.rounds import BridgeVerdict, UnbridgedLedger
 from offloader.errors import OffloadError, OutcomeUnknownError, RetryableError, UploadGoneError
-from offloader.metadata.bridges import BridgeVerdict, UnbridgedLedger
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import TOPIC
 from tests.archive.test_deleted import delete
 from tests.bridge.support import LEAST_PART, LEDGER, UUID, WORLDS, BridgeWorld, built, dying_after
+from tests.examples import few
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 DATA, INDEX = data_key(UUID, LEDGER), index_key(UUID, LEDGER)
 WRITES = ("begin", "put_part", "copy_part", "commit", "put", "abort")
@@ -54,7 +55,7 @@ def test_killed_at_every_call_another_process_finishes_it(*, copies: bool) -> No
         world.check(world.build())
 
 
-@pytest.mark.parametrize("effect", [Effect.BEFORE, Effect.LOST, Effect.REPEATED])
+@pytest.mark.parametrize("effect", few([Effect.BEFORE, Effect.LOST, Effect.REPEATED], 2))
 @pytest.mark.parametrize("copies", [True, False])
 def test_every_call_fails_or_loses_its_answer_once(effect: Effect, *, copies: bool) -> None:
     """A call that failed ends the try with an error that may pass, if anything; the next one gets through."""
@@ -66,6 +67,7 @@ def test_every_call_fails_or_loses_its_answer_once(effect: Effect, *, copies: bo
         world.check(world.build())
 
 
+@pytest.mark.explores
 @pytest.mark.parametrize("seed", range(WORLDS))
 def test_with_faults_at_random_it_is_built_some_time(seed: int) -> None:
     world = world_of(copies=seed % 3 > 0)
@@ -88,6 +90,7 @@ def test_a_process_that_never_hears_of_a_write_does_no_harm(verb: str, effect: E
     world.check(world.build())
 
 
+@pytest.mark.explores
 @pytest.mark.parametrize("seed", range(WORLDS))
 def test_an_overtaken_process_beside_it_writes_the_same(seed: int) -> None:
     """It stands still at some call, the next process builds, and it goes on: into the bucket comes nothing else."""

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from offloader.bridge.building import BuildSettings, LedgerBuilder
-from offloader.bridge.piece_tasks import BridgeStores
-from offloader.bridge.piece_workers import PieceThreads
-from offloader.metadata.bridges import BridgedLedger
+from offloader.bridge.core.rounds import BridgedLedger
+from offloader.bridge.transfer import BridgeStores, PieceThreads
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import KIB, MIB, SegmentLayout
 from offloader.ports.object_store import ObjectStore

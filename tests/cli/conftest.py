@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from tests.cli.support import Line
 
 
 @pytest.fixture
-def line(tmp_path):
+def line(tmp_path: Path):
     """Commands log to a stream that ends with their call."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from offloader.cli.dependencies import Dependencies
 from offloader.cli.main import main
 from offloader.metadata.root import open_root
-from offloader.testing.cluster import MemoryCluster
 from tests.archive.support import Archive
+from tests.fakes.cluster import MemoryCluster
 
 CONFIG = """
 application: app
@@ -59,7 +59,6 @@ class Line:
 
     def __post_init__(self) -> None:
         numbers = itertools.count()
-        self.cluster.admin.close = lambda: None  # type: ignore[attr-defined]
         self.dependencies = Dependencies(
             store=lambda _: self.archive.store,
             admin=lambda _: self.cluster.admin,

@@ -19,6 +19,7 @@ from offloader.metadata import layout, requests
 from offloader.metadata.catalog import released
 from offloader.metadata.deletions import DeletionBegun, PulsarTrimmed, day
 from offloader.metadata.requests import RequestKind, RequestOutcome
+from offloader.metadata.root import open_root
 from offloader.metadata.state import Claim
 from offloader.model import Position, TopicName
 from offloader.storage.forwarding import ForwardingStore
@@ -67,6 +68,10 @@ def application(line, policy: RetentionPolicy) -> list[RequestKind]:
                         said = retention.delete(request.topic, request.by)
                     case RequestKind.ARCHIVE_UNDELETE:
                         said = retention.undelete(request.topic, request.by)
+                    case RequestKind.ARCHIVE_HOLD:
+                        said = retention.hold(request.topic, request.by, request.hold)
+                    case RequestKind.ARCHIVE_LIFT_HOLD:
+                        said = retention.lift_hold(request.topic)
                     case _:
                         said = retention.asked(request.topic)
                 outcome = RequestOutcome(True, said, line.clock())
@@ -219,7 +224,7 @@ class ReadTogether(ForwardingStore):
 
     def __init__(self, store) -> None:
         super().__init__(store)
-        self._barrier, self._seen = threading.Barrier(4), set()
+        self._barrier, self._seen = threading.Barrier(4), set[threading.Thread]()
 
     def read(self, key, *arguments):
         thread = threading.current_thread()
@@ -355,6 +360,24 @@ def test_a_changed_mind(old) -> None:
     assert "can be read again" in old.ok("archive", "undelete", "orders")
     assert old.archive.catalogs.head(TOPIC).removed.pending is None
     assert len(old.ok("topics", "cat", "orders").splitlines()) == 30
+
+
+def test_a_changed_mind_with_a_hold(old) -> None:
+    open_root(old.archive.store, "memory", old.dependencies.new_token)
+    application(old, RetentionPolicy(minutes=60))
+    old.ok("archive", "retention", "run", "orders", "--yes")
+    said = old.ok("archive", "undelete", "orders")
+    assert "until its policy deletes it again (archiveRetentionTimeInMinutes 60)" in said
+    assert f"`offloader archive undelete {TOPIC} --hold NAME` keeps it" in said
+    assert "nothing of it goes any more: held by court" in old.ok("archive", "undelete", "orders", "--hold", "court")
+    [found] = old.json_lines("archive", "retention", "plan", "orders")
+    assert (found["note"], found["due"]) == ("held by court", [])
+    assert "is held by court" in old.run("archive", "delete", "orders").output
+    assert "the hold court is lifted" in old.ok("archive", "lift-hold", "public/default")
+    assert "no hold was placed by command" in old.error("archive", "lift-hold", "orders")
+    [found] = old.json_lines("archive", "retention", "plan", "orders")
+    assert found["due"]
+    assert "1 to 200 printable characters" in old.run("archive", "undelete", "orders", "--hold", "a\n").stderr
 
 
 def test_a_changed_mind_about_a_namespace_is_not_stopped_by_a_damaged_catalog(old) -> None:

@@ -50,7 +50,7 @@ def test_offload_asks_for_the_topics_end(topic) -> None:
 
 
 @pytest.mark.parametrize("unknown", [KeyError("uid not found: 54321"), OSError("no username set in the environment")])
-def test_a_user_without_a_name_is_told_by_the_id(topic, monkeypatch, unknown) -> None:
+def test_a_user_without_a_name_is_told_by_the_id(topic, monkeypatch: pytest.MonkeyPatch, unknown) -> None:
     def nameless() -> str:
         raise unknown
 
@@ -145,6 +145,18 @@ def test_release(topic) -> None:
     served = serve(topic, outcome=RequestOutcome(ok=True, message="released", at=1))
     assert topic.ok("topics", "release", "-w", "orders") == f"Release asked for {TOPIC}\n{TOPIC}: released\n"
     assert served[0].kind is RequestKind.RELEASE
+
+
+def test_release_of_a_namespace_needs_a_yes(topic) -> None:
+    served = serve(topic, outcome=RequestOutcome(ok=True, message="released", at=1))
+    result = topic.run("topics", "release", TOPIC.namespace)
+    assert (result.exit_code, result.stdout) == (1, f"Would be released: {TOPIC}\n")
+    assert "--yes releases these 1 topics" in result.stderr
+    assert not served
+    text = topic.ok("topics", "release", "-w", "--yes", TOPIC.namespace)
+    assert text == f"Release asked for {TOPIC}\n{TOPIC}: released\n"
+    assert [(each.kind, each.topic) for each in served] == [(RequestKind.RELEASE, TOPIC)]
+    assert "has no topic of public/empty" in topic.error("topics", "release", "public/empty")
 
 
 def test_accept_loss(topic) -> None:

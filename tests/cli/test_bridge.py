@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
+from offloader.bridge.core.rounds import BridgedLedger, BridgeHead, BridgeState, BridgeVerdict, UnbridgedLedger
+from offloader.bridge.log import BridgeLog
 from offloader.metadata import requests
-from offloader.metadata.bridge_log import BridgeLog
-from offloader.metadata.bridges import BridgedLedger, BridgeHead, BridgeState, BridgeVerdict, UnbridgedLedger
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import bridge_folder
 from offloader.metadata.requests import RequestKind, RequestOutcome
 from offloader.metadata.state import TopicState
 from offloader.model import Position
-from offloader.testing.bookkeeper import SimulatedCluster
 from tests.archive.support import APPLICATION, TOPIC, stream
+from tests.fakes.bookkeeper import SimulatedCluster
 
 CONFIG = """
 application: app

@@ -6,8 +6,9 @@ import base64
 import gc
 import hashlib
 import re
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -327,7 +328,7 @@ def test_it_writes_nothing(archived) -> None:
         archived.ok("topics", reading[0], "orders", *reading[1:])
 
 
-def test_ledgers_that_a_broker_has_offloaded_are_read_too(line, tmp_path) -> None:
+def test_ledgers_that_a_broker_has_offloaded_are_read_too(line, tmp_path: Path) -> None:
     bucket = tmp_path / "bucket"
     put_ledger(
         LocalStore(bucket),
@@ -347,7 +348,7 @@ LEDGER_UUID = "00000000-0000-4000-8000-000000000001"
 
 
 @pytest.mark.parametrize("key", [data_key(LEDGER_UUID, 7), index_key(LEDGER_UUID, 7)])
-def test_a_ledger_of_a_broker_of_which_an_object_is_gone_is_damage(line, tmp_path, key) -> None:
+def test_a_ledger_of_a_broker_of_which_an_object_is_gone_is_damage(line, tmp_path: Path, key) -> None:
     bucket = LocalStore(tmp_path / "bucket")
     for ledger in (7, 8):
         put_ledger(bucket, ledger, [message(f"m{ledger}")], LEDGER_UUID, topic=line.archive.topic)
@@ -363,7 +364,9 @@ def test_a_ledger_of_a_broker_of_which_an_object_is_gone_is_damage(line, tmp_pat
 
 
 @pytest.mark.parametrize("command", [["cat"], ["cat", "--entries"], ["export", "--to", "x.parquet"]])
-def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(line, tmp_path, monkeypatch, command) -> None:
+def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(
+    line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command
+) -> None:
     monkeypatch.chdir(tmp_path)
     bucket, other = LocalStore(tmp_path / "bucket"), LEDGER_UUID[:-1] + "2"
     reading = ["topics", command[0], "orders", *command[1:], "--ledgers", bucket.url]
@@ -442,10 +445,8 @@ def test_following_a_partitioned_topic_follows_its_partitions_at_once(line) -> N
 
 
 def test_following_ends_quietly_when_it_is_interrupted(followed) -> None:
-    @contextmanager
     def interrupted():
         raise KeyboardInterrupt
-        yield
 
     (position,) = produce(followed.sim, 0)
     followed.sim.settle()
@@ -456,10 +457,8 @@ def test_following_ends_quietly_when_it_is_interrupted(followed) -> None:
 
 
 def test_following_when_pulsar_cannot_be_reached_is_one_line(followed) -> None:
-    @contextmanager
     def unreachable():
         raise BrokerUnavailableError("pulsar://localhost:6650 does not answer")
-        yield
 
     produce(followed.sim, 0)
     followed.sim.settle()

@@ -85,18 +85,26 @@ def test_a_claim_that_is_lost_needs_the_topic_s_creation_date(damaged) -> None:
     assert (claim.application, claim.created, claim.reason) == ("app", 1_795_259_540_531, "catalog rebuild")
 
 
-def test_pulsar_is_asked_for_the_creation_date(damaged) -> None:
+@pytest.mark.parametrize("listed", [1, 2])
+def test_pulsar_is_asked_for_the_creation_date(damaged, listed: int) -> None:
+    """Two ledgers with the recorded ends prove that its topic is the archived one; one does not."""
     cluster = damaged.cluster
     cluster.create(TOPIC)
-    cluster.produce(TOPIC, b"entry")
+    cluster.add_subscription(TOPIC, "keeps")
+    for _ in range(2):
+        cluster.produce(TOPIC, b"entry")
+        cluster.roll(TOPIC)
     info = cluster.admin.topic_info(TOPIC)
-    ledger = info.ledgers.spans[0].ledger
     archive = type(damaged.archive)()
     damaged.archive = archive
     damaged.root()
-    archive.claim(ledger)
-    archive.add(stream(ledger, 0, 9))
+    archive.claim(info.ledgers.spans[0].ledger)
+    ids = [span.ledger for span in info.ledgers.spans[:listed]]
+    archive.add([entry for ledger in ids for entry in stream(ledger, 0, 0)], closed=dict.fromkeys(ids, 0))
     archive.store.delete([*beside(archive, 0), *slots(0)])
+    if listed == 1:
+        assert "give --created DATE" in damaged.error("catalog", "rebuild", "orders", "--yes")
+        return
     damaged.run("catalog", "rebuild", "orders", "--yes")
     assert archive.catalog.claim.created == info.created
 

@@ -35,7 +35,7 @@ def copied(line):
     return line
 
 
-def test_the_newest_copy_is_shown_with_its_backlog(copied):
+def test_the_newest_copy_is_shown_with_its_backlog(copied) -> None:
     job, other = copied.json("topics", "cursors", "show", str(TOPIC))
     assert (job["topic"], job["subscription"], job["copied"]) == (str(TOPIC), "job", 2_000)
     assert (job["mark delete"], job["ranges"], job["acknowledged"], job["batches"]) == ("1:9", 2, 3, 1)
@@ -46,14 +46,14 @@ def test_the_newest_copy_is_shown_with_its_backlog(copied):
     assert (other["subscription"], other["backlog"], other["bytes"]) == ("other", 0, 0)
 
 
-def test_the_copy_of_a_moment_is_shown(copied):
+def test_the_copy_of_a_moment_is_shown(copied) -> None:
     expected = copied.json("topics", "cursors", "show", str(TOPIC), "--at", "1500", "--subscription", "job")
     assert [(one["copied"], one["mark delete"]) for one in expected] == [(1_000, "1:3")]
     assert copied.json("topics", "cursors", str(TOPIC), "--at", "1500", "--subscription", "job") == expected
     assert copied.json("topics", "cursors", str(TOPIC), "--at=1500", "--subscription", "job") == expected
 
 
-def test_a_copy_that_is_damaged_of_one_subscription_shows_the_others(copied):
+def test_a_copy_that_is_damaged_of_one_subscription_shows_the_others(copied) -> None:
     token = map(str, itertools.count(200)).__next__
     known = copy(3_000, (1, 3))
     damaged = CopiedCursor("damaged", (1, 3), {1: b"junk"})
@@ -62,23 +62,24 @@ def test_a_copy_that_is_damaged_of_one_subscription_shows_the_others(copied):
     assert (first["mark delete"], first["backlog"]) == ("1:3", None)
     assert "damaged: " in first["note"]
     assert (job["ranges"], other["subscription"]) == (2, "other")
+    copied.config += "gateway: {durableSubscriptions: true}\n"
     error = copied.error("gateway", "subscriptions", "import", str(TOPIC), "damaged")
     assert "subscription damaged: " in error
 
 
-def test_text_is_for_people(copied):
+def test_text_is_for_people(copied) -> None:
     text = copied.ok("topics", "cursors", "show", str(TOPIC))
     assert "1970-01-01T00:00:02.000Z" in text
     assert "1:9" in text
 
 
-def test_where_there_is_no_copy_the_setting_is_named(copied):
+def test_where_there_is_no_copy_the_setting_is_named(copied) -> None:
     assert "policies.archiveCursors: true" in copied.error("topics", "cursors", "show", "public/default/none")
     assert "1970-01-01T00:00:01.000Z" in copied.error("topics", "cursors", "show", str(TOPIC), "--at", "999")
     assert "no subscription nobody" in copied.error("topics", "cursors", "show", str(TOPIC), "--subscription", "nobody")
 
 
-def test_partitions_are_shown_together(copied):
+def test_partitions_are_shown_together(copied) -> None:
     token = map(str, itertools.count(100)).__next__
     parts = [TopicName.parse(f"public/default/parts-partition-{number}") for number in range(2)]
     for part in parts:
@@ -87,7 +88,7 @@ def test_partitions_are_shown_together(copied):
     assert [one["topic"] for one in found] == [str(part) for part in parts]
 
 
-def test_what_retention_has_deleted_is_no_backlog(copied):
+def test_what_retention_has_deleted_is_no_backlog(copied) -> None:
     append(copied.archive, deleting(copied.archive, 1))  # ledger 1
     job, _ = copied.json("topics", "cursors", "show", str(TOPIC))
     assert job["backlog"] == 4

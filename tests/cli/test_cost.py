@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
 from offloader.errors import AccessDeniedError, BrokerUnavailableError, OffloadError
 from offloader.metadata import layout
-from offloader.model import TopicName
+from offloader.model import LedgerList, LedgerSpan, TopicName
+from offloader.ports.admin import TopicInfo
 from tests.archive.support import TOPIC, Archive, stream, uuid_of
 from tests.cli.support import CONFIG, Line
 
@@ -55,6 +59,17 @@ def test_without_prices_there_are_bytes_and_requests_and_how_to_have_more(archiv
     shown = archived.json("cost", "--no-pulsar")
     assert shown["monthly"] is None
     assert {each["kind"] for each in shown["requestsAMonth"]} >= {"parts", "indexes", "journal", "looking for work"}
+
+
+def test_a_gateway_is_counted_as_the_options_say(archived: Line) -> None:
+    plain, with_gateway = (
+        archived.json("cost", "--no-pulsar", *options)["requestsAMonth"]
+        for options in ((), ("--gateway-topics", "2", "--gateway-subscriptions", "1", "--gateway-namespaces", "1"))
+    )
+    (gateway,) = [each for each in with_gateway if each not in plain]
+    looks = 730 * 3600 / 5
+    assert gateway["kind"] == "gateway"
+    assert [gateway["writes"], gateway["reads"], gateway["lists"]] == [looks, 2.5 * looks, 4 * looks]
 
 
 def test_prices_are_the_configurations_and_say_their_day(archived: Line) -> None:
@@ -135,24 +150,37 @@ def test_pulsar_says_copies_and_what_bookkeeper_still_holds(archived: Line) -> N
     archived.cluster.create(TOPIC)
     for _ in range(4):
         archived.cluster.produce(TOPIC, b"x" * 100)
-    archived.cluster.admin.namespace_policies = lambda _: {"persistence": {"bookkeeperWriteQuorum": 4}}
+    archived.cluster.admin.namespace_policies = lambda namespace: {"persistence": {"bookkeeperWriteQuorum": 4}}
     shown = archived.json("cost")
     assert shown["bookies"]["copies"] == {"public/default": 4}
     assert shown["bookies"]["heldBytes"] > 0
-    archived.cluster.admin.namespace_policies = lambda _: {}
+    archived.cluster.admin.namespace_policies = lambda namespace: {}
     archived.cluster.admin.runtime_configuration = lambda: {"managedLedgerDefaultWriteQuorum": "5"}
     assert archived.json("cost")["bookies"]["copies"] == {"public/default": 5}
 
-    def refused() -> object:
+    def refused() -> Mapping[str, str]:
         raise AccessDeniedError("only super users")
 
     archived.cluster.admin.runtime_configuration = refused
     assert archived.json("cost")["bookies"]["copies"] == {"public/default": 2}
 
 
+def test_what_bookkeeper_holds_of_the_archive_counts_the_ledger_in_which_the_archive_ends(archived: Line) -> None:
+    archived.cluster.create(TOPIC)
+    real = archived.cluster.admin.topic_info
+
+    def topic_info(topic: TopicName) -> TopicInfo:
+        spans = LedgerList((LedgerSpan(5, None),))
+        return replace(real(topic), created=1, ledgers=spans, sizes={5: (200, 20_000)})
+
+    archived.cluster.admin.topic_info = topic_info
+    held = archived.json("cost")["bookies"]
+    assert (held["heldBytes"], held["archivedBytes"]) == (40_000, 30_000)  # two copies
+
+
 @pytest.mark.parametrize("error", [BrokerUnavailableError, AccessDeniedError])
 def test_without_pulsar_an_error_says_what_to_do(archived: Line, error: type[OffloadError]) -> None:
-    def away(_: object) -> object:
+    def away(namespace: str) -> Mapping[str, object]:
         raise error("no broker answers")
 
     archived.cluster.admin.namespace_policies = away

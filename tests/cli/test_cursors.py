@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.bookkeeper.cursor_state import CursorState
 from offloader.errors import AuthorizationFailedError
 from offloader.model import AcknowledgedRange, TopicName
 from offloader.ports.subscriptions import SubscriptionUse
+from offloader.state.subscription import CursorState
 from tests.lifecycle.topics.world import TOPIC, StoredWorld
 
 NOW = 1_700_000_000_000
@@ -18,9 +18,9 @@ NOW = 1_700_000_000_000
 class Brokers:
     """Which topics are loaded. Everything else would load one."""
 
-    def __init__(self):
-        self.said = {}
-        self.error = None
+    def __init__(self) -> None:
+        self.said: dict[TopicName, dict[str, SubscriptionUse]] = {}
+        self.error: Exception | None = None
 
     def uses(self):
         if self.error:
@@ -59,7 +59,7 @@ def line(line, world, brokers):
     return line
 
 
-def test_those_that_hold_most_come_first(line):
+def test_those_that_hold_most_come_first(line) -> None:
     found = line.json("topics", "cursors", str(TOPIC))
     assert [(one["subscription"], one["bytes"], one["alone"], one["entries"]) for one in found] == [
         ("slow", 7000, 3000, 27),
@@ -75,7 +75,7 @@ def test_those_that_hold_most_come_first(line):
     assert "offloader topics release" in found[1]["note"]
 
 
-def test_consumers_are_those_of_loaded_topics_and_nobodys_otherwise(line, brokers):
+def test_consumers_are_those_of_loaded_topics_and_nobodys_otherwise(line, brokers) -> None:
     assert {one["consumers"] for one in line.json("topics", "cursors", "list", "public/default")} == {None}
     brokers.said = {TOPIC: {"slow": SubscriptionUse(3, 27)}}
     found = line.json("topics", "cursors", "public/default")
@@ -83,7 +83,7 @@ def test_consumers_are_those_of_loaded_topics_and_nobodys_otherwise(line, broker
     assert line.json("topics", "cursors", "--offline")[0]["consumers"] is None
 
 
-def test_who_may_not_ask_brokers_gets_the_rest(line, brokers):
+def test_who_may_not_ask_brokers_gets_the_rest(line, brokers) -> None:
     brokers.error = AuthorizationFailedError("for super users")
     result = line.run("topics", "cursors")
     assert result.exit_code == 0
@@ -91,7 +91,7 @@ def test_who_may_not_ask_brokers_gets_the_rest(line, brokers):
     assert result.stderr == "consumers are not known: for super users\n"
 
 
-def test_a_bookie_that_is_away_makes_a_position_doubtful_and_says_so(line, world):
+def test_a_bookie_that_is_away_makes_a_position_doubtful_and_says_so(line, world) -> None:
     for bookie in world.bookies.values():
         bookie.up = False
     pin = next(one for one in line.json("topics", "cursors") if one["subscription"] == "__offloader")
@@ -99,7 +99,7 @@ def test_a_bookie_that_is_away_makes_a_position_doubtful_and_says_so(line, world
     assert "its ledger 90 cannot be read" in pin["note"]
 
 
-def test_what_a_newer_version_wrote_is_told(line, world):
+def test_what_a_newer_version_wrote_is_told(line, world) -> None:
     world.cursor("new", CursorState((1, 1), cursor_ledger=91))
     world.cursor_ledger(91, b'{"numParts":2}')
     new = next(one for one in line.json("topics", "cursors") if one["subscription"] == "new")
@@ -107,7 +107,7 @@ def test_what_a_newer_version_wrote_is_told(line, world):
     assert "not in Pulsar's own form" in new["note"]
 
 
-def test_all_partitions_of_a_name(line, world):
+def test_all_partitions_of_a_name(line, world) -> None:
     for number in (0, 1):
         part = TopicName.parse(f"public/default/p-partition-{number}")
         world.topic((10 + number, 5, 500), (20 + number, 0, 0), topic=part)
@@ -117,7 +117,7 @@ def test_all_partitions_of_a_name(line, world):
     assert len(line.json("topics", "cursors", "public/default/p-partition-1")) == 1
 
 
-def test_what_is_not_there_gets_one_line(line):
+def test_what_is_not_there_gets_one_line(line) -> None:
     assert "has no managed ledger" in line.error("topics", "cursors", "public/default/none")
     assert "neither a namespace nor a topic" in line.error("topics", "cursors", "public/")
     empty = line.run("topics", "cursors", "public/empty")
@@ -126,12 +126,12 @@ def test_what_is_not_there_gets_one_line(line):
     assert "no topic has a ledger list" not in line.run("topics", "cursors", "public/default").stderr
 
 
-def test_what_the_node_does_not_know_is_no_date_of_1970(line, world):
+def test_what_the_node_does_not_know_is_no_date_of_1970(line, world) -> None:
     world.cursor("fresh", CursorState((1, 1), last_active_ms=0))
     (fresh,) = (one for one in line.json("topics", "cursors") if one["subscription"] == "fresh")
     assert fresh["last active"] is None
     assert "1970" not in line.ok("topics", "cursors")
 
 
-def test_a_bookie_has_some_time_to_answer(line):
+def test_a_bookie_has_some_time_to_answer(line) -> None:
     assert "--timeout 0" in line.error("topics", "cursors", "list", "--timeout", "0")

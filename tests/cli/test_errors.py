@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -159,11 +160,11 @@ def test_the_store_does_not_answer(line) -> None:
     assert line.error("topics", "list") == "s3://bucket does not answer"
 
 
-def test_overtaken_is_exit_code_3(line, monkeypatch) -> None:
+def test_overtaken_is_exit_code_3(line, monkeypatch: pytest.MonkeyPatch) -> None:
     def overtaken(*_: object) -> object:
         raise OvertakenError("another process owns the journal now")
 
-    monkeypatch.setattr("offloader.cli.takeover.takeover", overtaken)
+    monkeypatch.setattr("offloader.cli.shards.takeover", overtaken)
     result = line.run("takeover", "old")
     assert result.exit_code == 3
     assert result.stderr == "error: another process owns the journal now\n"
@@ -180,7 +181,7 @@ def test_an_unexpected_error_is_not_hidden(line) -> None:
     assert isinstance(line.run("topics", "list").exception, ZeroDivisionError)
 
 
-def test_the_log_level_comes_from_option_or_environment(line, monkeypatch) -> None:
+def test_the_log_level_comes_from_option_or_environment(line, monkeypatch: pytest.MonkeyPatch) -> None:
     line.ok("topics", "list")
     assert logging.getLogger().level == logging.WARNING
     monkeypatch.setenv("OFFLOADER_LOG_LEVEL", "info")
@@ -211,7 +212,7 @@ def test_it_ends_the_process_with_the_code(line) -> None:
     ("redirection", "code", "message"),
     [(">/dev/full", 1, "error: the output cannot be written: No space left on device\n"), (">&-", 0, "")],
 )
-def test_an_output_that_takes_nothing_is_one_line_or_none(tmp_path, redirection, code, message) -> None:
+def test_an_output_that_takes_nothing_is_one_line_or_none(tmp_path: Path, redirection, code, message) -> None:
     (tmp_path / "offloader.yaml").write_text(CONFIG)
     program = (
         f"{sys.executable} -c 'from offloader.cli.main import main; main()' config check --config offloader.yaml "

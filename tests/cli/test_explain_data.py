@@ -10,8 +10,8 @@ import pytest
 from offloader._proto.bookie_service_pb2 import BookieServiceInfoFormat
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.bookkeeper.bookie_info import decode_http_url
-from offloader.bookkeeper.cursor_state import CursorState
 from offloader.bookkeeper.model import LedgerState
+from offloader.cli.dependencies import Dependencies
 from offloader.errors import AuthorizationFailedError, BookieUnavailableError, FatalError
 from offloader.lifecycle.explaining.bookie_facts import (
     CONFIGURATION,
@@ -27,9 +27,12 @@ from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVer
 from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.model import TopicName
+from offloader.ports.admin import KnownTopics
 from offloader.ports.subscriptions import SubscriptionUse
-from offloader.ports.visits import KnownTopics
+from offloader.state.subscription import CursorState
 from tests.archive.support import Archive
+from tests.fakes.cluster_subscriptions import MemorySubscriptions
+from tests.fakes.memory_nodes import MemoryNodes
 from tests.format.support import Stored
 from tests.lifecycle.topics.world import TOPIC, StoredWorld
 
@@ -39,20 +42,20 @@ URL = "http://b1:8000"
 class Brokers:
     """What explanations ask: who uses what, and what is kept. Everything else would load a topic."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster) -> None:
         self.cluster = cluster
-        self.said = {}
+        self.said: dict[TopicName, dict[str, SubscriptionUse]] = {}
         self.topics = {TOPIC}
-        self.partitioned = set()
+        self.partitioned = set[TopicName]()
 
     def uses(self):
         return self.said
 
-    def known(self, namespace):
+    def known_topics(self, namespace):
         return KnownTopics(frozenset(self.topics), frozenset(self.partitioned))
 
-    def namespace_retention(self, namespace):
-        return self.cluster.admin.namespace_policies(namespace).get("retention_policies")
+    def namespace_policies(self, namespace):
+        return self.cluster.admin.namespace_policies(namespace)
 
     def close(self):
         pass
@@ -61,10 +64,10 @@ class Brokers:
 class Bookie:
     """A bookie's HTTP server as 4.17.2 answers; `is_up`: whether there is one."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.is_up = True
-        self.asked = []
-        self.answers = {
+        self.asked: list[str] = []
+        self.answers: dict[str, object] = {
             CONFIGURATION: {"gcWaitTime": "900000", "majorCompactionThreshold": "0.5", "httpServerEnabled": "true"},
             DETAILS: [
                 {
@@ -121,7 +124,7 @@ def brokers(line):
 
 
 @pytest.fixture(autouse=True)
-def reached(line, world, bookie, brokers):
+def reached(line, world, bookie, brokers) -> None:
     line.dependencies = replace(
         line.dependencies,
         bookkeeper=lambda _config, _timeout: tuple(reversed(world.client())),
@@ -129,6 +132,7 @@ def reached(line, world, bookie, brokers):
         visits=lambda _: brokers,
         bookie_http=bookie,
     )
+    line.config = line.config.replace("pulsar: {", 'pulsar: {metadataServiceUri: "zk://z/ledgers", ')
     line.cluster.namespace("public/default").policies["retention_policies"] = {
         "retentionTimeInMinutes": 180,
         "retentionSizeInMB": -1,
@@ -144,7 +148,7 @@ def said(found, part):
     return any(part in sentence for sentence in (*found["because"], *found["do"], *found["unknown"]))
 
 
-def test_a_topic_is_told_by_who_holds_how_much(line):
+def test_a_topic_is_told_by_who_holds_how_much(line) -> None:
     found = explained(line, str(TOPIC))
     assert found["because"][0].startswith(f"{TOPIC} has 4 ledgers of 7 MB in all")
     assert said(found, "The subscription slow (of joe) holds back 6 MB, 6 MB of it alone: 17 entries")
@@ -158,7 +162,7 @@ def test_a_topic_is_told_by_who_holds_how_much(line):
     assert found["unknown"] == []
 
 
-def test_who_is_past_all_of_an_unloaded_topic_holds_nothing_back(line, world):
+def test_who_is_past_all_of_an_unloaded_topic_holds_nothing_back(line, world) -> None:
     """Its last ledger was closed by whoever unloaded it, and stays all the same."""
     world.topic((1, 10, 1_000_000), (2, 10, 2_000_000))
     for name in ("slow", "__offloader"):
@@ -171,7 +175,7 @@ def test_who_is_past_all_of_an_unloaded_topic_holds_nothing_back(line, world):
     assert said(explained(line, str(TOPIC)), "1 entry is not acknowledged")
 
 
-def test_a_loaded_topic_with_a_consumer_and_its_own_retention(line, brokers):
+def test_a_loaded_topic_with_a_consumer_and_its_own_retention(line, brokers) -> None:
     brokers.said = {TOPIC: {"slow": SubscriptionUse(1, 17)}}
     found = explained(line, str(TOPIC))
     assert said(found, "slow has consumers: let them catch up.")
@@ -189,7 +193,85 @@ def test_a_loaded_topic_with_a_consumer_and_its_own_retention(line, brokers):
     assert not said(found, "cursors remove")
 
 
-def test_who_may_not_ask_what_is_loaded_is_told_the_reasons_that_hold_anyway(line, brokers):
+def count_in_memory(line, counts):
+    """What the topic's broker counts, its open ledger included."""
+    asked = []
+    line.cluster.create(TOPIC)
+    real = line.cluster.admin.topic_info
+
+    def topic_info(topic):
+        asked.append(topic)
+        return replace(real(topic), sizes=counts)
+
+    line.cluster.admin.topic_info = topic_info
+    return asked
+
+
+def test_the_open_ledger_of_a_loaded_topic_counts(line, world, brokers) -> None:
+    world.topic((4, 0, 0))
+    world.cursor("slow", CursorState((4, 9)))
+    brokers.said = {TOPIC: {"slow": SubscriptionUse(0, 7)}}
+    count_in_memory(line, {4: (500, 527_000)})
+    found = explained(line, str(TOPIC))
+    assert found["because"][0].startswith(f"{TOPIC} has 1 ledger of 527 kB in all.")
+    assert said(found, "The subscription slow holds back 527 kB: 490 entries are not acknowledged.")
+    assert said(found, "Its last ledger, 4, of 527 kB, is open: retention counts from when it is closed.")
+
+
+def without_metadata_service(line, brokers, name="t"):
+    """Only the admin REST answers; returns the topic, which brokers describe."""
+    line.config = line.config.replace('metadataServiceUri: "zk://z/ledgers", ', "")
+    topic = TopicName.parse(f"public/default/{name}")
+    line.cluster.create(topic)
+    memory = MemorySubscriptions(MemoryNodes(), "/managed-ledgers", lambda: 1)
+    memory.make(topic, {8: 10, 9: 6})
+    memory.create(topic, "slow", {"owner": "joe"})
+    memory.create(topic, "__offloader", {})
+    brokers.report = memory.report
+    return topic
+
+
+def test_a_loaded_topic_is_explained_by_the_admin_rest_alone(line, brokers) -> None:
+    topic = without_metadata_service(line, brokers)
+    brokers.said = {topic: {"slow": SubscriptionUse(0, 16)}}
+    found = explained(line, str(topic))
+    assert found["because"][0].startswith(f"{topic} has 2 ledgers of 1.6 kB in all")
+    assert said(found, "The subscription slow (of joe) holds back 1.6 kB: 16 entries")
+    assert said(found, "Its last ledger, 9, of 600 bytes, is open")
+    assert said(found, "Retention (the namespace's) keeps what is acknowledged for 3 hours")
+    assert found["unknown"] == []
+
+
+def test_an_unloaded_topic_is_explained_as_far_as_its_record_says(line, brokers) -> None:
+    topic = without_metadata_service(line, brokers)
+    found = explained(line, str(topic))
+    assert said(found, "has 2 ledgers of 1 kB in all, without one that is open")
+    assert said(found, "No broker has it loaded")
+    assert said(found, "set pulsar.metadataServiceUri")
+
+
+def test_partitions_are_found_without_the_metadata_service(line, brokers) -> None:
+    topic = without_metadata_service(line, brokers, "parts-partition-0")
+    found = explained(line, "public/default/parts")
+    assert found["name"] == str(topic)
+    assert "the brokers know no such topic" in line.run("explain", "public/default/none").stderr
+
+
+@pytest.mark.parametrize("what", ["4", "b1"])
+def test_ledgers_and_bookies_need_the_metadata_service(line, brokers, what) -> None:
+    without_metadata_service(line, brokers)
+    line.dependencies = replace(line.dependencies, bookkeeper=Dependencies().bookkeeper)
+    assert "pulsar.metadataServiceUri" in line.run("explain", what).stderr
+
+
+def test_a_topic_is_not_loaded_to_count_its_open_ledger(line, world) -> None:
+    world.topic((4, 0, 0))
+    asked = count_in_memory(line, {4: (500, 527_000)})
+    assert said(explained(line, str(TOPIC)), "has 1 ledger of 0 bytes in all, without one that is open.")
+    assert asked == []
+
+
+def test_who_may_not_ask_what_is_loaded_is_told_the_reasons_that_hold_anyway(line, brokers) -> None:
     def for_super_users():
         raise AuthorizationFailedError("for super users")
 
@@ -201,21 +283,21 @@ def test_who_may_not_ask_what_is_loaded_is_told_the_reasons_that_hold_anyway(lin
     assert found["unknown"] == ["which topics are loaded: for super users"]
 
 
-def test_who_asks_nobody_is_told_what_is_stored(line):
+def test_who_asks_nobody_is_told_what_is_stored(line) -> None:
     found = explained(line, str(TOPIC), "--offline")
     assert said(found, "holds back 6 MB")
     assert not said(found, "Retention (")
     assert not said(found, "broker has it loaded")
 
 
-def test_a_last_ledger_that_only_bookkeeper_closed_counts_from_the_next_load(line, world):
+def test_a_last_ledger_that_only_bookkeeper_closed_counts_from_the_next_load(line, world) -> None:
     world.metadata.cluster.put_ledger(
         4, replace(world.metadata.read(4).metadata, state=LedgerState.CLOSED, last_entry=6, length=700)
     )
     assert said(explained(line, str(TOPIC)), "of 700 bytes, is closed in BookKeeper and not in the topic's list")
 
 
-def test_a_ledger_is_told_with_its_topic_and_who_holds_it(line, world):
+def test_a_ledger_is_told_with_its_topic_and_who_holds_it(line, world) -> None:
     found = explained(line, "4")
     assert found["what"] == "ledger"
     assert said(found, "it is open: somebody may still write it")
@@ -229,7 +311,7 @@ def test_a_ledger_is_told_with_its_topic_and_who_holds_it(line, world):
     assert said(explained(line, "12345"), "Nothing refers to it.")
 
 
-def test_a_bookie_is_told_by_what_its_http_server_says(line, bookie):
+def test_a_bookie_is_told_by_what_its_http_server_says(line, bookie) -> None:
     found = explained(line, "b1:3181", "--bookie-http", URL)
     assert bookie.asked == list(PATHS)
     assert said(found, "Every 15 minutes b1:3181 looks which of its ledgers are deleted")
@@ -245,7 +327,7 @@ def test_a_bookie_is_told_by_what_its_http_server_says(line, bookie):
     assert found["unknown"] == []
 
 
-def test_full_disks_that_suspend_compaction_are_told_with_what_helps(line, bookie):
+def test_full_disks_that_suspend_compaction_are_told_with_what_helps(line, bookie) -> None:
     bookie.answers[SUSPENDED] = {"isMajorGcSuspended": "true", "isMinorGcSuspended": "true"}
     bookie.answers[STATE]["readOnly"] = True
     bookie.answers[CONFIGURATION] |= {"isThrottleByBytes": "true", "compactionRateByBytes": "5000000"}
@@ -257,7 +339,7 @@ def test_full_disks_that_suspend_compaction_are_told_with_what_helps(line, booki
     assert said(found, "It is read only")
 
 
-def test_compaction_that_is_off_needs_force_allow_compaction(line, bookie):
+def test_compaction_that_is_off_needs_force_allow_compaction(line, bookie) -> None:
     bookie.answers[CONFIGURATION]["majorCompactionInterval"] = "0"
     found = explained(line, "b1:3181", "--bookie-http", URL)
     assert said(found, "Its major compaction is switched off (majorCompactionInterval is 0).")
@@ -268,7 +350,7 @@ def test_compaction_that_is_off_needs_force_allow_compaction(line, bookie):
     assert not said(found, "set forceAllowCompaction=true")
 
 
-def test_end_points_that_do_not_answer_are_named_with_how_to_switch_them_on(line, bookie, world):
+def test_end_points_that_do_not_answer_are_named_with_how_to_switch_them_on(line, bookie, world) -> None:
     found = explained(line, "b1:3181")
     assert said(found, "b1:3181 publishes no address. Set httpServerEnabled=true")
     assert said(found, "every 10 minutes by default (15 minutes in Pulsar's own bookkeeper.conf)")
@@ -279,7 +361,7 @@ def test_end_points_that_do_not_answer_are_named_with_how_to_switch_them_on(line
     assert len(bookie.asked) == 1
 
 
-def test_an_older_bookie_and_wild_answers_cost_only_what_they_would_have_said(line, bookie):
+def test_an_older_bookie_and_wild_answers_cost_only_what_they_would_have_said(line, bookie) -> None:
     del bookie.answers[SUSPENDED]
     bookie.answers[SPACE] = b"<html>"
     bookie.answers[DETAILS] = [{"majorCompacting": 7}]
@@ -289,7 +371,7 @@ def test_an_older_bookie_and_wild_answers_cost_only_what_they_would_have_said(li
     assert said(found, "less than 20 % is live")
 
 
-def test_the_bookies_registration_says_where_its_http_server_is(line, bookie, world):
+def test_the_bookies_registration_says_where_its_http_server_is(line, bookie, world) -> None:
     info = BookieServiceInfoFormat()
     info.endpoints.add(id="bookie", protocol="bookie-rpc", host="b1", port=3181)
     info.endpoints.add(id="httpserver", protocol="http", host="0.0.0.0", port=8000)
@@ -312,24 +394,24 @@ def test_the_bookies_registration_says_where_its_http_server_is(line, bookie, wo
         (("b1:3181", "--bookie-http", "b1:8000"), "write http://host:8000"),
     ],
 )
-def test_what_is_unknown_or_ambiguous_gets_one_line(line, what, line_of):
+def test_what_is_unknown_or_ambiguous_gets_one_line(line, what, line_of) -> None:
     assert line_of in line.error("explain", *what)
 
 
-def test_a_number_that_is_also_a_bookies_id_must_be_told_apart(line, world):
+def test_a_number_that_is_also_a_bookies_id_must_be_told_apart(line, world) -> None:
     world.metadata.cluster.put_cookie("4", b"cookie")
     assert "say --as ledger or --as bookie" in line.error("explain", "4")
     assert explained(line, "4", "--as", "ledger")["what"] == "ledger"
     assert explained(line, "4", "--as", "bookie")["what"] == "bookie"
 
 
-def test_people_get_sentences(line):
+def test_people_get_sentences(line) -> None:
     text = line.ok("explain", str(TOPIC))
     assert text.splitlines()[0] == f"topic {TOPIC}: why its data are still there"
     assert "  To do: If nobody needs slow any more: `offloader topics cursors remove" in text
 
 
-def test_the_scan_says_whether_a_ledger_is_an_orphan(line, world):
+def test_the_scan_says_whether_a_ledger_is_an_orphan(line, world) -> None:
     """Whoever scans is passed in; here one that found it passed by."""
     world.create(99, 3, 2, 2, custom=OF_TOPIC)
     asked = []
@@ -350,7 +432,7 @@ def test_the_scan_says_whether_a_ledger_is_an_orphan(line, world):
     assert said(found, "`offloader orphans quarantine 99 --yes` marks it")
 
 
-def test_a_scan_that_fails_costs_only_what_it_would_have_said(line, world):
+def test_a_scan_that_fails_costs_only_what_it_would_have_said(line, world) -> None:
     class Scanner:
         def scan(self, only=None):
             raise BookieUnavailableError("away")
@@ -362,7 +444,7 @@ def test_a_scan_that_fails_costs_only_what_it_would_have_said(line, world):
     assert not said(explained(line, "12345"), "Nothing refers to it.")
 
 
-def test_our_own_pin_is_told_with_how_far_the_archive_is(line, world):
+def test_our_own_pin_is_told_with_how_far_the_archive_is(line, world) -> None:
     line.archive = archive = Archive(line.archive.store, TOPIC)
     line.root()
     archive.claim(1, 0)
@@ -386,7 +468,7 @@ def closed(world):
     return replace(world.create(98, 3, 3, 2, custom=OF_TOPIC), state=LedgerState.CLOSED, length=100)
 
 
-def test_what_pulsars_own_offloader_has_waits_for_its_deletion_lag(line, world):
+def test_what_pulsars_own_offloader_has_waits_for_its_deletion_lag(line, world) -> None:
     info = ManagedLedgerInfo()
     for ledger, deleted in ((1, True), (2, False), (3, False)):
         one = info.ledgerInfo.add(ledgerId=ledger, entries=10, size=1_000_000, timestamp=1)
@@ -409,14 +491,14 @@ def test_what_pulsars_own_offloader_has_waits_for_its_deletion_lag(line, world):
         ({"defaultRetentionTimeInMinutes": "x"}, None),
     ],
 )
-def test_retention_is_the_brokers_where_nobody_else_sets_it(line, configuration, sentence):
+def test_retention_is_the_brokers_where_nobody_else_sets_it(line, configuration, sentence) -> None:
     del line.cluster.namespace("public/default").policies["retention_policies"]
     line.cluster.configuration.update(configuration)
     found = explained(line, str(TOPIC))
     assert said(found, sentence) if sentence else not said(found, "Retention (")
 
 
-def test_a_ledger_that_is_gone_and_still_named_blocks_readers_and_is_told_so(line, world):
+def test_a_ledger_that_is_gone_and_still_named_blocks_readers_and_is_told_so(line, world) -> None:
     world.metadata.cluster.delete_ledger(4)
     found = explained(line, "4")
     assert said(found, "Ledger 4 is named by /managed-ledgers/public/default/persistent/t.")
@@ -424,7 +506,7 @@ def test_a_ledger_that_is_gone_and_still_named_blocks_readers_and_is_told_so(lin
     assert not said(found, "Nothing refers to it.")
 
 
-def test_a_bookie_that_is_down_is_told_as_such(line, world):
+def test_a_bookie_that_is_down_is_told_as_such(line, world) -> None:
     world.metadata.cluster.put_cookie("b4:3181", b"cookie")
     assert said(
         explained(line, "b4:3181"), "b4:3181 is not registered in ZooKeeper: while it is down it frees nothing."
@@ -432,7 +514,7 @@ def test_a_bookie_that_is_down_is_told_as_such(line, world):
     assert not said(explained(line, "b1:3181"), "is not registered")
 
 
-def test_each_partition_of_a_name_is_explained(line, world, brokers):
+def test_each_partition_of_a_name_is_explained(line, world, brokers) -> None:
     for number in range(2):
         part = TopicName.parse(f"public/default/p-partition-{number}")
         brokers.topics.add(part)
@@ -443,28 +525,33 @@ def test_each_partition_of_a_name_is_explained(line, world, brokers):
 
 
 def test_brokers_are_asked_once_for_their_statistics_however_many_partitions_there_are(
-    line, world, brokers, monkeypatch
-):
+    line, world, brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(5):
         part = TopicName.parse(f"public/default/p-partition-{number}")
         world.topic((10 + number, 10, 1_000_000), (20 + number, 0, 0), topic=part)
         world.create(20 + number, 3, 3, 2)
-    asked = []
-    monkeypatch.setattr(brokers, "uses", lambda: asked.append("uses") or {})
+    asked: list[str] = []
+
+    def uses() -> dict[str, object]:
+        asked.append("uses")
+        return {}
+
+    monkeypatch.setattr(brokers, "uses", uses)
     assert len(line.json_lines("explain", "public/default/p")) == 5
     assert asked == ["uses"]
     line.json_lines("explain", "public/default/p", "--offline")
     assert asked == ["uses"]
 
 
-def test_a_topic_that_cannot_be_visited_is_explained_by_the_same_reason_as_a_plan_names(line, world, brokers):
+def test_a_topic_that_cannot_be_visited_is_explained_by_the_same_reason_as_a_plan_names(line, world, brokers) -> None:
     brokers.partitioned.add(str(TOPIC))
     found = explained(line, str(TOPIC))
     assert said(found, "A partitioned topic has the same name.")
     assert said(found, "have a client connect to it, or delete one of both")
 
 
-def test_every_reason_of_a_plan_is_a_reason_of_the_explanation(line, world):
+def test_every_reason_of_a_plan_is_a_reason_of_the_explanation(line, world) -> None:
     """With what to do for each that does not pass by itself."""
     planned = plan_of(line)
     found = explained(line, str(TOPIC))
@@ -477,15 +564,15 @@ def plan_of(line):
     """What `trim-unloaded plan` says of the topic."""
     visits = line.dependencies.visits(None)
     visits.version = lambda: "4.0.7"
-    visits.loaded = dict
-    visits.default_retention = line.cluster.admin.runtime_configuration
+    visits.loaded_topics = dict
+    visits.runtime_configuration = line.cluster.admin.runtime_configuration
     line.cluster.configuration.update({"defaultRetentionTimeInMinutes": "0", "defaultRetentionSizeInMB": "0"})
     result = line.run("topics", "trim-unloaded", "plan", "public/default", "--output", "json")
     assert result.exit_code in (0, 2), result.output
     return json.loads(result.stdout.splitlines()[0])
 
 
-def test_a_topic_that_only_the_archive_has_is_told_as_such(line):
+def test_a_topic_that_only_the_archive_has_is_told_as_such(line) -> None:
     gone = TopicName.parse("public/default/gone")
     line.archive = archive = Archive(line.archive.store, gone)
     line.root()
@@ -496,6 +583,6 @@ def test_a_topic_that_only_the_archive_has_is_told_as_such(line):
     assert told.endswith(f"; the archive has it up to 1:9: `offloader topics segments {gone}`")
 
 
-def test_a_name_that_a_shell_would_take_apart_is_quoted_in_what_to_do(line, world):
+def test_a_name_that_a_shell_would_take_apart_is_quoted_in_what_to_do(line, world) -> None:
     world.cursor("old job", CursorState((1, 2)))
     assert said(explained(line, str(TOPIC)), f"`offloader topics cursors remove {TOPIC} 'old job'`")

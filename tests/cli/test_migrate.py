@@ -13,7 +13,7 @@ from offloader.archive.following.live import Live
 from offloader.archive.messages.unpack import Unpacker
 from offloader.cli.asking import ask_all
 from offloader.cli.migration_proof import shown
-from offloader.cli.migration_scope import Scope, parse_scope
+from offloader.cli.parsing import Scope, parse_scope
 from offloader.errors import BrokerUnavailableError
 from offloader.metadata import layout, requests
 from offloader.metadata.catalog import released
@@ -23,9 +23,9 @@ from offloader.metadata.state import CatalogHead, Claim
 from offloader.migrate.proof import Shown
 from offloader.model import MIB, Position, TopicName
 from offloader.ports.entry_source import EntryReader
-from offloader.testing.cluster import MemoryCluster
 from tests.archive.support import APPLICATION, TOPIC, Archive, message
 from tests.cli.support import CONFIG
+from tests.fakes.cluster import MemoryCluster
 from tests.format.support import Stored
 
 OTHER = TopicName.parse("public/default/other")
@@ -48,6 +48,11 @@ def stock(line):
         line.cluster.offload_stock(topic, line.cluster.ledgers(topic).spans[0].ledger, "uuid")
     line.cluster.namespace("public/default").policies["offload_policies"] = dict(ON)
     return line
+
+
+def produced(line, data: bytes) -> Stored:
+    ledger, entry = line.cluster.produce(TOPIC, data)
+    return Stored(ledger, entry, data)
 
 
 def threshold(line) -> object:
@@ -127,18 +132,19 @@ def test_entries_are_rewritten_on_request(stock) -> None:
     assert [kind for kind, _, _ in served] == [RequestKind.MIGRATE_REWRITE]
 
 
-def test_what_brokers_have_stays_where_it_is_on_request(stock) -> None:
-    plan = stock.json_lines("migrate", "to-streaming", "orders", "--reference", "--dry-run")[0]
-    assert next(one["action"] for one in plan["ledgers"]) == "reference"
-    copied = stock.json_lines("migrate", "to-streaming", "orders", "--dry-run")[0]
-    assert plan["storedBytes"] < copied["storedBytes"]
+def test_the_removed_option_is_refused_in_one_line_that_says_what_to_do_instead(stock) -> None:
     served = serve(stock, {TOPIC: True})
-    stock.ok("migrate", "to-streaming", "orders", "--reference")
-    assert [kind for kind, _, _ in served] == [RequestKind.MIGRATE_REFERENCE]
-    assert "exclude each other" in stock.error("migrate", "to-streaming", "orders", "--reference", "--rewrite")
+    told = stock.error("migrate", "to-streaming", "orders", "--reference")
+    assert (
+        "--reference was removed (the last commit to support it is 3c883c60): without it brokers' objects are copied"
+        in told
+    )
+    assert "shorten Pulsar's retention" in told
+    assert len(told.splitlines()) == 1
+    assert not list(served)
 
 
-def test_a_plan_has_costs_where_the_configuration_has_prices(stock):
+def test_a_plan_has_costs_where_the_configuration_has_prices(stock) -> None:
     free = stock.json_lines("migrate", "to-streaming", "orders", "--dry-run")[0]
     assert (free["estimatedOnce"], free["estimatedMonthly"]) == (None, None)
     assert " once" not in stock.ok("migrate", "to-streaming", "orders", "--dry-run")
@@ -193,8 +199,8 @@ def archived_topic(line):
     line.config = STOCK
     line.cluster.create(TOPIC)
     line.cluster.add_subscription(TOPIC, "mine")
-    line.entries = [Stored(*line.cluster.produce(TOPIC, data), data) for data in (message(f"m{n}") for n in range(10))]
-    line.archive.claim(line.entries[0].ledger, 0)
+    line.entries = [produced(line, message(f"m{number}")) for number in range(10)]
+    line.archive.claim(line.entries[0].ledger, 0, created=line.cluster.admin.topic_info(TOPIC).created)
     line.archive.add(line.entries)
     line.cluster.roll(TOPIC)
     line.cluster.configuration["managedLedgerOffloadDriver"] = "S3"
@@ -244,7 +250,7 @@ def test_the_way_back_proves_before_anything_is_let_go_of(archived_topic) -> Non
     assert seen[-1] is RequestKind.HAND_OVER_UNDO
 
 
-def test_topics_that_were_made_during_the_way_back_are_told_of(archived_topic, monkeypatch) -> None:
+def test_topics_that_were_made_during_the_way_back_are_told_of(archived_topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """The application has taken one in: it is kept, and nobody has handed it over."""
     line, made = archived_topic, TopicName.parse("public/default/made-meanwhile")
 
@@ -278,8 +284,7 @@ def test_the_plan_knows_where_the_archive_begins_and_what_it_has_lost(line) -> N
     line.cluster.add_subscription(TOPIC, "mine")
     entries = []
     for _ in range(4):
-        data = message("x")
-        entries.append([Stored(*line.cluster.produce(TOPIC, data), data) for _ in range(5)])
+        entries.append([produced(line, message("x")) for _ in range(5)])
         line.cluster.roll(TOPIC)
     line.archive.claim(entries[1][0].ledger, 0, created=line.cluster.admin.topic_info(TOPIC).created)
     line.archive.add(entries[1], closed={entries[1][0].ledger: 4})
@@ -331,7 +336,7 @@ def test_what_is_made_anew_while_it_is_read_is_not_proven(archived_topic) -> Non
 def test_the_archive_is_read_from_the_first_listed_ledger_on(archived_topic) -> None:
     line = archived_topic
     for _ in range(2):
-        line.entries += [Stored(*line.cluster.produce(TOPIC, data), data) for data in [message("x" * 4000)] * 5]
+        line.entries += [produced(line, message("x" * 4000)) for _ in range(5)]
         line.archive.add(line.entries[-5:])
         line.cluster.roll(TOPIC)
     line.cluster.move_pin(TOPIC, line.entries[-1].ledger, 0, "mine")
@@ -433,7 +438,9 @@ def test_undo_leaves_what_another_application_has_changed(stock) -> None:
     for topic in (TOPIC, OTHER):
         claim(stock, topic)
     log = FormerOffloads(stock.archive.store, lambda: "t")
-    log.record(replace(log.newest("public/default"), application="another"))
+    former = log.newest("public/default")
+    assert former is not None
+    log.record(replace(former, application="another"))
     served(stock, HAND)
     assert "another has migrated public/default" in stock.ok("migrate", "undo", "public/default")
     assert threshold(stock) == -1

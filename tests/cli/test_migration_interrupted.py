@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from offloader.cli.dependencies import Dependencies
 from offloader.model import TopicName
 from offloader.offload.driver.request_handler import RequestHandler
+from tests.bridge.driver.simulation import TOPIC, BridgedSimulation
 from tests.cli.support import Line
-from tests.offload.bridges import TOPIC, BridgedSimulation
 
 OTHER = TopicName.parse("public/default/u")
 BOTH = (TOPIC, OTHER)
@@ -48,16 +46,17 @@ class Migration:
         self.policies["offload_policies"] = {"managedLedgerOffloadDriver": "S3", SIZE: -1}
         set_threshold, admin = sim.cluster.admin.set_offload_threshold, sim.cluster.admin
 
-        def stepwise(*arguments: Any) -> None:
+        def stepwise(namespace: str, size: int, seconds: int | None = None) -> None:
             self.step()
-            set_threshold(*arguments)
+            set_threshold(namespace, size, seconds)
 
-        admin.close = lambda: None  # type: ignore[attr-defined]
-        admin.set_offload_threshold = stepwise  # type: ignore[method-assign]
+        admin.set_offload_threshold = stepwise
+        store = sim.store
+        assert store is not None
         line.config = CONFIG
         line.dependencies = Dependencies(
-            store=lambda _: sim.store,  # type: ignore[arg-type, return-value]
-            admin=lambda _: admin,  # type: ignore[arg-type, return-value]
+            store=lambda _: store,
+            admin=lambda _: admin,
             clock_ms=sim.clock,
             sleep=lambda _: self.work(),
             new_token=self.token,
@@ -89,7 +88,7 @@ class Migration:
 
     @property
     def brokers(self) -> bool:
-        return self.policies["offload_policies"][SIZE] >= 0  # type: ignore[index, no-any-return]
+        return self.policies["offload_policies"][SIZE] >= 0  # type: ignore[index]
 
     def pinned(self, topic: TopicName) -> bool:
         return self.sim.cluster.mark_delete(topic) is not None
@@ -108,7 +107,7 @@ class Migration:
 
 
 @pytest.fixture
-def migration(line, monkeypatch):
+def migration(line, monkeypatch: pytest.MonkeyPatch):
     """Its entries are no messages: what a stock client gets of them is shown elsewhere."""
     monkeypatch.setattr("offloader.cli.migrate._proven", lambda *_: True)
     made = Migration(line)

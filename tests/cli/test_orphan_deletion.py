@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
-from offloader.cli.orphans.bookie_window import ask_window
+from offloader.cli.orphans.decide import ask_window
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.machine import DeletionTry
 from offloader.lifecycle.deletion.queue import DeletionQueue
@@ -20,6 +20,7 @@ from offloader.lifecycle.deletion.records import (
     DeletionState,
     LedgerComponent,
     LedgerType,
+    PendingDeleteLedgerInfo,
     ledger_record_name,
 )
 from offloader.lifecycle.deletion.system_topic.messages import read_message
@@ -94,14 +95,14 @@ def purged(line, orphans):
 # quarantine
 
 
-def test_quarantine_says_what_it_would_mark_and_writes_nothing_without_yes(line):
+def test_quarantine_says_what_it_would_mark_and_writes_nothing_without_yes(line) -> None:
     said = line.json("orphans", "quarantine", "--all-certain")
     assert [(one["id"], one["outcome"]) for one in said["marks"]] == [(5, "would be marked"), (6, "would be marked")]
     assert all(one["evidence"] for one in said["marks"])
     assert list(line.archive.store.list("_deletion/")) == []
 
 
-def test_quarantine_marks_in_a_bucket_that_has_nothing_yet(line):
+def test_quarantine_marks_in_a_bucket_that_has_nothing_yet(line) -> None:
     said = line.json("orphans", "quarantine", "--all-certain", "--yes")
     assert said["message"].startswith("2 ledgers are marked")
     assert said["goesAt"]
@@ -110,19 +111,19 @@ def test_quarantine_marks_in_a_bucket_that_has_nothing_yet(line):
     assert [one["outcome"] for one in again["marks"]] == ["pending already"]
 
 
-def test_what_is_named_and_not_certain_is_a_finding(line):
+def test_what_is_named_and_not_certain_is_a_finding(line) -> None:
     said = found(line, "orphans", "quarantine", "2000", "1000", "4711", "--yes")
     assert {one["id"]: one["outcome"] for one in said["marks"]} == dict.fromkeys((1000, 2000, 4711), "not deletable")
 
 
-def test_a_refusal_marks_nothing_and_is_a_finding(line, orphans):
+def test_a_refusal_marks_nothing_and_is_a_finding(line, orphans) -> None:
     orphans.refusals = (Refusal(RefusalKind.ANOTHER_CLUSTER, "other"),)
     said = found(line, "orphans", "quarantine", "--all-certain", "--yes")
     assert "other" in said["refusals"][0]
     assert list(line.archive.store.list("_deletion/")) == []
 
 
-def test_quarantine_writes_down_what_holds_data_and_no_trim_makes_it_an_orphan_to_be_marked(line, orphans):
+def test_quarantine_writes_down_what_holds_data_and_no_trim_makes_it_an_orphan_to_be_marked(line, orphans) -> None:
     orphans.ledger(8, "t", 3)
     orphans.ledger(1, "t", 3)
     orphans.list_ledgers("t", 1, 1000)
@@ -141,7 +142,7 @@ def test_quarantine_writes_down_what_holds_data_and_no_trim_makes_it_an_orphan_t
     assert orphans.ledger_ids() == {8, 1000, 2000}
 
 
-def test_quarantine_wants_to_know_which(line):
+def test_quarantine_wants_to_know_which(line) -> None:
     assert line.error("orphans", "quarantine") == "say which: IDs, --all-certain, or names of left-over managed ledgers"
     assert line.error("orphans", "quarantine", "5", "--all-certain").startswith("say which")
 
@@ -149,7 +150,7 @@ def test_quarantine_wants_to_know_which(line):
 # list
 
 
-def test_list_shows_states_and_when_each_goes(line, orphans):
+def test_list_shows_states_and_when_each_goes(line, orphans) -> None:
     marked(line, 5)
     (one,) = line.json_lines("orphans", "list")
     assert (one["id"], one["state"], one["proof"], one["markedBy"]) == (5, "marked", "passed by", "command")
@@ -159,7 +160,7 @@ def test_list_shows_states_and_when_each_goes(line, orphans):
     assert "nothing is marked" in line.ok("orphans", "list", "--state", "deleted")
 
 
-def test_a_damaged_record_is_a_finding(line):
+def test_a_damaged_record_is_a_finding(line) -> None:
     marked(line)
     key = next(key for key, _ in line.archive.store.list("_deletion/") if f"{5:020d}" in key)
     line.archive.store.delete([key])
@@ -169,7 +170,7 @@ def test_a_damaged_record_is_a_finding(line):
     assert [json.loads(text)["state"] for text in result.stdout.splitlines()] == ["damaged", "marked"]
 
 
-def test_in_a_bucket_that_has_nothing_nothing_is_marked(line):
+def test_in_a_bucket_that_has_nothing_nothing_is_marked(line) -> None:
     """A monitor tells that from a failure."""
     for command in (["list"], ["in-flight"], ["purge"], ["purge", "--yes"]):
         assert "nothing is marked" in line.ok("orphans", *command)
@@ -181,7 +182,7 @@ def test_in_a_bucket_that_has_nothing_nothing_is_marked(line):
     assert list(line.archive.store.list("")) == []
 
 
-def test_in_flight_counts_by_type(line, orphans):
+def test_in_flight_counts_by_type(line, orphans) -> None:
     marked(line)
     said = line.json("orphans", "in-flight")
     of_ledgers = next(one for one in said["types"] if one["type"] == "LEDGER")
@@ -194,7 +195,7 @@ def test_in_flight_counts_by_type(line, orphans):
 # purge
 
 
-def test_purge_deletes_what_is_due_and_never_before(line, orphans):
+def test_purge_deletes_what_is_due_and_never_before(line, orphans) -> None:
     marked(line)
     early = line.json("orphans", "purge", "--yes")
     assert (early["due"], early["ended"], early["later"]) == (0, [], 2)
@@ -209,13 +210,13 @@ def test_purge_deletes_what_is_due_and_never_before(line, orphans):
     assert orphans.ledger_ids() == {1000, 2000}
 
 
-def test_purge_takes_more_than_one_round(line, orphans):
+def test_purge_takes_more_than_one_round(line, orphans) -> None:
     line.config = LEDGERS + "lifecycle: {bookkeeperIsNotShared: true, limits: {percent: 100, aRound: 1}}\n"
     marked(line)
     assert len(purged(line, orphans)["ended"]) == 2
 
 
-def test_purge_tells_what_stands_against_it(line, orphans):
+def test_purge_tells_what_stands_against_it(line, orphans) -> None:
     marked(line)
     orphans.network.now += DAY + 1
     orphans.refusals = (Refusal(RefusalKind.IN_TROUBLE, "b1:3181"),)
@@ -224,7 +225,7 @@ def test_purge_tells_what_stands_against_it(line, orphans):
     assert {5, 6} <= orphans.ledger_ids()
 
 
-def test_a_purge_goes_on_with_the_other_side_where_one_refuses(line, orphans):
+def test_a_purge_goes_on_with_the_other_side_where_one_refuses(line, orphans) -> None:
     line.config = LEDGERS + "lifecycle: {bookkeeperIsNotShared: true, limits: {percent: 100, aRound: 1}}\n"
     marked(line)
     for number in range(3):
@@ -244,7 +245,7 @@ def test_a_purge_goes_on_with_the_other_side_where_one_refuses(line, orphans):
     assert {5, 6} <= orphans.ledger_ids()
 
 
-def test_purge_after_a_switch_off_begins_anew(line, orphans):
+def test_purge_after_a_switch_off_begins_anew(line, orphans) -> None:
     marked(line)
     queue(line).set_switch(on=True, now=1)
     queue(line).set_switch(on=False, now=orphans.now_ms + 1)
@@ -254,7 +255,7 @@ def test_purge_after_a_switch_off_begins_anew(line, orphans):
     assert len(purged(line, orphans)["ended"]) == 2
 
 
-def test_records_that_ended_go_after_their_time_also_where_only_purges_run(line, orphans):
+def test_records_that_ended_go_after_their_time_also_where_only_purges_run(line, orphans) -> None:
     """And what later versions cover goes at once."""
     line.config = LEDGERS + LIMITS.replace("lifecycle: {", "lifecycle: {recordRetention: 3d, ")
     marked(line)
@@ -269,7 +270,7 @@ def test_records_that_ended_go_after_their_time_also_where_only_purges_run(line,
     assert list(line.archive.store.list("_deletion/")) == []
 
 
-def test_a_purge_removes_more_than_a_round_does(line, orphans, monkeypatch):
+def test_a_purge_removes_more_than_a_round_does(line, orphans, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("offloader.lifecycle.deletion.service.REMOVALS", 1)
     monkeypatch.setattr("offloader.cli.orphans.purge.REMOVALS", 1)
     marked(line)
@@ -281,13 +282,13 @@ def test_a_purge_removes_more_than_a_round_does(line, orphans, monkeypatch):
 @pytest.mark.parametrize("use", ["publish", "accept"])
 @pytest.mark.parametrize("foreign", [False, True])
 def test_a_purge_sends_what_it_deletes_to_the_system_topic_where_the_configuration_says_so(
-    line, orphans, monkeypatch, use, foreign
-):
+    line, orphans, monkeypatch: pytest.MonkeyPatch, use, foreign
+) -> None:
     topics = MemoryTopics()
     if foreign:
         topics.consumers["patched-broker"] = {}
     monkeypatch.setattr(
-        "offloader.cli.orphans.announcing.system_topic",
+        "offloader.cli.orphans.purge.system_topic",
         lambda _config, _store, _cluster, events, _stack: SimpleNamespace(publisher=lambda: publisher(topics, events)),
     )
     line.config = LEDGERS + LIMITS.replace(
@@ -310,7 +311,9 @@ def configured(line, said: str) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_no_more_than_the_parallelism_are_deleted_at_a_time(line, orphans, monkeypatch, parallelism):
+def test_no_more_than_the_parallelism_are_deleted_at_a_time(
+    line, orphans, monkeypatch: pytest.MonkeyPatch, parallelism
+) -> None:
     """Each waits until all that may go at once are there, and a moment for one more."""
     configured(line, f"twoPhaseDeletionLedgerDeletionParallelism: {parallelism}")
     for ledger in range(10, 16):
@@ -337,7 +340,7 @@ def test_no_more_than_the_parallelism_are_deleted_at_a_time(line, orphans, monke
     assert max(most) == parallelism
 
 
-def test_the_second_try_is_due_when_the_setting_says(line, orphans, monkeypatch):
+def test_the_second_try_is_due_when_the_setting_says(line, orphans, monkeypatch: pytest.MonkeyPatch) -> None:
     configured(line, "twoPhaseDeletionReconsumeLaterInSeconds: 5")
     tried(line, orphans, DeletionTry.REFUSED, monkeypatch)
     assert line.json("orphans", "purge", "--yes")["due"] == 0
@@ -345,7 +348,9 @@ def test_the_second_try_is_due_when_the_setting_says(line, orphans, monkeypatch)
     assert line.json("orphans", "purge", "--yes")["ended"][0]["answer"] == "deleted"
 
 
-def test_a_deletion_is_given_up_after_as_many_tries_as_the_setting_says(line, orphans, monkeypatch):
+def test_a_deletion_is_given_up_after_as_many_tries_as_the_setting_says(
+    line, orphans, monkeypatch: pytest.MonkeyPatch
+) -> None:
     configured(line, "twoPhaseDeletionMaxRetryDeleteCount: 2")
     marked(line, 5)
     monkeypatch.setattr(BookKeeperSide, "delete", lambda _self, _record: (DeletionTry.REFUSED, "no"))
@@ -356,7 +361,7 @@ def test_a_deletion_is_given_up_after_as_many_tries_as_the_setting_says(line, or
         assert (one["tries"], one["state"]) == (tries, expected)
 
 
-def test_the_quarantine_is_twice_as_long_as_the_longest_compaction(line, orphans):
+def test_the_quarantine_is_twice_as_long_as_the_longest_compaction(line, orphans) -> None:
     configured(line, "longestCompaction: 2d")
     marked(line)
     for due in (0, 0, 0, 2):
@@ -365,7 +370,7 @@ def test_the_quarantine_is_twice_as_long_as_the_longest_compaction(line, orphans
     assert len(line.json("orphans", "purge", "--yes")["ended"]) == 2
 
 
-def test_more_than_the_number_of_the_limits_are_not_marked_and_do_not_go(line, orphans):
+def test_more_than_the_number_of_the_limits_are_not_marked_and_do_not_go(line, orphans) -> None:
     def limited(number: int) -> None:
         line.config = LEDGERS + LIMITS.replace("percent: 100", f"percent: 100, number: {number}")
 
@@ -386,7 +391,7 @@ def test_more_than_the_number_of_the_limits_are_not_marked_and_do_not_go(line, o
 # undo, retry, drop
 
 
-def test_undo_of_what_is_marked_costs_nothing(line, orphans):
+def test_undo_of_what_is_marked_costs_nothing(line, orphans) -> None:
     marked(line)
     said = line.json("orphans", "undo", "5")
     assert (said["deletion"]["state"], said["copies"]) == ("undone", None)
@@ -395,7 +400,7 @@ def test_undo_of_what_is_marked_costs_nothing(line, orphans):
     assert line.json("orphans", "undo", "5") == said
 
 
-def test_undo_of_what_was_deleted_creates_it_again_and_reads_every_copy(line, orphans):
+def test_undo_of_what_was_deleted_creates_it_again_and_reads_every_copy(line, orphans) -> None:
     orphans.ledger(8, "t", 3)
     orphans.list_ledgers("t", 900, 1000)
     orphans.ledger(900, "t")
@@ -412,7 +417,7 @@ def test_undo_of_what_was_deleted_creates_it_again_and_reads_every_copy(line, or
     assert listed["state"] == "undone"
 
 
-def test_undo_tells_copies_that_are_gone(line, orphans):
+def test_undo_tells_copies_that_are_gone(line, orphans) -> None:
     orphans.ledger(8, "t", 1)
     orphans.network.now += DAY
     marked(line, 8)
@@ -424,7 +429,7 @@ def test_undo_tells_copies_that_are_gone(line, orphans):
     assert "no copy any more" in said["message"]
 
 
-def test_undo_of_what_is_not_marked_names_what_was_typed(line):
+def test_undo_of_what_is_not_marked_names_what_was_typed(line) -> None:
     line.root()
     for typed, named in (("5", "ledger 5"), ("abc", "abc"), (ledger_record_name(5), ledger_record_name(5))):
         said = line.error("orphans", "undo", typed)
@@ -432,12 +437,12 @@ def test_undo_of_what_is_not_marked_names_what_was_typed(line):
         assert line.error("orphans", "retry", typed) == said
 
 
-def test_an_undone_one_is_named_as_it_was_typed(line):
+def test_an_undone_one_is_named_as_it_was_typed(line) -> None:
     marked(line, 5)
     assert line.json("orphans", "undo", "5")["message"] == "ledger 5 is not marked any more"
 
 
-def tried(line, orphans, outcome: DeletionTry, monkeypatch) -> None:
+def tried(line, orphans, outcome: DeletionTry, monkeypatch: pytest.MonkeyPatch) -> None:
     """One try, of which that came."""
     marked(line, 5)
     orphans.network.now += DAY + 1
@@ -449,7 +454,9 @@ def tried(line, orphans, outcome: DeletionTry, monkeypatch) -> None:
 
 @pytest.mark.parametrize("outcome", [DeletionTry.REFUSED, DeletionTry.UNKNOWN])
 @pytest.mark.parametrize("switched", [None, True, False])
-def test_between_two_tries_an_undo_costs_nothing_also_switched_off(line, orphans, monkeypatch, outcome, switched):
+def test_between_two_tries_an_undo_costs_nothing_also_switched_off(
+    line, orphans, monkeypatch: pytest.MonkeyPatch, outcome, switched
+) -> None:
     if switched is not None:
         queue(line).set_switch(on=True, now=1)
     tried(line, orphans, outcome, monkeypatch)
@@ -461,11 +468,11 @@ def test_between_two_tries_an_undo_costs_nothing_also_switched_off(line, orphans
     assert 5 in orphans.ledger_ids()
 
 
-def test_after_an_undo_what_was_on_its_way_deletes_nothing(line, orphans, monkeypatch):
+def test_after_an_undo_what_was_on_its_way_deletes_nothing(line, orphans, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process was paused between its record and its transaction."""
     marked(line, 5)
     orphans.network.now += DAY + 1
-    delete, sent = BookKeeperSide.delete, []
+    delete, sent = BookKeeperSide.delete, list[PendingDeleteLedgerInfo]()
 
     def late(side, record):
         if not sent:
@@ -481,7 +488,9 @@ def test_after_an_undo_what_was_on_its_way_deletes_nothing(line, orphans, monkey
     assert state(line, 5) is DeletionState.UNDONE
 
 
-def test_an_undo_of_what_a_lost_try_has_deleted_is_the_second_chance(line, orphans, monkeypatch):
+def test_an_undo_of_what_a_lost_try_has_deleted_is_the_second_chance(
+    line, orphans, monkeypatch: pytest.MonkeyPatch
+) -> None:
     delete = BookKeeperSide.delete
 
     def lost(side, record):
@@ -500,7 +509,7 @@ def test_an_undo_of_what_a_lost_try_has_deleted_is_the_second_chance(line, orpha
     assert state(line, 5) is DeletionState.UNDONE
 
 
-def test_an_object_in_doubt_is_left_until_no_request_can_be_on_its_way(line, orphans):
+def test_an_object_in_doubt_is_left_until_no_request_can_be_on_its_way(line, orphans) -> None:
     marked(line, 5)
     key = "gone/1"
     line.archive.store.put(key, b"?")
@@ -520,7 +529,7 @@ def test_an_object_in_doubt_is_left_until_no_request_can_be_on_its_way(line, orp
     assert line.json("orphans", "undo", key)["deletion"]["state"] == "undone"
 
 
-def test_an_object_in_doubt_that_is_gone_was_deleted(line, orphans):
+def test_an_object_in_doubt_that_is_gone_was_deleted(line, orphans) -> None:
     marked(line, 5)
     record = replace(
         queue(line).read(ledger_record_name(5)).record,
@@ -550,7 +559,7 @@ def given_up(line, orphans) -> None:
     assert state(line, 7) is DeletionState.GIVEN_UP
 
 
-def test_what_was_given_up_is_tried_again(line, orphans):
+def test_what_was_given_up_is_tried_again(line, orphans) -> None:
     given_up(line, orphans)
     for asked in (["--all"], ["7"]):
         said = line.json("orphans", "retry", *asked)
@@ -562,7 +571,7 @@ def test_what_was_given_up_is_tried_again(line, orphans):
     assert purged(line, orphans)["ended"][0]["answer"] == "deleted"
 
 
-def test_what_was_given_up_is_dropped_and_marked_again_only_by_its_number(line, orphans):
+def test_what_was_given_up_is_dropped_and_marked_again_only_by_its_number(line, orphans) -> None:
     given_up(line, orphans)
     line.ok("orphans", "drop", "7")
     said = line.json("orphans", "quarantine", "--all-certain", "--yes")
@@ -572,7 +581,7 @@ def test_what_was_given_up_is_dropped_and_marked_again_only_by_its_number(line, 
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_drop_looks_first_where_nobody_knows_what_came_of_the_last_try(line, orphans, there):
+def test_a_drop_looks_first_where_nobody_knows_what_came_of_the_last_try(line, orphans, there) -> None:
     """Else it would tell as kept what we have deleted, and its undo would be lost."""
     given_up(line, orphans)
     record = queue(line).change(ledger_record_name(7), lambda one: replace(one, in_doubt=True)).record
@@ -599,7 +608,7 @@ def test_a_drop_looks_first_where_nobody_knows_what_came_of_the_last_try(line, o
         (["5", "--component", "MANAGED_CURSOR"], "invalid"),
     ],
 )
-def test_the_four_successes(line, orphans, arguments, answer):
+def test_the_four_successes(line, orphans, arguments, answer) -> None:
     said = line.json("ledgers", "delete", *arguments, "--yes")
     assert said["answer"] == answer
     assert said["why"]
@@ -607,12 +616,12 @@ def test_the_four_successes(line, orphans, arguments, answer):
 
 
 @pytest.mark.parametrize("topic", ["persistent://acme/orders/t", "acme/orders/t", "acme/orders/persistent/t"])
-def test_a_topic_is_named_as_in_other_commands_or_as_its_managed_ledger(line, topic):
+def test_a_topic_is_named_as_in_other_commands_or_as_its_managed_ledger(line, topic) -> None:
     assert line.json("ledgers", "delete", "5", "--topic", topic)["answer"] == "would be marked"
     assert line.json("ledgers", "delete", "5", "--topic", topic + "-2")["answer"] == "does not match"
 
 
-def test_what_is_certain_is_marked_and_never_skips_the_delay(line, orphans):
+def test_what_is_certain_is_marked_and_never_skips_the_delay(line, orphans) -> None:
     given = ["5", "--topic", "persistent://acme/orders/t", "--component", "MANAGED_LEDGER"]
     assert line.json("ledgers", "delete", *given)["answer"] == "would be marked"
     said = line.json("ledgers", "delete", *given, "--yes")
@@ -622,7 +631,7 @@ def test_what_is_certain_is_marked_and_never_skips_the_delay(line, orphans):
     assert 5 in orphans.ledger_ids()
 
 
-def test_what_is_not_proven_is_denied(line, orphans):
+def test_what_is_not_proven_is_denied(line, orphans) -> None:
     assert found(line, "ledgers", "delete", "2000", "--yes")["answer"] == "denied"
     orphans.refusals = (Refusal(RefusalKind.MAY_BE_SHARED),)
     said = found(line, "ledgers", "delete", "5", "--yes")
@@ -631,7 +640,7 @@ def test_what_is_not_proven_is_denied(line, orphans):
     assert list(line.archive.store.list("_deletion/")) == []
 
 
-def test_a_suspect_data_ledger_goes_where_an_operator_says_that_this_is_enough(line, orphans):
+def test_a_suspect_data_ledger_goes_where_an_operator_says_that_this_is_enough(line, orphans) -> None:
     """Nobody has its topic loaded. The list is written anew, with its bytes: whoever has read it before has lost."""
     said = found(line, "ledgers", "delete", "2000", "--yes")
     assert (said["answer"], "--suspect" in said["why"]) == ("denied", True)
@@ -657,10 +666,12 @@ def rolls(orphans: Orphans, _loaded: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("does", "state", "reason"), [(loads, "marked", "broker-1:8080"), (rolls, "kept", "t")])
-def test_a_suspect_one_stays_where_somebody_may_use_it_by_now(line, orphans, monkeypatch, does, state, reason):
+def test_a_suspect_one_stays_where_somebody_may_use_it_by_now(
+    line, orphans, monkeypatch: pytest.MonkeyPatch, does, state, reason
+) -> None:
     loaded: list[str] = []
     monkeypatch.setattr(
-        "offloader.testing.cluster_clients.MemoryAdmin.loaded_topics",
+        "tests.fakes.cluster_clients.MemoryAdmin.loaded_topics",
         lambda _self: dict.fromkeys(["persistent://acme/orders/t"] if loaded else [], "broker-1:8080"),
     )
     line.json("ledgers", "delete", "2000", "--suspect", "--yes")
@@ -672,11 +683,11 @@ def test_a_suspect_one_stays_where_somebody_may_use_it_by_now(line, orphans, mon
     assert (listed["state"], reason in listed["reason"]) == (state, True)
 
 
-def test_suspect_is_not_enough_where_more_speaks_against_it(line, orphans):
+def test_suspect_is_not_enough_where_more_speaks_against_it(line, orphans) -> None:
     orphans.ledger(2001, "t", 3)  # entries that no list has
     orphans.ledger(2002, "t", 0, **{"pulsar/cursor": b"sub"})
     orphans.put(f"{list_node('t')}/sub", ManagedCursorInfo(cursorsLedgerId=1).SerializeToString())
-    orphans.ledger(2003, "t", 0, **{"pulsar/managed-ledger": b"acme/unknown/persistent/t"})
+    orphans.ledger(2003, "t", 1, **{"pulsar/managed-ledger": b"acme/unknown/persistent/t"})  # not rescued
     for ledger in (2001, 2002, 2003):
         said = found(line, "ledgers", "delete", str(ledger), "--suspect", "--yes")
         assert said["answer"] == "denied"
@@ -684,7 +695,7 @@ def test_suspect_is_not_enough_where_more_speaks_against_it(line, orphans):
     assert list(line.archive.store.list("_deletion/")) == []
 
 
-def test_nothing_but_the_command_marks_a_suspect_one(line):
+def test_nothing_but_the_command_marks_a_suspect_one(line) -> None:
     assert found(line, "orphans", "quarantine", "2000", "--yes")["marks"][0]["outcome"] == "not deletable"
     marked(line)
     assert {one["id"] for one in line.json_lines("orphans", "list")} == {5, 6}
@@ -703,7 +714,7 @@ def test_nothing_but_the_command_marks_a_suspect_one(line):
         (b"<html>", None),
     ],
 )
-def test_a_bookie_says_its_window_or_something_else(body, window):
+def test_a_bookie_says_its_window_or_something_else(body, window) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)
@@ -723,7 +734,7 @@ def test_a_bookie_says_its_window_or_something_else(body, window):
         server.server_close()
 
 
-def test_nobody_listens_at_a_bookie_s_end_point():
+def test_nobody_listens_at_a_bookie_s_end_point() -> None:
     server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     server.server_close()
     assert ask_window("127.0.0.1", server.server_port) is None

@@ -12,15 +12,16 @@ from click.testing import Result
 from offloader.cli.orphans.bucket_phases import parse_orphan
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
-from offloader.lifecycle.ledgers.references import ListedData, ListNode, References
+from offloader.lifecycle.ledgers.references import References
 from offloader.metadata import layout
 from offloader.metadata.stock_keys import data_key
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, stream
 from tests.cli.support import Line
 from tests.lifecycle.bucket.support import HOUR, a_uuid
 
-LIST = ListNode(1, (ListedData(11, 1, 1, 1),), created_ms=1)
+LIST = ManagedLedger((ListedLedger(11, 1, 1, 1),), 1, created_ms=1)
 OURS = References("memory", frozenset({"public/default"}), {"public/default/persistent/orders": LIST})
 
 
@@ -36,14 +37,14 @@ def archived(line: Line) -> None:
     line.clock.now += 2 * HOUR
 
 
-def test_a_bucket_without_orphans_is_ok(line: Line):
+def test_a_bucket_without_orphans_is_ok(line: Line) -> None:
     archived(line)
     result = run(line, "--bucket-only")
     assert result.exit_code == 0, result.output
     assert "0 certain orphans, 0 suspect, 0 foreign" in result.stdout
 
 
-def test_orphans_are_findings_with_their_evidence_and_sums(line: Line):
+def test_orphans_are_findings_with_their_evidence_and_sums(line: Line) -> None:
     archived(line)
     key = layout.data_key(TOPIC, a_uuid(1))
     line.archive.store.put(key, b"junk")
@@ -70,7 +71,7 @@ def test_orphans_are_findings_with_their_evidence_and_sums(line: Line):
     ]
 
 
-def test_what_a_hold_binds_is_shown_as_kept(line: Line):
+def test_what_a_hold_binds_is_shown_as_kept(line: Line) -> None:
     archived(line)
     key = layout.data_key(TOPIC, a_uuid(1))
     line.archive.store.put(key, b"junk")
@@ -83,7 +84,7 @@ def test_what_a_hold_binds_is_shown_as_kept(line: Line):
     assert "data-object, 4 bytes, kept: " in run(line, "--bucket-only").stdout
 
 
-def test_the_stock_offloaders_bucket_is_looked_at_on_demand_only(line: Line, monkeypatch: pytest.MonkeyPatch):
+def test_the_stock_offloaders_bucket_is_looked_at_on_demand_only(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     archived(line)
     monkeypatch.setattr("offloader.cli.orphans.scan.lists_of", lambda _: lambda: (OURS,))
     stock = MemoryStore()
@@ -101,7 +102,7 @@ def test_the_stock_offloaders_bucket_is_looked_at_on_demand_only(line: Line, mon
     assert [one["id"] for one in json.loads(result.stdout)["candidates"]] == [key]
 
 
-def test_a_damaged_journal_is_told_as_why_nothing_would_be_deleted(line: Line):
+def test_a_damaged_journal_is_told_as_why_nothing_would_be_deleted(line: Line) -> None:
     archived(line)
     line.archive.store.put(layout.epoch_folder("broken", 1) + layout.slot_name(0), b"damage")
     line.archive.store.put(layout.data_key(TOPIC, a_uuid(1)), b"junk")
@@ -112,7 +113,7 @@ def test_a_damaged_journal_is_told_as_why_nothing_would_be_deleted(line: Line):
     assert "A journal cannot be read" in result.stdout
 
 
-def test_one_object_is_explained_and_what_is_not_there_is_an_error(line: Line):
+def test_one_object_is_explained_and_what_is_not_there_is_an_error(line: Line) -> None:
     archived(line)
     key = layout.data_key(TOPIC, a_uuid(1))
     line.archive.store.put(key, b"junk")
@@ -129,7 +130,7 @@ def test_one_object_is_explained_and_what_is_not_there_is_an_error(line: Line):
     assert run(line, "none", of="explain").exit_code == 1
 
 
-def test_objects_are_marked_only_with_yes(line: Line):
+def test_objects_are_marked_only_with_yes(line: Line) -> None:
     archived(line)
     key = layout.data_key(TOPIC, a_uuid(1))
     line.archive.store.put(key, b"junk")
@@ -145,23 +146,23 @@ def test_objects_are_marked_only_with_yes(line: Line):
     assert run(line, "notes", "--yes", of="quarantine").exit_code == 2
 
 
-def test_an_id_of_digits_is_a_ledger_and_any_other_an_object():
+def test_an_id_of_digits_is_a_ledger_and_any_other_an_object() -> None:
     assert [parse_orphan(text) for text in ("17", "a/b/17", "٣")] == [17, "a/b/17", "٣"]
 
 
-def test_where_there_is_no_archive_who_asks_for_the_bucket_gets_an_error(line: Line):
+def test_where_there_is_no_archive_who_asks_for_the_bucket_gets_an_error(line: Line) -> None:
     assert "nothing was offloaded" in run(line, "--bucket-only").stderr
     result = run(line)
     assert result.exit_code == 1
     assert result.stderr.splitlines()[0] == "pulsar.metadataServiceUri is not set: only the bucket is scanned"
 
 
-def test_ledgers_only_and_the_bucket_exclude_each_other(line: Line):
+def test_ledgers_only_and_the_bucket_exclude_each_other(line: Line) -> None:
     assert line.error("orphans", "scan", "--ledgers-only", "--stock", "s3://x").endswith("say which")
 
 
-def test_what_is_marked_in_the_bucket_is_listed_purged_and_undone_by_its_key(line: Line):
-    line.config += "lifecycle: {limits: {percent: 100}}\n"
+def test_what_is_marked_in_the_bucket_is_listed_purged_and_undone_by_its_key(line: Line) -> None:
+    line.config += "lifecycle: {bucketIsNotShared: true, limits: {percent: 100}}\n"
     archived(line)
     keys = [layout.data_key(TOPIC, a_uuid(number)) for number in (1, 2)]
     for key in keys:
@@ -178,7 +179,7 @@ def test_what_is_marked_in_the_bucket_is_listed_purged_and_undone_by_its_key(lin
     assert (types["deleted"], types["inFlight"]) == (1, 0)
 
 
-def test_all_objects_of_a_segment_go_in_one_round_in_their_order(line: Line, monkeypatch: pytest.MonkeyPatch):
+def test_all_objects_of_a_segment_go_in_one_round_in_their_order(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many are deleted at a time: none of them fails because another one goes first, which takes its time."""
     index_begun, plain, delete = Event(), MemoryStore.delete_if, BucketSide.delete
 
@@ -194,7 +195,7 @@ def test_all_objects_of_a_segment_go_in_one_round_in_their_order(line: Line, mon
 
     monkeypatch.setattr(MemoryStore, "delete_if", slow)
     monkeypatch.setattr(BucketSide, "delete", begins)
-    line.config += "lifecycle: {limits: {percent: 100}}\n"
+    line.config += "lifecycle: {bucketIsNotShared: true, limits: {percent: 100}}\n"
     archived(line)
     keys = [make(TOPIC, a_uuid(1)) for make in (layout.data_key, layout.index_key)]
     for key in keys:
@@ -209,8 +210,8 @@ def test_all_objects_of_a_segment_go_in_one_round_in_their_order(line: Line, mon
 
 def test_what_is_marked_of_the_stock_offloader_waits_until_its_bucket_is_named(
     line: Line, monkeypatch: pytest.MonkeyPatch
-):
-    line.config += "lifecycle: {limits: {percent: 100}}\n"
+) -> None:
+    line.config += "lifecycle: {bucketIsNotShared: true, limits: {percent: 100}}\n"
     archived(line)
     stock = MemoryStore()
     stock.backing.clock_ms = line.clock
@@ -232,12 +233,12 @@ def test_what_is_marked_of_the_stock_offloader_waits_until_its_bucket_is_named(
     assert stock.stat(key) is None
 
 
-def test_what_a_policy_holds_is_neither_marked_nor_purged_and_each_command_says_by_whom(line: Line):
+def test_what_a_policy_holds_is_neither_marked_nor_purged_and_each_command_says_by_whom(line: Line) -> None:
     archived(line)
     key = layout.data_key(TOPIC, a_uuid(1))
     line.archive.store.put(key, b"junk")
     line.clock.now += 2 * HOUR
-    free = line.config + "lifecycle: {limits: {percent: 100}}\n"
+    free = line.config + "lifecycle: {bucketIsNotShared: true, limits: {percent: 100}}\n"
     line.config = free + 'policies: {hold: "case 4711"}\n'
     told = json.loads(run(line, key, "--output", "json", of="explain").stdout)
     assert (told["kept"], told["evidence"][-1]) == (True, "It stays as long as it is held by case 4711.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,7 @@ from tests.format.support import Stored
 
 
 @pytest.fixture
-def secret(line, tmp_path):
+def secret(line, tmp_path: Path):
     """A topic with one message, and what names the key that opens it."""
     line.archive.claim(1, 0)
     line.archive.add([Stored(1, 0, encrypted(single(Producer(), Sent(b"secret")), ("owner", KEY)).data)])
@@ -28,7 +29,7 @@ def test_cat(secret) -> None:
     assert line.ok("topics", "cat", "orders", "--private-key", "other=/nowhere").endswith("\t(undecryptable)\n")
 
 
-def test_export(secret, tmp_path) -> None:
+def test_export(secret, tmp_path: Path) -> None:
     line, option = secret
     told = line.ok("topics", "export", "orders", "--to", str(tmp_path / "all.parquet"), *option, "-o", "json")
     assert json.loads(told)["topics"][0]["withoutValue"] == {}

@@ -111,7 +111,7 @@ def test_the_page_of_the_command_line_is_up_to_date() -> None:
 
 
 @pytest.fixture
-def bucket(tmp_path):
+def bucket(tmp_path: Path):
     store = LocalStore(tmp_path / "bucket")
     put_ledger(
         store, 7, [message(f"m{n}") for n in range(3)], LEDGER_UUID, topic=TopicName.parse("public/default/stock")
@@ -153,7 +153,7 @@ def test_verify_of_a_topic_tells_what_may_be_the_topics(archived, bucket) -> Non
     assert (result.exit_code, [text.split()[1] for text in result.stdout.splitlines()[:-1]]) == (2, [f"{stray}-index:"])
 
 
-def test_verify_names_what_brokers_know_and_the_bucket_has_no_more(archived, tmp_path) -> None:
+def test_verify_names_what_brokers_know_and_the_bucket_has_no_more(archived, tmp_path: Path) -> None:
     with closing(FakeAdmin()) as admin:
         admin.on(f"{PATH}/internalStats", STATS)
         admin.on(f"{PATH}/internal-info", INFO)

@@ -50,14 +50,14 @@ def rescued(line) -> dict:
     return said
 
 
-def test_without_yes_it_says_what_it_would_copy_and_writes_nothing(line):
+def test_without_yes_it_says_what_it_would_copy_and_writes_nothing(line) -> None:
     (said,) = line.json_lines("orphans", "rescue", str(KEPT))
     assert (said["outcome"], said["rescue"]) == ("would be rescued", None)
     assert "40 entries" in said["why"]
     assert list(line.archive.store.list()) == []
 
 
-def test_it_copies_into_a_bucket_that_has_nothing_yet_and_says_what(line, cluster):
+def test_it_copies_into_a_bucket_that_has_nothing_yet_and_says_what(line, cluster) -> None:
     said = rescued(line)
     size = sum(map(len, cluster.entries))
     assert (said["outcome"], said["why"]) == ("rescued", "")
@@ -71,25 +71,25 @@ def test_it_copies_into_a_bucket_that_has_nothing_yet_and_says_what(line, cluste
     assert rescued(line)["outcome"] == "rescued already"
 
 
-def test_progress_goes_to_standard_error(line):
+def test_progress_goes_to_standard_error(line) -> None:
     result = line.run("orphans", "rescue", str(KEPT), "--yes")
     assert result.stdout.splitlines()[0].startswith("ledger 7: rescued, 40 entries")
     assert "rescuing ledger 7" in result.stderr
 
 
-def test_what_is_in_use_foreign_or_not_there_is_a_finding_and_the_rest_is_copied(line):
+def test_what_is_in_use_foreign_or_not_there_is_a_finding_and_the_rest_is_copied(line) -> None:
     said = found(line, "orphans", "rescue", "9", "4711", str(KEPT), "--yes")
     assert [(one["id"], one["outcome"]) for one in said] == [(9, "refused"), (4711, "refused"), (KEPT, "rescued")]
     assert "in use" in said[0]["why"]
 
 
-def test_what_is_open_is_to_be_closed_first(line, cluster):
+def test_what_is_open_is_to_be_closed_first(line, cluster) -> None:
     cluster.ledger(8, "t", 2, is_open=True)
     (said,) = found(line, "orphans", "rescue", "8", "--yes")
     assert "offloader ledgers close 8" in said["why"]
 
 
-def test_entries_that_are_gone_are_told_and_left_out_only_where_somebody_says_so(line, cluster):
+def test_entries_that_are_gone_are_told_and_left_out_only_where_somebody_says_so(line, cluster) -> None:
     cluster.lose(3, 4)
     (said,) = found(line, "orphans", "rescue", str(KEPT), "--yes")
     assert said["outcome"] == "failed"
@@ -98,7 +98,7 @@ def test_entries_that_are_gone_are_told_and_left_out_only_where_somebody_says_so
     assert [(one["first"], one["last"]) for one in said["rescue"]["missing"]] == [(3, 4)]
 
 
-def test_bookies_that_are_gone_are_named_and_what_only_they_have_is_left_out(line, cluster):
+def test_bookies_that_are_gone_are_named_and_what_only_they_have_is_left_out(line, cluster) -> None:
     gone = cluster.metadata_of(KEPT).fragments[0].ensemble[:2]
     for bookie in gone:
         cluster.goes_for_good(bookie)
@@ -111,13 +111,13 @@ def test_bookies_that_are_gone_are_named_and_what_only_they_have_is_left_out(lin
     assert all(f"{gone[0]} is gone for good" in one["why"] for one in said["rescue"]["missing"])
 
 
-def test_bookies_that_are_not_gone_or_not_the_ledgers_are_refused_before_anything_is_copied(line, cluster):
+def test_bookies_that_are_not_gone_or_not_the_ledgers_are_refused_before_anything_is_copied(line, cluster) -> None:
     named = ("orphans", "rescue", str(KEPT), "--with-losses", "--gone")
     assert "is registered" in line.error(*named, cluster.metadata_of(KEPT).fragments[0].ensemble[0])
     assert "--gone b99:3181: none of the ledgers" in line.error(*named, "b99:3181")
 
 
-def test_what_was_rescued_is_read_as_messages_and_as_entries(line, cluster):
+def test_what_was_rescued_is_read_as_messages_and_as_entries(line, cluster) -> None:
     rescued(line)
     cluster.metadata.cluster.delete_ledger(KEPT)
     messages = line.json_lines("orphans", "read", str(KEPT))
@@ -134,21 +134,21 @@ def test_what_was_rescued_is_read_as_messages_and_as_entries(line, cluster):
             archive.rescued(8)
 
 
-def test_reading_tells_what_is_missing(line, cluster):
+def test_reading_tells_what_is_missing(line, cluster) -> None:
     cluster.lose(3)
     found(line, "orphans", "rescue", str(KEPT), "--yes", "--with-losses")
     missing = [one for one in line.json_lines("orphans", "read", str(KEPT)) if "missing" in one]
     assert [one["missing"] for one in missing] == [{"from": "7:3", "to": "7:3"}]
 
 
-def test_nothing_was_rescued_of_it(line):
+def test_nothing_was_rescued_of_it(line) -> None:
     line.root()
     assert "nothing was rescued of ledger 7" in line.error("orphans", "read", str(KEPT))
     assert "nothing was rescued of ledger 7" in line.error("orphans", "forget", str(KEPT))
     assert "nothing was rescued" in line.ok("orphans", "rescued")
 
 
-def test_a_damaged_record_is_a_finding(line):
+def test_a_damaged_record_is_a_finding(line) -> None:
     rescued(line)
     (key,) = (key for key, _ in line.archive.store.list("_rescued/") if "/records/" in key)
     line.archive.store.put(key, b"junk")
@@ -157,7 +157,7 @@ def test_a_damaged_record_is_a_finding(line):
     assert key in said["problem"]
 
 
-def test_it_goes_by_its_number_through_both_phases_and_is_still_read(line, cluster):
+def test_it_goes_by_its_number_through_both_phases_and_is_still_read(line, cluster) -> None:
     result = line.run("ledgers", "delete", str(KEPT), "--yes", "--output", "json")
     assert result.exit_code == 2
     assert "orphans rescue" in json.loads(result.stdout)["why"]
@@ -174,13 +174,13 @@ def test_it_goes_by_its_number_through_both_phases_and_is_still_read(line, clust
     assert line.json("orphans", "scan", "--bucket-only")["candidates"] == []
 
 
-def test_quarantine_by_its_number_marks_it_too(line):
+def test_quarantine_by_its_number_marks_it_too(line) -> None:
     rescued(line)
     (mark,) = line.json("orphans", "quarantine", str(KEPT), "--yes")["marks"]
     assert mark["outcome"] == "marked"
 
 
-def test_what_is_forgotten_goes_like_other_objects_and_the_ledger_is_kept_again(line, cluster):
+def test_what_is_forgotten_goes_like_other_objects_and_the_ledger_is_kept_again(line, cluster) -> None:
     rescued(line)
     (said,) = [line.json("orphans", "forget", str(KEPT))]
     assert (said["forgotten"], said["onlyCopy"]) == (False, False)
@@ -201,7 +201,7 @@ def test_what_is_forgotten_goes_like_other_objects_and_the_ledger_is_kept_again(
     assert rescued(line)["outcome"] == "rescued"
 
 
-def test_what_waits_for_its_deletion_because_it_was_rescued_is_not_forgotten(line):
+def test_what_waits_for_its_deletion_because_it_was_rescued_is_not_forgotten(line) -> None:
     rescued(line)
     line.json("ledgers", "delete", str(KEPT), "--yes")
     assert f"orphans undo {KEPT}" in line.error("orphans", "forget", str(KEPT), "--yes")
@@ -210,7 +210,7 @@ def test_what_waits_for_its_deletion_because_it_was_rescued_is_not_forgotten(lin
     assert line.json("orphans", "forget", str(KEPT), "--yes")["forgotten"] is True
 
 
-def test_what_has_no_messages_is_read_as_entries(line, cluster):
+def test_what_has_no_messages_is_read_as_entries(line, cluster) -> None:
     """A cursor's ledger, say: its entries would look like damaged messages."""
     cluster.with_entries(KEPT + 1, "t", [b"\x08\x03\x10\x04"] * 3)
     metadata = cluster.metadata.read(KEPT + 1).metadata
@@ -223,7 +223,7 @@ def test_what_has_no_messages_is_read_as_entries(line, cluster):
     assert len(line.json_lines("orphans", "read", str(KEPT + 1), "--entries")) == 3
 
 
-def test_all_copies_are_read_back_on_request(line):
+def test_all_copies_are_read_back_on_request(line) -> None:
     said = rescued(line)["rescue"]
     assert line.json_lines("orphans", "rescued", "--read-back") == [said]
     key = next(key for key, _ in line.archive.store.list("_rescued/") if "/records/" not in key)
@@ -237,7 +237,7 @@ def test_all_copies_are_read_back_on_request(line):
     assert "should have" in " ".join(result.stdout.split())
 
 
-def test_what_a_policy_holds_is_not_forgotten(line):
+def test_what_a_policy_holds_is_not_forgotten(line) -> None:
     rescued(line)
     free, line.config = line.config, line.config + "policies: {hold: case 4711}\n"
     assert "held by case 4711" in line.error("orphans", "forget", str(KEPT), "--yes")
@@ -245,7 +245,7 @@ def test_what_a_policy_holds_is_not_forgotten(line):
     assert line.json("orphans", "forget", str(KEPT), "--yes")["forgotten"] is True
 
 
-def test_explain_tells_of_a_copy_also_where_the_ledger_is_gone_or_not_kept(line, cluster):
+def test_explain_tells_of_a_copy_also_where_the_ledger_is_gone_or_not_kept(line, cluster) -> None:
     rescued(line)
     cluster.list_ledgers("t", 3, KEPT, 9)
     assert any("40 of 40 entries of it" in text for text in line.json("orphans", "explain", str(KEPT))["evidence"])
@@ -261,7 +261,7 @@ def test_explain_tells_of_a_copy_also_where_the_ledger_is_gone_or_not_kept(line,
     assert "there is no ledger 77" in line.error("orphans", "explain", "77")
 
 
-def test_that_bookkeeper_has_another_ledger_by_its_id_is_no_second_copy(line, cluster):
+def test_that_bookkeeper_has_another_ledger_by_its_id_is_no_second_copy(line, cluster) -> None:
     rescued(line)
     cluster.metadata.cluster.delete_ledger(KEPT)
     cluster.network.now += 1
@@ -272,7 +272,7 @@ def test_that_bookkeeper_has_another_ledger_by_its_id_is_no_second_copy(line, cl
     assert "another ledger" in said["why"]
 
 
-def test_a_damaged_record_of_a_ledger_that_is_gone_does_not_end_the_rescue_of_others(line, cluster):
+def test_a_damaged_record_of_a_ledger_that_is_gone_does_not_end_the_rescue_of_others(line, cluster) -> None:
     rescued(line)
     (key,) = (key for key, _ in line.archive.store.list("_rescued/") if "/records/" in key)
     line.archive.store.put(key, b"junk")
@@ -283,7 +283,7 @@ def test_a_damaged_record_of_a_ledger_that_is_gone_does_not_end_the_rescue_of_ot
     assert (damaged["outcome"], key in damaged["why"], other["outcome"]) == ("failed", True, "rescued")
 
 
-def test_forgetting_the_only_copy_is_told(line, cluster):
+def test_forgetting_the_only_copy_is_told(line, cluster) -> None:
     rescued(line)
     cluster.metadata.cluster.delete_ledger(KEPT)
     said = line.json("orphans", "forget", str(KEPT))
@@ -291,7 +291,7 @@ def test_forgetting_the_only_copy_is_told(line, cluster):
     assert "the only copy" in said["message"]
 
 
-def test_a_rescue_needs_the_archive(line):
+def test_a_rescue_needs_the_archive(line) -> None:
     def refused(_settings):
         raise StoreUnavailableError("connection refused")
 
@@ -299,7 +299,7 @@ def test_a_rescue_needs_the_archive(line):
     assert "connection refused" in line.error("orphans", "rescue", str(KEPT), "--yes")
 
 
-def test_of_a_ledger_that_is_gone_the_copy_is_read_back(line, cluster):
+def test_of_a_ledger_that_is_gone_the_copy_is_read_back(line, cluster) -> None:
     rescued(line)
     cluster.metadata.cluster.delete_ledger(KEPT)
     assert rescued(line)["outcome"] == "rescued already"
@@ -310,7 +310,7 @@ def test_of_a_ledger_that_is_gone_the_copy_is_read_back(line, cluster):
     assert key in said["why"]
 
 
-def test_a_damaged_record_is_forgotten_and_its_ledger_rescued_anew(line):
+def test_a_damaged_record_is_forgotten_and_its_ledger_rescued_anew(line) -> None:
     rescued(line)
     (key,) = (key for key, _ in line.archive.store.list("_rescued/") if "/records/" in key)
     line.archive.store.put(key, b"junk")

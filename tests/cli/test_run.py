@@ -28,7 +28,7 @@ class FakeApplication:
 
 
 @pytest.fixture
-def fake(monkeypatch):
+def fake(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "Application", FakeApplication)
     monkeypatch.setattr(FakeApplication, "answer", 0)
     return FakeApplication
@@ -39,14 +39,14 @@ def test_until_stopped(line, fake) -> None:
     assert fake.made == ("app", False, None)
 
 
-def test_until_caught_up_names_what_is_left(line, fake, monkeypatch) -> None:
+def test_until_caught_up_names_what_is_left(line, fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake, "answer", 2)
     result = line.run("run", "--until-caught-up", "--timeout", "2m")
     assert fake.made == ("app", True, 120.0)
     assert (result.exit_code, result.stderr) == (2, "persistent://public/default/slow: not there yet\n")
 
 
-def test_overtaken(line, fake, monkeypatch) -> None:
+def test_overtaken(line, fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake, "answer", OvertakenError("another process owns the journal of app now"))
     result = line.run("run")
     assert (result.exit_code, result.stderr) == (3, "error: another process owns the journal of app now\n")

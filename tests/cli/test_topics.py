@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_a_root_that_is_none_does_not_pass_for_an_empty_archive(line) -> None:
     assert result.stderr.startswith("there is no _root in memory://")
 
 
-def test_a_folder_that_is_not_there(line, tmp_path) -> None:
+def test_a_folder_that_is_not_there(line, tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "absent")
     line.dependencies = replace(line.dependencies, store=lambda _: store)
     assert f"there is no _root in {store.url};" in line.ok("topics", "list")
@@ -88,8 +89,24 @@ def test_list_has_topics_of_catalogs_and_journals(offloaded) -> None:
     size = offloaded.archive.catalog.segments[0].size
     assert old == {
         "topic": str(TOPIC), "application": "app", "segments": 1, "entries": 10, "bytes": size, "end": "1:9",
-        "open": None, "failure": None, "bridged": None
+        "open": None, "failure": None, "bridged": None, "paused": None, "keptInPulsar": None
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_paused_topic_is_listed_with_what_pulsar_keeps_of_it_and_what_a_quota_does(offloaded, there: bool) -> None:
+    if there:
+        offloaded.cluster.create(TOPIC)
+        offloaded.cluster.produce(TOPIC, b"x" * 1000)
+    quota = {"destination_storage": {"limitSize": 1000, "policy": "consumer_backlog_eviction"}}
+    offloaded.cluster.namespace(TOPIC.namespace).policies["backlog_quota_map"] = quota
+    record(offloaded, TopicState(TOPIC, paused_at=1_700_000_000_000))
+    result = offloaded.run("topics", "list", "-o", "json")
+    (row,) = json.loads(result.stdout)
+    assert row["paused"].startswith("2023-11-14T22:13:20")
+    assert (row["keptInPulsar"] or 0) >= 1000 * there
+    assert "1 topics are paused" in result.stderr
+    assert "drops entries that are not offloaded yet" in result.stderr
 
 
 def test_segments_are_the_offloaded_ones_and_the_open_one(offloaded) -> None:
@@ -174,3 +191,12 @@ def test_a_damaged_journal_is_named(offloaded) -> None:
     assert "error: _journal/app/" in offloaded.run("topics", "offload-status", "orders").stderr.splitlines()[-1]
     verified = offloaded.run("verify", "orders")
     assert (verified.exit_code, "damaged-record _journal/app/" in verified.stdout) == (2, True)
+
+
+def test_a_folder_that_a_console_made_is_no_topic(offloaded) -> None:
+    known = offloaded.json("topics", "list")
+    for marker in ("public/", "public/default/", "public/default/phantom/", "public/default/other/_catalog/"):
+        offloaded.archive.store.backing.objects[marker] = offloaded.archive.store.backing.objects["_root"]
+    assert offloaded.json("topics", "list") == known
+    offloaded.archive.store.put("public/default/other/something", b"x")
+    assert len(offloaded.json("topics", "list")) == len(known) + 1, "whose catalog is gone, it seems"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from offloader.bookkeeper.api import Bookies
+from offloader.cli.dependencies import ClosableAdmin
 from offloader.errors import BrokerUnavailableError
 from tests.cli.support import Line
 from tests.lifecycle.topics.support import NAMESPACE, PIN, Idle
@@ -24,8 +26,8 @@ def cluster() -> Idle:
 def line(line: Line, cluster: Idle) -> Line:
     line.dependencies = replace(
         line.dependencies,
-        bookkeeper=lambda _config, _timeout: (cluster.metadata, cluster),  # type: ignore[arg-type,return-value]
-        visits=lambda _: cluster,
+        bookkeeper=lambda _config, _timeout: (cluster.metadata, cast("Bookies", cluster)),
+        visits=lambda _: cast("ClosableAdmin", cluster),
         clock_ms=lambda: cluster.now_ms,
         sleep=cluster.sleep,
     )
@@ -53,6 +55,26 @@ def test_plan_run_and_the_second_run(line: Line, cluster: Idle) -> None:
     cluster.tick(61)
     assert told(line, "run", "--yes", code=0)[0]["freedBytes"] == 30
     assert cluster.size(topic) == 0
+
+
+@pytest.mark.parametrize("subscribed", [False, True])
+@pytest.mark.parametrize("by", ["file", "property"])
+def test_a_topic_that_is_to_be_offloaded_is_not_visited_before_it_has_our_subscription(
+    line: Line, cluster: Idle, by: str, subscribed: bool
+) -> None:
+    topic = cluster.written("t", 100, 200, 30)
+    if subscribed:
+        cluster.subscribe(topic, PIN, (cluster.topics[topic].ledgers[0].id, -1))
+    cluster.tick(61)
+    if by == "file":
+        line.config += f"  {NAMESPACE}: {{enabled: true}}\n"
+    else:
+        line.cluster.namespace(NAMESPACE).properties["offloader.enabled"] = "true"
+    planned = told(line, "plan", code=0)
+    run = told(line, "run", "--yes", code=0)
+    assert run[-1]["visits"] == 0
+    assert cluster.size(topic) == 330
+    assert ("passedOver" in planned[0]) is not subscribed
 
 
 def test_without_yes_nothing_is_loaded_and_what_is_due_is_shown(line: Line, cluster: Idle) -> None:

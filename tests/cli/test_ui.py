@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import httpx
 import pytest
 
-from offloader.cli import ui as ui_module
 from offloader.cli.ui import IMPATIENT, impatient
 from offloader.pages.server import WebServer
 from offloader.storage.settings import StoreSettings
@@ -21,7 +22,7 @@ TOKEN = "a-token-that-nobody-guesses"
 def stopped(monkeypatch: pytest.MonkeyPatch):
     """Runs it, asks it for something, and stops it. Returns what was asked for."""
     replies: list[httpx.Response] = []
-    handlers: dict[int, object] = {}
+    handlers: dict[int, Callable[[int | None, FrameType | None], object]] = {}
 
     class Asked(WebServer):
         def __init__(self, *arguments: object, **named: object) -> None:
@@ -33,7 +34,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch):
             handlers[signal.SIGTERM](None, None)
 
     monkeypatch.setattr("offloader.pages.server.WebServer", Asked)
-    monkeypatch.setattr(ui_module.signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     return replies
 
 

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from dev.docs.configuration import render
 from offloader.config import Config, Rates
-from offloader.config.aliases import ALIASES, REFUSED
+from offloader.config.aliases import ALIASES, REFUSED, REMOVED
 from offloader.config.levels import PolicyLevel
-from offloader.model import MIB, Source, TopicName
+from offloader.errors import ConfigError
+from offloader.model import MIB, V2, V3, Source, TopicName
 from tests.config.texts import BASE, parse, refused
 
 REPOSITORY = Path(__file__).parents[2]
@@ -20,7 +21,7 @@ ANY = TopicName.parse("public/orders/any")
 NO_S3 = BASE.replace("s3://archive/pulsar", "file:///var/lib/archive")
 
 
-def test_the_smallest_file():
+def test_the_smallest_file() -> None:
     config = parse()
     assert config.application == "orders-archive"
     assert (config.pulsar.subscription, config.pulsar.source, config.pulsar.auth_plugin) == (
@@ -34,21 +35,22 @@ def test_the_smallest_file():
     assert (config.limits.slice.time_budget_ms, config.limits.slice.hard_limit_ms) == (5000, 15_000)
 
 
-def test_empty_sections_are_allowed():
+def test_empty_sections_are_allowed() -> None:
     assert parse("policies:\nnamespaces:\n  public/orders:\n    topics:\nspark:\n") != parse()
     assert parse("policies:\nspark:\nmetrics:\nlimits:\nnamespaces:\n") == parse()
 
 
-def test_a_configuration_is_frozen_and_can_be_pickled():
+def test_a_configuration_is_frozen_and_can_be_pickled() -> None:
     config = parse("namespaces: {public/orders: {enabled: true}}")
     copy = pickle.loads(pickle.dumps(config))
     assert copy == config
     assert copy.policies.of(ANY) == config.policies.of(ANY)
+    name = "application"
     with pytest.raises(ValidationError):
-        config.application = "other"
+        setattr(config, name, "other")
 
 
-def test_secrets_are_never_shown():
+def test_secrets_are_never_shown() -> None:
     text = BASE.replace('"}', '", authPlugin: token, authParams: "token:SECRET"}', 1)
     config = Config.parse(text, {})
     assert "SECRET" not in repr(config)
@@ -61,6 +63,16 @@ def test_secrets_are_never_shown():
 @pytest.mark.parametrize(
     ("file", "line"),
     [
+        ("enable: true", "enable: is not a setting here; did you mean policies.enabled? (line 4)"),
+        (
+            "namespaces: {public/orders: {enable: true}}",
+            "namespaces[public/orders].enable: is not a setting; did you mean enabled? (line 4)",
+        ),
+        (
+            "namespaces: {public/orders: {topics: {'persistent://public/orders/a': {enable: true}}}}",
+            "namespaces[public/orders].topics[persistent://public/orders/a].enable: is not a setting; did you mean "
+            "enabled? (line 4)",
+        ),
         ("pulsr: {}", "pulsr: is not a setting; did you mean pulsar? (line 4)"),
         ("spark: {tigger: 5s}", "spark.tigger: is not a setting; did you mean trigger? (line 4)"),
         ("spark: {endpoint: x}", "spark.endpoint: is not a setting here; did you mean storage.endpoint? (line 4)"),
@@ -124,19 +136,19 @@ def test_secrets_are_never_shown():
         ),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line_with_path_and_hint(file, line):
+def test_what_is_wrong_is_told_in_one_line_with_path_and_hint(file, line) -> None:
     assert refused(file) == [line]
 
 
 @pytest.mark.parametrize(
     "master", ["local", "local[*]", "local[8]", "local[2,4]", "local[*, 4]", "spark://host:7077", "yarn", "k8s://h"]
 )
-def test_masters(master):
+def test_masters(master) -> None:
     assert parse(f"spark: {{master: '{master}'}}").spark.master == master
 
 
 @pytest.mark.parametrize("name", ["connectionTimeout", "operationTimeout", "keepAlive"])
-def test_nobody_waits_for_longer_than_sockets_can(name):
+def test_nobody_waits_for_longer_than_sockets_can(name) -> None:
     def written(time):
         return BASE.replace('"}', f'", {name}: {time}}}', 1)
 
@@ -153,7 +165,7 @@ def test_nobody_waits_for_longer_than_sockets_can(name):
         ("file:///t\xf6ken", None),
     ],
 )
-def test_a_token_is_one_line_of_ascii(params, words):
+def test_a_token_is_one_line_of_ascii(params, words) -> None:
     text = BASE.replace('"}', f'", authPlugin: token, authParams: "{params}"}}', 1)
     if words is None:
         assert Config.parse(text, {})
@@ -176,7 +188,7 @@ def test_a_token_is_one_line_of_ascii(params, words):
         ("localhost:6650", "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651"),
     ],
 )
-def test_service_urls(wrong, words):
+def test_service_urls(wrong, words) -> None:
     (line,) = refused("", BASE.replace("pulsar://localhost:6650", wrong))
     assert line == f"{words} (line 2)"
 
@@ -198,13 +210,13 @@ def test_service_urls(wrong, words):
         ("root: 's3://b', endpoint: h", "storage.endpoint: not such a URL"),
     ],
 )
-def test_storage_is_checked(storage, words):
+def test_storage_is_checked(storage, words) -> None:
     (line,) = refused("", BASE.replace('root: "s3://archive/pulsar"', storage))
     assert line.startswith(words)
     assert "secret" not in line
 
 
-def test_storage_in_azure_has_an_account_by_its_url_or_by_an_endpoint():
+def test_storage_in_azure_has_an_account_by_its_url_or_by_an_endpoint() -> None:
     for storage in (
         "root: 'abfss://abc@account.dfs.core.windows.net/x'",
         "root: 'az://abc/x', endpoint: 'http://127.0.0.1:10000/account'",
@@ -214,7 +226,7 @@ def test_storage_in_azure_has_an_account_by_its_url_or_by_an_endpoint():
         assert found.endpoint is None or found.endpoint in storage
 
 
-def test_authentication_must_be_complete():
+def test_authentication_must_be_complete() -> None:
     assert refused("", BASE.replace('"}', '", authPlugin: token}', 1))[0].startswith(
         "pulsar: authPlugin token needs authParams"
     )
@@ -223,7 +235,7 @@ def test_authentication_must_be_complete():
     )
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_the_file():
+def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
     lines = refused("metrics: {port: -1}\nspark: {tigger: 5s}\npolicies: {enabled: maybe}\n")
     assert [line.split(":")[0] for line in lines] == ["metrics.port", "spark.tigger", "policies.enabled"]
 
@@ -231,7 +243,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file():
 # Other names
 
 
-def test_pulsars_class_name_of_the_token_plugin_is_accepted():
+def test_pulsars_class_name_of_the_token_plugin_is_accepted() -> None:
     plugin = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
     text = BASE.replace('"}', f'", authPlugin: {plugin}, authParams: "token:${{TOKEN}}"}}', 1)
     pulsar = Config.parse(text, {"TOKEN": "abc"}).pulsar
@@ -250,11 +262,11 @@ def test_pulsars_class_name_of_the_token_plugin_is_accepted():
         ("s3ManagedLedgerOffloadMaxBlockSizeInBytes: 4M", "block_size", 4 * MIB),
     ],
 )
-def test_pulsars_names_are_accepted_where_they_mean_the_same(written, field, value):
+def test_pulsars_names_are_accepted_where_they_mean_the_same(written, field, value) -> None:
     assert getattr(parse(f"policies: {{{written}}}").policies.of(ANY), field) == value
 
 
-def test_an_alias_and_its_target_are_refused_together():
+def test_an_alias_and_its_target_are_refused_together() -> None:
     lines = refused("policies:\n  maxSizePerOffloadSegmentMbytes: 1\n  maxOffloadSegmentSizeInBytes: 1G")
     assert lines == [
         (
@@ -264,18 +276,24 @@ def test_an_alias_and_its_target_are_refused_together():
     ]
 
 
-def test_a_wrong_value_is_told_at_the_alias_that_was_written():
+def test_a_wrong_value_is_told_at_the_alias_that_was_written() -> None:
     assert refused("policies: {maxSizePerOffloadSegmentMbytes: big}")[0].startswith(
         "policies.maxSizePerOffloadSegmentMbytes: 'big' is not a size"
     )
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_names_whose_meaning_does_not_fit_are_refused_with_the_reason(name):
+def test_names_whose_meaning_does_not_fit_are_refused_with_the_reason(name) -> None:
     assert refused(f"policies: {{{name}: 1}}") == [f"policies.{name}: {REFUSED[name]} (line 4)"]
 
 
-def test_aliases_stand_for_fields_and_no_name_is_both():
+@pytest.mark.parametrize("path", REMOVED, ids=".".join)
+def test_what_was_removed_is_refused_with_what_to_do_instead(path) -> None:
+    text = f"{path[0]}: {{interval: 10s}}" if len(path) == 1 else f"{path[0]}: {{{path[1]}: false}}"
+    assert refused(text) == [f"{'.'.join(path)}: {REMOVED[path]} (line 4)"]
+
+
+def test_aliases_stand_for_fields_and_no_name_is_both() -> None:
     fields = {field.alias for field in PolicyLevel.model_fields.values()}
     assert {alias.target for alias in ALIASES.values()} <= fields
     assert not (fields | set(ALIASES)) & set(REFUSED)
@@ -288,6 +306,10 @@ def test_aliases_stand_for_fields_and_no_name_is_both():
     ("policies", "words"),
     [
         ("partSizeInBytes: 4M", "policies.partSizeInBytes: 4M is too small; S3 takes parts from 5M on"),
+        (
+            "equalParts: true, partSizeInBytes: 5M",
+            "policies.equalParts: with equalParts an entry of 5M does not fit a part of 5M",
+        ),
         ("blockSizeInBytes: 9M", "policies.blockSizeInBytes: blocks of 9M do not fit parts of 8M"),
         ("maxOffloadSegmentSizeInBytes: 2043M", "policies.maxOffloadSegmentSizeInBytes: a segment of 2043M could"),
         (
@@ -308,19 +330,36 @@ def test_aliases_stand_for_fields_and_no_name_is_both():
         ("source: bookkeeper", "policies.source: bookkeeper needs pulsar.metadataServiceUri"),
     ],
 )
-def test_limits(policies, words):
+def test_limits(policies, words) -> None:
     (line,) = refused(f"policies: {{{policies}}}")
     assert line.startswith(words)
 
 
-def test_the_largest_allowed_segment():
+def test_an_endpoint_of_r2_needs_parts_of_equal_length() -> None:
+    endpoint = "https://account.r2.cloudflarestorage.com"
+    of_r2 = BASE.replace("storage: {", f'storage: {{endpoint: "{endpoint}", region: auto, ')
+    assert endpoint in of_r2
+    with pytest.raises(ConfigError, match="set equalParts: true"):
+        Config.parse(of_r2 + "policies: {enabled: true}", {})
+    Config.parse(of_r2 + "policies: {enabled: false}", {})
+    config = Config.parse(of_r2 + "policies: {enabled: true, equalParts: true}", {})
+    assert config.policies.of(ANY).layout.version == V3
+    assert parse("").policies.of(ANY).layout.version == V2
+
+
+def test_what_is_bridged_cannot_have_parts_of_equal_length() -> None:
+    with pytest.raises(ConfigError, match="parts of different length"):
+        Config.parse(WITH_METADATA + "policies: {equalParts: true, brokerReadable: true}", {})
+
+
+def test_the_largest_allowed_segment() -> None:
     assert parse("policies: {maxOffloadSegmentSizeInBytes: 2042M}").policies.of(ANY).max_segment_size == 2042 * MIB
 
 
 WITH_METADATA = BASE.replace('8080"}', '8080", metadataServiceUri: "zk://zk1:2181,zk2:2181/ledgers"}')
 
 
-def test_the_source_may_be_chosen_at_every_level():
+def test_the_source_may_be_chosen_at_every_level() -> None:
     config = Config.parse(
         WITH_METADATA.replace("8080", '8080", source: "bookkeeper')
         + """namespaces:
@@ -336,7 +375,7 @@ def test_the_source_may_be_chosen_at_every_level():
     assert found == [Source.BOOKKEEPER, Source.BROKER_WITH_BOOKIES, Source.BOOKKEEPER, Source.BOOKKEEPER]
 
 
-def test_with_a_metadata_service_bookies_fill_what_brokers_do_not_deliver():
+def test_with_a_metadata_service_bookies_fill_what_brokers_do_not_deliver() -> None:
     assert parse().policies.of(ANY).source is Source.BROKER
     assert Config.parse(WITH_METADATA, {}).policies.of(ANY).source is Source.BROKER_WITH_BOOKIES
     assert refused("policies: {source: broker-filled}", WITH_METADATA) == [
@@ -344,7 +383,7 @@ def test_with_a_metadata_service_bookies_fill_what_brokers_do_not_deliver():
     ]
 
 
-def test_another_metadata_store_than_zookeeper_is_refused_in_one_line():
+def test_another_metadata_store_than_zookeeper_is_refused_in_one_line() -> None:
     for uri in ("etcd://host:2379", "oxia://host:6648/default", "rocksdb:///data/metadata"):
         store = uri.partition(":")[0]
         assert refused("", WITH_METADATA.replace("zk://zk1:2181,zk2:2181/ledgers", uri)) == [
@@ -355,17 +394,17 @@ def test_another_metadata_store_than_zookeeper_is_refused_in_one_line():
         ]
 
 
-def test_tls_files_of_bookies_need_tls():
+def test_tls_files_of_bookies_need_tls() -> None:
     base = WITH_METADATA.replace("8080", '8080", bookies: {tlsTrustCertsFilePath: /ca.pem}, authPlugin: "none')
     assert refused("", base) == ["pulsar.bookies: TLS files are named but tls is not true; set tls: true (line 2)"]
 
 
-def test_small_parts_are_allowed_where_the_store_takes_them():
+def test_small_parts_are_allowed_where_the_store_takes_them() -> None:
     config = Config.parse(NO_S3 + "policies: {partSizeInBytes: 64K, blockSizeInBytes: 64K}", {})
     assert config.policies.of(ANY).part_size == 65536
 
 
-def test_a_limit_that_only_the_merge_violates_is_told_at_the_level_at_fault():
+def test_a_limit_that_only_the_merge_violates_is_told_at_the_level_at_fault() -> None:
     topic = "persistent://public/orders/audit"
     lines = refused(
         f"""policies: {{partSizeInBytes: 16M, blockSizeInBytes: 12M}}
@@ -384,7 +423,7 @@ namespaces:
     ]
 
 
-def test_what_a_namespace_inherits_is_told_once():
+def test_what_a_namespace_inherits_is_told_once() -> None:
     assert (
         len(
             refused(
@@ -395,7 +434,7 @@ def test_what_a_namespace_inherits_is_told_once():
     )
 
 
-def test_a_partition_is_checked_with_what_its_topic_says():
+def test_a_partition_is_checked_with_what_its_topic_says() -> None:
     topic = "persistent://public/orders/audit"
     (line,) = refused(
         f"""namespaces:
@@ -411,7 +450,7 @@ def test_a_partition_is_checked_with_what_its_topic_says():
 # What is delivered
 
 
-def test_the_commented_configuration_is_valid():
+def test_the_commented_configuration_is_valid() -> None:
     config = Config.load(REPOSITORY / "conf" / "offloader.yaml", {})
     payments = config.policies.of(TopicName.parse("public/orders/payments-partition-2"))
     assert payments.enabled
@@ -420,7 +459,7 @@ def test_the_commented_configuration_is_valid():
     assert not config.policies.of(TopicName.parse("public/orders/audit")).enabled
 
 
-def test_the_demos_configuration_is_valid():
+def test_the_demos_configuration_is_valid() -> None:
     environment = {
         "OFFLOADER_DEMO_SERVICE_URL": "pulsar://localhost:1",
         "OFFLOADER_DEMO_ADMIN_URL": "http://localhost:2",
@@ -432,7 +471,7 @@ def test_the_demos_configuration_is_valid():
     assert config.spark.conf == {"spark.ui.enabled": "false"}
 
 
-def test_the_page_is_up_to_date():
+def test_the_page_is_up_to_date() -> None:
     page = (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert page == render(), "run: python -m dev.docs.configuration docs/configuration.md"
 
@@ -441,7 +480,7 @@ BOOKIES = BASE.replace('"}', '", metadataServiceUri: "zk://localhost:2181"}', 1)
 
 
 @pytest.mark.parametrize("name", ["archiveGrace", "removeCursorsAfter"])
-def test_what_is_shorter_than_an_hour_is_refused_but_where_a_setting_for_tests_allows_it(name):
+def test_what_is_shorter_than_an_hour_is_refused_but_where_a_setting_for_tests_allows_it(name) -> None:
     for short, shown in (("1ms", "1ms"), ("59m", "59m"), ("3599999ms", "3599999ms")):
         [said] = refused(f"lifecycle: {{{name}: {short}}}", BOOKIES)
         assert said.startswith(f"lifecycle.{name}: {shown} is less than 1h: "), said

@@ -81,3 +81,20 @@ def test_addresses_that_are_none() -> None:
         {"tls": {**tls, "advertised": "pulsar://a:1"}},
     ):
         assert "no address of a gateway" in problem(**section)
+
+
+def test_the_removed_end_says_what_to_do() -> None:
+    told = problem(atEnd="handOver")
+    assert "handOver was removed (3c883c60 is the last commit that has it): write wait or end, and" in told
+
+
+def test_what_only_durable_subscriptions_use_needs_the_option() -> None:
+    for setting in (
+        {"durableRoles": {"*": "*"}, "anyoneMayRead": True},
+        {"durableAcks": True},
+        {"subscriptionsPerTopic": 9},
+    ):
+        name = next(iter(setting))
+        assert f"{name} is set and durableSubscriptions is false; set that to true, or remove" in problem(**setting)
+        Gateway.model_validate({**setting, "durableSubscriptions": True})
+    assert not Gateway().durable_subscriptions

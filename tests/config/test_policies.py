@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from offloader.config import Level, Policies, Rates, namespace_switch
 from offloader.config.levels import DEFAULTS, NamespaceSection, PolicyLevel, TopicSection
+from offloader.config.policies import PROPERTY, enabled_topics
 from offloader.errors import ConfigError
 from offloader.model import MIB, SegmentLayout, Source, TopicName
 from tests.config.texts import parse
@@ -29,16 +30,16 @@ namespaces:
 """
 
 
-def test_a_file_that_sets_nothing_gives_the_defaults():
+def test_a_file_that_sets_nothing_gives_the_defaults() -> None:
     policy = parse().policies.of(TOPIC)
-    assert (policy.enabled, policy.enabled_by) == (False, Level.DEFAULT)
+    assert policy.enabled is False
     assert policy.layout == SegmentLayout()
     assert (policy.max_segment_size, policy.max_rollover_ms, policy.min_rollover_ms) == (1024 * MIB, 600_000, 0)
     assert (policy.fail_on_data_loss, policy.start_after_offloaded, policy.source) == (True, False, Source.BROKER)
     assert policy.rates == Rates(None, None, None)
 
 
-def test_levels_are_merged_field_by_field():
+def test_levels_are_merged_field_by_field() -> None:
     policies = parse(EXAMPLE).policies
     topic = policies.of(TOPIC)
     assert (topic.enabled, topic.max_segment_size, topic.block_size, topic.index_step) == (
@@ -51,15 +52,15 @@ def test_levels_are_merged_field_by_field():
     assert policies.of(ELSEWHERE).max_segment_size == 512 * MIB
 
 
-def test_a_topics_policy_holds_for_its_partitions_and_a_named_partition_wins():
+def test_a_topics_policy_holds_for_its_partitions_and_a_named_partition_wins() -> None:
     policies = parse(EXAMPLE).policies
     other = policies.of(TopicName.parse("persistent://public/orders/audit-partition-0"))
-    assert (other.enabled, other.enabled_by, other.index_step) == (False, Level.TOPIC, 65536)
+    assert (other.enabled, other.index_step) == (False, 65536)
     named = policies.of(PARTITION)
-    assert (named.enabled, named.enabled_by, named.index_step) == (True, Level.PARTITION, 65536)
+    assert (named.enabled, named.index_step) == (True, 65536)
 
 
-def test_rate_limits_are_kept_apart():
+def test_rate_limits_are_kept_apart() -> None:
     policies = parse(EXAMPLE).policies
     assert policies.of(TOPIC).rates == Rates(100 * MIB, 50 * MIB, 9 * MIB)
     assert policies.of(PARTITION).rates == Rates(100 * MIB, 50 * MIB, 3 * MIB)
@@ -95,21 +96,13 @@ def test_rate_limits_are_kept_apart():
         ),
     ],
 )
-def test_who_decides_whether_a_topic_is_offloaded(file, switch, enabled, by):
-    policy = parse(file).policies.of(TOPIC, switch)
-    assert (policy.enabled, policy.enabled_by) == (enabled, by)
+def test_who_decides_whether_a_topic_is_offloaded(file, switch, enabled, by) -> None:
+    policies = parse(file).policies
+    (told,) = (each for each in policies.explain(TOPIC, switch) if each.field == "enabled")
+    assert (policies.of(TOPIC, switch).enabled, told.value, told.level) == (enabled, enabled, by)
 
 
-def test_release_is_never_inferred():
-    """Only an explicit `false` for the namespace or topic gives up the pin; a default or the cluster's does not."""
-    assert not parse().policies.of(TOPIC).released
-    assert not parse("policies: {enabled: false}").policies.of(TOPIC).released
-    assert parse().policies.of(TOPIC, False).released
-    assert parse("namespaces: {public/orders: {enabled: false}}").policies.of(TOPIC).released
-    assert not parse("namespaces: {public/orders: {enabled: true}}").policies.of(TOPIC).released
-
-
-def test_source_inherits_from_the_pulsar_section_and_a_policy_wins():
+def test_source_inherits_from_the_pulsar_section_and_a_policy_wins() -> None:
     base = "application: a\nstorage: {root: 's3://a'}\npulsar: {serviceUrl: 'pulsar://h', adminUrl: 'http://h', "
     inherits = type(parse()).parse(base + "source: bookkeeper, metadataServiceUri: 'zk://z'}", {})
     assert inherits.policies.of(TOPIC).source is Source.BOOKKEEPER
@@ -121,7 +114,7 @@ def test_source_inherits_from_the_pulsar_section_and_a_policy_wins():
     assert wins.policies.of(TOPIC).source is Source.BROKER_WITH_BOOKIES
 
 
-def test_explain_names_the_level_and_the_place_of_every_value():
+def test_explain_names_the_level_and_the_place_of_every_value() -> None:
     told = {(r.field, r.level): r for r in parse(EXAMPLE).policies.explain(TOPIC, True)}
     assert {field for field, _ in told} == set(DEFAULTS)
     assert told["enabled", Level.TOPIC].path[-3:] == (str(TOPIC), "policies", "enabled")
@@ -139,7 +132,7 @@ def test_explain_names_the_level_and_the_place_of_every_value():
     }
 
 
-def test_explain_names_the_property():
+def test_explain_names_the_property() -> None:
     (told,) = (r for r in parse().policies.explain(TOPIC, True) if r.field == "enabled")
     assert (told.value, told.level, told.path) == (
         True,
@@ -148,7 +141,7 @@ def test_explain_names_the_property():
     )
 
 
-def test_which_namespaces_need_to_be_listed():
+def test_which_namespaces_need_to_be_listed() -> None:
     policies = parse(EXAMPLE).policies
     assert policies.enables_any("public/orders")
     assert not policies.enables_any("public/else")
@@ -159,7 +152,7 @@ def test_which_namespaces_need_to_be_listed():
     assert parse(only_topic).policies.enables_any("public/orders", False)
 
 
-def test_the_namespace_property():
+def test_the_namespace_property() -> None:
     assert namespace_switch({}) is None
     assert namespace_switch({"offloader.enabled": "true"}) is True
     assert namespace_switch({"offloader.enabled": "False"}) is False
@@ -175,6 +168,7 @@ VALUES = {
     "max_rollover_ms": st.integers(1, 10**9),
     "min_rollover_ms": st.integers(0, 10**9),
     "part_size": st.integers(1, 2**31),
+    "equal_parts": st.booleans(),
     "block_size": st.integers(4096, 2**31),
     "index_step": st.integers(4096, 2**31),
     "max_entry_size": st.integers(1, 2**31),
@@ -197,7 +191,7 @@ SAID = st.fixed_dictionaries({}, optional=VALUES)
 
 
 def level(said):
-    spelled = {PolicyLevel.model_fields[field].alias: value for field, value in said.items()}
+    spelled = {PolicyLevel.model_fields[field].alias or field: value for field, value in said.items()}
     in_units = {
         name: f"{value}ms" if "Seconds" in name or name == "cursorInterval" else value
         for name, value in spelled.items()
@@ -208,7 +202,7 @@ def level(said):
 @given(SAID, SAID, SAID, SAID, st.sampled_from([None, True, False]))
 def test_the_most_specific_level_that_says_something_wins_and_silence_never_does(
     cluster, namespace, topic, partition, switch
-):
+) -> None:
     sections = {
         str(TOPIC): TopicSection(policies=level(topic)),
         str(PARTITION): TopicSection(policies=level(partition)),
@@ -225,7 +219,7 @@ def test_the_most_specific_level_that_says_something_wins_and_silence_never_does
 
 
 @given(SAID, SAID)
-def test_a_level_without_fields_changes_nothing(cluster, namespace):
+def test_a_level_without_fields_changes_nothing(cluster, namespace) -> None:
     silent = {str(TOPIC): TopicSection(), str(PARTITION): TopicSection()}
     said = Policies(level(cluster), {"public/orders": NamespaceSection(policies=level(namespace))})
     with_silence = Policies(
@@ -236,7 +230,7 @@ def test_a_level_without_fields_changes_nothing(cluster, namespace):
 
 
 @given(SAID)
-def test_explain_and_of_agree(said):
+def test_explain_and_of_agree(said) -> None:
     policies = Policies(level(said), {})
     got = policies.of(TOPIC)
     for told in policies.explain(TOPIC):
@@ -245,6 +239,15 @@ def test_explain_and_of_agree(said):
             assert told.level is (Level.CLUSTER if told.field in said else Level.DEFAULT)
 
 
-def test_policies_and_defaults_name_the_same_fields():
+def test_policies_and_defaults_name_the_same_fields() -> None:
     assert list(DEFAULTS) == list(PolicyLevel.model_fields) == list(VALUES)
     assert all(value is None for value in PolicyLevel().model_dump().values())
+
+
+def test_whether_topics_are_enabled_is_asked_anew_for_each_plan() -> None:
+    """The application plans for weeks: what it heard at its start must not stay."""
+    properties: dict[str, str] = {}
+    enabled = enabled_topics(parse().policies, lambda _: properties)
+    before = enabled(TOPIC.namespace)(TOPIC)
+    properties[PROPERTY] = "true"
+    assert (before, enabled(TOPIC.namespace)(TOPIC)) == (False, True)

@@ -29,7 +29,7 @@ SMALL = st.integers(min_value=0, max_value=10**6)
         ("0", 0),
     ],
 )
-def test_sizes(text, size):
+def test_sizes(text, size) -> None:
     assert parse_size(text) == size
 
 
@@ -45,11 +45,11 @@ def test_sizes(text, size):
         ("0s", 0),
     ],
 )
-def test_times(text, ms):
+def test_times(text, ms) -> None:
     assert parse_time(text) == ms
 
 
-def test_a_plain_number_is_in_the_unit_that_the_name_says():
+def test_a_plain_number_is_in_the_unit_that_the_name_says() -> None:
     assert parse_size(512, unit=1 << 20) == 512 << 20
     assert parse_size("512", unit=1 << 20) == 512 << 20
     assert parse_size("512K", unit=1 << 20) == 512 << 10
@@ -58,7 +58,7 @@ def test_a_plain_number_is_in_the_unit_that_the_name_says():
     assert parse_time("10s", unit_ms=60_000) == 10_000
 
 
-def test_a_plain_number_without_a_unit_in_the_name_is_no_time():
+def test_a_plain_number_without_a_unit_in_the_name_is_no_time() -> None:
     with pytest.raises(ValueError, match=r"5 has no unit; write for example 5s or 5m"):
         parse_time(5)
 
@@ -66,18 +66,18 @@ def test_a_plain_number_without_a_unit_in_the_name_is_no_time():
 @pytest.mark.parametrize(
     "value", ["", "M", "-1", -1, "1.5G", 1.5, True, None, [], {}, "10X", "1e3", "1 0M", "\uff11M", "64Mb s", "0x10"]
 )
-def test_what_is_no_size(value):
+def test_what_is_no_size(value) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_size(value)
 
 
 @pytest.mark.parametrize("value", ["", "s", "-1s", -1, "1.5h", 1.5, True, None, "10M", "10S", "10y", "1m30s"])
-def test_what_is_no_time(value):
+def test_what_is_no_time(value) -> None:
     with pytest.raises(ValueError, match="is not a time"):
         parse_time(value, unit_ms=1)
 
 
-def test_what_does_not_fit_64_bits_is_refused():
+def test_what_does_not_fit_64_bits_is_refused() -> None:
     assert parse_size(LARGEST) == LARGEST
     with pytest.raises(ValueError, match="too large"):
         parse_size("8388608T")
@@ -86,29 +86,29 @@ def test_what_does_not_fit_64_bits_is_refused():
 
 
 @given(NUMBERS)
-def test_a_formatted_size_is_read_back_exactly(size):
+def test_a_formatted_size_is_read_back_exactly(size) -> None:
     assert parse_size(format_size(size)) == size
 
 
 @given(NUMBERS)
-def test_a_formatted_time_is_read_back_exactly(ms):
+def test_a_formatted_time_is_read_back_exactly(ms) -> None:
     assert parse_time(format_time(ms)) == ms
 
 
 @given(SMALL, st.sampled_from(sorted(SIZES)), st.sampled_from(["", "B", "iB"]))
-def test_a_suffix_multiplies(number, suffix, tail):
+def test_a_suffix_multiplies(number, suffix, tail) -> None:
     assert (
         parse_size(f"{number}{suffix}{tail}") == number * SIZES[suffix] == parse_size(f"{number}{suffix}{tail}".lower())
     )
 
 
 @given(SMALL, st.sampled_from(sorted(TIMES)))
-def test_a_time_suffix_multiplies(number, suffix):
+def test_a_time_suffix_multiplies(number, suffix) -> None:
     assert parse_time(f"{number}{suffix}") == number * TIMES[suffix]
 
 
 @given(st.text())
-def test_any_text_is_a_size_or_refused_in_one_line(text):
+def test_any_text_is_a_size_or_refused_in_one_line(text) -> None:
     try:
         size, said = parse_size(text), "nothing"
     except ValueError as error:

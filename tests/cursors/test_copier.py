@@ -7,10 +7,8 @@ from itertools import count
 
 import pytest
 
-from offloader.cursors.copier import THIN_EVERY_MS, CursorCopier
 from offloader.cursors.copies import CopiedCursor, CursorCopy
-from offloader.cursors.copy_store import copy_times, read_copy
-from offloader.cursors.thinning import DAY_MS
+from offloader.cursors.copy_store import DAY_MS, THIN_EVERY_MS, CursorCopier, copy_times, read_copy
 from offloader.metadata.layout import cursor_copies_folder, slot_name
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore

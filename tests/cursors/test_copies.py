@@ -8,12 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.cursors.copies import CopiedCursor, CursorCopy, CursorSource, left_of, pieces_of, words_of
-from offloader.cursors.copy_codec import decode_copy, digest_of, encode_copy
-from offloader.cursors.copy_store import copy_times, read_copy, thin_copies, write_copy
+from offloader.cursors.copies import (
+    CopiedCursor,
+    CursorCopy,
+    CursorSource,
+    decode_copy,
+    digest_of,
+    encode_copy,
+    left_of,
+    pieces_of,
+    words_of,
+)
+from offloader.cursors.copy_store import (
+    ALL_MS,
+    DAILY_MS,
+    DAY_MS,
+    HOUR_MS,
+    HOURLY_MS,
+    copy_times,
+    read_copy,
+    removable,
+    thin_copies,
+    write_copy,
+)
 from offloader.cursors.core.ledger_acks import BatchLeft, acks_of
 from offloader.cursors.core.piece_codec import encode_piece
-from offloader.cursors.thinning import ALL_MS, DAILY_MS, DAY_MS, HOUR_MS, HOURLY_MS, removable
 from offloader.errors import DamagedRecordError
 from offloader.metadata.layout import cursor_copies_folder, slot_name
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, TopicName
@@ -25,7 +44,7 @@ NOW = 1_700_000_000_000
 
 PLACES = st.tuples(st.sampled_from([2, 3, 5]), st.integers(0, 99))
 WORDS = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=3).map(tuple)
-BATCHES = st.builds(lambda place, words: PartlyAcknowledged(*place, words), PLACES, WORDS)
+BATCHES = st.builds(lambda place, words: PartlyAcknowledged(place[0], place[1], words), PLACES, WORDS)
 RANGES = st.tuples(PLACES, PLACES).map(lambda two: AcknowledgedRange(*sorted(two)))
 PIECES = st.builds(pieces_of, PLACES, st.lists(RANGES, max_size=5), st.lists(BATCHES, max_size=5), st.just(LENGTHS))
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -117,7 +117,7 @@ class World:
                 cursor.acknowledge_up_to(Position(0, ledger, entry))
                 self.now.mark = max(self.now.mark, Position(0, ledger, entry))
             case 4:
-                self.asked(lambda: cursor.advance(LENGTHS))
+                self.asked(lambda: cursor.advance(lambda first: [each for each in LENGTHS if each.key >= first]))
                 self.now.advance()
             case 5:
                 self.log.write(cursor)

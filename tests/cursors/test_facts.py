@@ -14,11 +14,11 @@ from offloader.cursors.timed import TimedRecords
 from offloader.errors import DamagedRecordError, TopicNotFoundError
 from offloader.metadata.layout import facts_folder
 from offloader.model import TopicName
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 from offloader.storage.memory import MemoryStore
-from offloader.testing.cluster_subscriptions import MemorySubscriptions
-from offloader.testing.memory_nodes import MemoryNodes
-from offloader.testing.topic_states import MemoryTopicStates
+from tests.fakes.cluster_subscriptions import MemorySubscriptions
+from tests.fakes.memory_nodes import MemoryNodes
+from tests.fakes.topic_states import MemoryTopicStates
 
 TOPIC = TopicName("public", "default", "t-partition-0")
 SCHEMA = TopicSchema(0, "AVRO", b"{}", 1)

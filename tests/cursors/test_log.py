@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from offloader.cursors import log as log_module
 from offloader.cursors.core import cursor as cursor_module
 from offloader.cursors.core.cursor import Cursor, SwappedOutError
-from offloader.cursors.core.records import CursorMarker, FirstState, PieceRecord
+from offloader.cursors.core.records import FORGOTTEN, CursorMarker, FirstState, PieceRecord, encode_fence, encode_record
 from offloader.cursors.log import CursorLog
-from offloader.cursors.records_codec import encode_fence, encode_record
 from offloader.errors import DamagedRecordError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.metadata.layout import newest_first, slot_name
 from offloader.model import Position
 from offloader.storage.forwarding import ForwardingStore
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 FOLDER = "public/default/t/_cursors/a/"
 START = FirstState(Position(0, 0, -1))
@@ -158,6 +157,47 @@ def test_one_who_was_paused_before_it_began_its_epoch_does_not_begin_it_later() 
     with pytest.raises(OvertakenError):
         Owner(FaultyStore(store, faults), 2)
     assert stored(store) == {(1, 0), (1, 1), (1, 2)}
+
+
+def deleted(owner: Owner) -> None:
+    owner.log.append(PieceRecord(CursorMarker(owner.cursor.mark_delete, FORGOTTEN)))
+
+
+def test_a_name_that_is_created_and_deleted_again_and_again_has_one_object() -> None:
+    store = MemoryStore()
+    for number in range(400):
+        owner = Owner(store, number)
+        owner.acknowledge(1, 1)
+        owner.flush()
+        deleted(owner)
+        assert len(list(store.list(FOLDER))) == 1
+    assert CursorLog(store, FOLDER, str).newest().record.marker.properties == FORGOTTEN
+
+
+def test_a_deletion_frees_the_number_of_no_other_owner() -> None:
+    store = MemoryStore()
+    paused = Owner(store, 1)
+    for number in range(2, 9):
+        deleted(Owner(store, number))
+    last = Owner(store, 9)
+    last.acknowledge(1, 1)
+    last.flush()
+    paused.acknowledge(2, 2)
+    with pytest.raises(OvertakenError):
+        paused.flush()
+    assert stored(store) == {(1, 1)}
+    assert len(list(store.list(FOLDER))) == 3, "the fence of the one that was paused, and two markers"
+
+
+def test_nothing_is_written_behind_a_deletion() -> None:
+    store = MemoryStore()
+    owner = Owner(store, 1)
+    deleted(owner)
+    Owner(store, 2).flush()  # removes the fence behind it
+    owner.acknowledge(1, 1)
+    with pytest.raises(OvertakenError):
+        owner.flush()
+    assert stored(store) == set()
 
 
 def test_what_no_marker_names_is_removed_and_a_fence_of_each_owner_stays(monkeypatch: pytest.MonkeyPatch) -> None:

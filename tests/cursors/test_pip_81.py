@@ -7,14 +7,14 @@ import random
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from offloader.cursors.core.ledger_acks import LedgerAcks
+from offloader.cursors.core.ledger_acks import LEDGER_COST, LedgerAcks
 from offloader.cursors.core.piece_codec import encode_piece
 from offloader.cursors.core.records import FirstState, LedgerKey
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.log import CursorLog
 from offloader.model import KIB, MIB, Position
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import FaultyStore, StoreFaults
+from tests.fakes.faulty import FaultyStore, StoreFaults
 
 FOLDER = "public/default/t/_subscriptions/a/"
 TOKENS = itertools.count()
@@ -110,21 +110,23 @@ def test_3_a_ledger_larger_than_the_bound_and_than_an_entry_is_saved_and_restore
 
 def test_4_the_least_recently_used_ledger_makes_room() -> None:
     bucket = Bucket()
-    cursor = bucket.written(*((ledger, HUNDRED_BYTES) for ledger in range(4)), cache_bytes=300)
-    assert cursor.memory <= 300
+    cursor = bucket.written(*((ledger, HUNDRED_BYTES) for ledger in range(4)), cache_bytes=3 * LEDGER_COST + 300)
+    assert cursor.memory <= 3 * LEDGER_COST + 300
     assert bucket.reads_of(cursor, 1) == 0
     assert bucket.reads_of(cursor, 0) == 1, "it was written first, and swapped out"
     assert bucket.reads_of(cursor, 2) == 1, "it was the least recently used one then"
     assert [bucket.reads_of(cursor, ledger) for ledger in (0, 1, 2)] == [0, 0, 0]
-    assert cursor.memory <= 300
+    assert cursor.memory <= 3 * LEDGER_COST + 300
 
 
 def test_5_one_ledger_that_is_swapped_in_may_need_the_room_of_two() -> None:
     bucket = Bucket()
     wide = (9, (1, 4_799))  # 600 bytes
-    cursor = bucket.written(wide, *((ledger, THREE_HUNDRED_BYTES) for ledger in range(3)), cache_bytes=1_000)
+    cursor = bucket.written(
+        wide, *((ledger, THREE_HUNDRED_BYTES) for ledger in range(3)), cache_bytes=3 * LEDGER_COST + 1_000
+    )
     assert bucket.reads_of(cursor, 0) == 0
     assert bucket.reads_of(cursor, 9) == 1
-    assert cursor.memory <= 1_000
+    assert cursor.memory <= 3 * LEDGER_COST + 1_000
     assert [bucket.reads_of(cursor, ledger) for ledger in (9, 0)] == [0, 0]
     assert [bucket.reads_of(cursor, ledger) for ledger in (1, 2)] == [1, 1], "both had gone for it"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from offloader.cursors import stored as stored_module
 from offloader.cursors.copies import CopiedCursor, pieces_of
-from offloader.cursors.core.records import HANDED_OVER, FirstState, SubscriptionMark
+from offloader.cursors.core.records import FirstState, SubscriptionMark
 from offloader.cursors.durable import DurableCursor
+from offloader.cursors.log import HandedOverError
 from offloader.cursors.stored import (
     delete_kept,
     import_copy,
+    kept_properties,
     kept_subscription,
     kept_subscriptions,
     subscription_marks,
@@ -21,8 +24,8 @@ from offloader.errors import DamagedRecordError, FatalError, IntegrityError, Ove
 from offloader.metadata.layout import subscription_folder
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, Position, TopicName
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.cursors.marks import mark_delete_of
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 TOPIC = TopicName.parse("public/default/orders")
 TOKENS = itertools.count()
@@ -80,25 +83,56 @@ def test_one_that_was_deleted_is_none() -> None:
     cursor = opened(store, "a")
     cursor.forget()
     cursor.flush()
-    assert subscription_marks(store, TOPIC) == list(kept_subscriptions(store, TOPIC)) == []
+    assert subscription_marks(store, TOPIC) == []
+    assert list(kept_subscriptions(store, TOPIC)) == []
     assert mark_delete_of(store, TOPIC, "a") is None
     with pytest.raises(FatalError, match="no subscription a"):
         delete_kept(store, TOPIC, "a", token)
 
 
-def test_one_that_is_at_the_brokers_waits_for_nothing_here() -> None:
+REFUSAL = (
+    "persistent://public/default/orders: subscription a/b was handed over to brokers, and 3c883c60 is the last commit "
+    "that supports that: use it there, and delete it here with `offloader gateway subscriptions delete`"
+)
+
+
+@pytest.mark.parametrize("properties", [("offloader.hand-over",), ("offloader.hand-over", "offloader.handed-over")])
+def test_one_that_was_handed_over_to_brokers_is_refused_by_name_until_it_is_deleted(properties: tuple[str]) -> None:
+    store = MemoryStore()
+    cursor = opened(store, "a/b")
+    for name in properties:
+        cursor.count_property(name, 1_000)
+        cursor.flush()
+    with pytest.raises(HandedOverError) as refused:
+        opened(store, "a/b")
+    assert str(refused.value) == REFUSAL
+    with pytest.raises(IntegrityError, match="goes its own way"):
+        import_copy(store, TOPIC, replace(COPY, name="a/b"), 0, token)
+    assert subscription_marks(store, TOPIC) == [SubscriptionMark("a/b", None, REFUSAL)], "it is not read as deleted"
+    (kept,) = kept_subscriptions(store, TOPIC)
+    assert kept.damage == REFUSAL
+    assert kept_properties(store, TOPIC, ["a/b"]) == {"a/b": ()}, "it counts among the topic's subscriptions"
+    delete_kept(store, TOPIC, "a/b", token)
+    assert opened(store, "a/b").mark_delete == START
+    assert subscription_marks(store, TOPIC) == [SubscriptionMark("a/b", START)]
+
+
+def test_records_before_the_newest_may_be_of_a_hand_over_that_was_taken_back() -> None:
     store = MemoryStore()
     cursor = opened(store, "a")
-    cursor.count_property(HANDED_OVER, 1_000)
+    cursor.count_property("offloader.hand-over", 7)
     cursor.flush()
-    assert subscription_marks(store, TOPIC) == []
+    cursor.begin_anew(Position(0, 1, 4), ())
+    cursor.flush()
+    assert opened(store, "a").mark_delete == Position(0, 1, 4)
+    assert opened(store, "a").mark_delete == Position(0, 1, 4)
 
 
 def test_of_a_damaged_one_nobody_knows_where_it_stands_and_it_can_be_deleted() -> None:
     store = MemoryStore()
     opened(store, "a")
     damage(store, "a")
-    assert subscription_marks(store, TOPIC) == [SubscriptionMark("a", None)]
+    assert subscription_marks(store, TOPIC) == [SubscriptionMark("a", None, "damaged")]
     found = kept_subscription(store, TOPIC, "a")
     assert found is not None
     assert "no record that can be used" in found.damage

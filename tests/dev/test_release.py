@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from dev.image.tools import Tool
@@ -37,6 +38,7 @@ def sources() -> set[str]:
     return found
 
 
+@pytest.mark.large
 def test_sdist_and_wheel_have_what_they_must_and_are_the_same_when_they_are_built_again(tmp_path: Path) -> None:
     """One test, as building takes its time: it builds each twice and compares."""
     made = build(tmp_path)

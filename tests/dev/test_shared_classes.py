@@ -13,7 +13,9 @@ JAVA = Java(Path("/opt/jdk"), Path("/opt/jdk/bin/java"), 17)
 A, B = Path("/cache/a.jar"), Path("/cache/b.jar")
 
 
-def test_another_java_or_other_jars_or_another_order_is_another_file(tmp_path: Path, monkeypatch) -> None:
+def test_another_java_or_other_jars_or_another_order_is_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     newer = Java(Path("/opt/jdk21"), Path("/opt/jdk21/bin/java"), 21)
     jar = tmp_path / "a.jar"

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.format.consecutive import Consecutive
-from offloader.format.cutter import CutPart, PartCutter
+from offloader.format.cutter import Consecutive, CutPart, PartCutter
 from offloader.format.entry import inspect
 from offloader.format.many import FEW
 from offloader.model import GIB, SegmentLayout
@@ -52,7 +51,7 @@ def an_entry(random: Random, largest: int) -> bytes:
 
 
 def one_by_one(entries: list[Stored], working: PartCutter) -> tuple[int, list[CutPart]]:
-    parts = []
+    parts: list[CutPart] = []
     for number, s in enumerate(entries):
         if working.would_exceed_room(len(s.data), s.ledger, s.entry):
             return number, parts
@@ -62,7 +61,7 @@ def one_by_one(entries: list[Stored], working: PartCutter) -> tuple[int, list[Cu
 
 
 def many_at_once(entries: list[Stored], working: PartCutter) -> tuple[int, list[CutPart]]:
-    parts, taken = [], 0
+    parts, taken = list[CutPart](), 0
     for (ledger, _), group in groupby(enumerate(entries), lambda pair: (pair[1].ledger, pair[1].entry - pair[0])):
         members = [s for _, s in group]
         run, done = Consecutive.of(ledger, members[0].entry, [s.data for s in members]), 0

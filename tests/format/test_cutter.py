@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import DamagedObjectError, IntegrityError
+from offloader.format.blocks import Block, entries, read_blocks
 from offloader.format.cutter import CutPart, PartCutter
 from offloader.format.entry import UNREADABLE, EntryFacts
-from offloader.format.part_index import IndexEntry, decode_part_index, encode_part_index, part_index_size
-from offloader.format.reader import entries, read_blocks
+from offloader.format.index import IndexEntry, decode_part_index, encode_part_index, part_index_size
 from offloader.model import GIB, KIB, EntryStats, Gap, GapKind, LedgerRange, SegmentLayout
 
 from .support import Stored, cut_all, cutter, small_cuts, streams
@@ -59,7 +59,7 @@ def _essence(part: CutPart) -> tuple[object, ...]:
 
 @given(streams(), small_cuts())
 def test_a_block_ends_only_where_the_next_entry_does_not_fit_or_does_not_follow(stream, cuts):
-    blocks, lengths = [], []
+    blocks, lengths = list[Block](), list[int]()
     for part in cut_all(stream, cuts):
         blocks += read_blocks(part.data())
         lengths += [b.header.length for b in read_blocks(part.data())]
@@ -135,7 +135,7 @@ def test_a_part_names_what_it_holds_of_each_ledger(stream, cuts):
 def test_every_block_is_indexed_and_no_step_is_longer_than_asked_for_but_by_one_entry(stream, cuts):
     parts = cut_all(stream, cuts)
     index = [e for p in parts for e in p.index]
-    places = {}
+    places: dict[int, IndexEntry] = {}
     blocks = (b for p in parts for b in read_blocks(p.data(), p.offset))
     for number, block in enumerate(blocks, 1):
         held = list(entries(block))
@@ -230,7 +230,7 @@ def test_an_entry_that_does_not_come_after_the_last_one_is_refused(late):
     working = cutter(SegmentLayout())
     working.offer(3, 5, b"a", UNREADABLE)
     with pytest.raises(IntegrityError, match="came after 3:5"):
-        working.offer(*late, b"b", UNREADABLE)
+        working.offer(late[0], late[1], b"b", UNREADABLE)
 
 
 def test_a_part_carries_the_bounds_of_its_own_entries_only():

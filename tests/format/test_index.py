@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.errors import DamagedObjectError, IntegrityError
-from offloader.format.index import Index, IndexGroup, decode_index, encode_index, index_of_segment, ledger_info
-from offloader.format.part_index import IndexEntry
-from offloader.format.reader import read_entries
+from offloader.format.blocks import read_entries
+from offloader.format.index import (
+    Index,
+    IndexEntry,
+    IndexGroup,
+    decode_index,
+    encode_index,
+    index_of_segment,
+    ledger_info,
+)
 from offloader.model import LedgerRange, SegmentLayout
 
 from .support import TIMESTAMP, Stored, cut_all, sealed, small_cuts, streams, v2_one_ledger_one_block

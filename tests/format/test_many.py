@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.format.consecutive import Consecutive
+from offloader.format.cutter import Consecutive
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER, EntryFacts, inspect
 from offloader.format.many import FEW, inspect_all
 

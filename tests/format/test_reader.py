@@ -6,8 +6,15 @@ from __future__ import annotations
 import pytest
 
 from offloader.errors import DamagedObjectError
-from offloader.format.blocks import BlockHeader, decode_header, padding, padding_fault
-from offloader.format.reader import entries, read_blocks, read_entries
+from offloader.format.blocks import (
+    BlockHeader,
+    decode_header,
+    entries,
+    padding,
+    padding_fault,
+    read_blocks,
+    read_entries,
+)
 from offloader.model import SegmentLayout
 
 from .support import Fixture, Stored, cut_all, sha256, v1_one_block, v1_tiny_blocks, v2_one_ledger_one_block

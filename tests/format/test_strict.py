@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import DamagedObjectError
-from offloader.format.blocks import BlockHeader, padding
-from offloader.format.index import IndexGroup, decode_index, encode_index
-from offloader.format.part_index import IndexEntry, part_index_size
-from offloader.format.reader import entries, read_blocks
+from offloader.format.blocks import BlockHeader, entries, padding, read_blocks
+from offloader.format.index import IndexEntry, IndexGroup, decode_index, encode_index, part_index_size
 from offloader.format.strict import Accounting, account, check_ledger_infos
 from offloader.model import LedgerRange, SegmentLayout
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
 from offloader.errors import DamagedObjectError, FatalError, IntegrityError
 from offloader.format import v1
-from offloader.format.part_index import IndexEntry
-from offloader.format.reader import entries, read_blocks, read_entries
+from offloader.format.blocks import entries, read_blocks, read_entries
+from offloader.format.index import IndexEntry
 from offloader.format.v1 import LedgerIndex, decode_ledger_index
 from offloader.model import MIB
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from offloader.errors import DamagedObjectError, FatalError
 from offloader.format import v1_parts
+from offloader.format.blocks import entries, read_blocks, read_entries
 from offloader.format.entry import inspect
 from offloader.format.index import decode_index, index_of_segment
-from offloader.format.reader import entries, read_blocks, read_entries
-from offloader.format.stats import StatsBuilder
+from offloader.format.many import StatsBuilder
 from offloader.format.strict import account
 from offloader.format.v1_parts import ExaminedLedger, examine
 from offloader.model import V1, LedgerRange, SegmentLayout

@@ -1,4 +1,4 @@
-"""A gateway over an archive in memory, in a thread of its own."""
+"""A gateway over an archive in memory, in a thread of its own: with durable subscriptions or, by default, without."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.config.gateway import Gateway
 from offloader.gateway.application import GatewayApplication
-from offloader.gateway.live import Brokers
 from offloader.gateway.server.limits import DEFAULT_LIMITS, ConnectionLimits
 from offloader.ports.object_store import ObjectStore
 
@@ -21,19 +20,25 @@ TOKENS = itertools.count()
 
 
 @contextmanager
+def durable_gateway(store: ObjectStore, limits: ConnectionLimits = DEFAULT_LIMITS, **settings: object) -> Iterator[str]:
+    """One whose clients may have durable subscriptions."""
+    with gateway(store, limits, durableSubscriptions=True, **settings) as url:
+        yield url
+
+
+@contextmanager
 def gateway(
     store: ObjectStore,
-    brokers: Brokers | None = None,
     limits: ConnectionLimits = DEFAULT_LIMITS,
     **settings: object,
 ) -> Iterator[str]:
-    """Its address. `brokers`: where those who have read everything go on."""
+    """Its address."""
     url: Queue[str | BaseException] = Queue()
     chosen = Gateway.model_validate(
         {"listen": "127.0.0.1:0", "metricsListen": "", "refreshInterval": "100ms", **settings}
     )
     opened = OpenArchive(Stores.of(store))
-    application = GatewayApplication(opened, chosen, lambda: f"t{next(TOKENS)}", url.put, brokers, limits)
+    application = GatewayApplication(opened, chosen, lambda: f"t{next(TOKENS)}", url.put, limits)
 
     def run() -> None:
         try:

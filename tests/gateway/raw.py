@@ -8,11 +8,32 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from offloader._proto.pulsar_wire_pb2 import BaseCommand
+from offloader._proto.pulsar_wire_pb2 import (
+    BaseCommand,
+    GetSchema,
+    GetTopicsOfNamespace,
+    Lookup,
+    PartitionedMetadata,
+    WatchTopicList,
+)
+from offloader.model import TopicName
+from offloader.pulsar.commands import command
 from offloader.pulsar.frames import FrameBuffer, encode
 
 PATIENCE = 60  # seconds, for hanging
 UNASKED = ("connected", "ping")
+
+
+def questions(topic: TopicName) -> list[BaseCommand]:
+    """All that a client without a consumer can ask of a topic."""
+    name, namespace = str(topic), topic.namespace
+    return [
+        command(partitioned_metadata=PartitionedMetadata(topic=name, request_id=1)),
+        command(lookup=Lookup(topic=name, request_id=1)),
+        command(get_topics_of_namespace=GetTopicsOfNamespace(namespace=namespace, request_id=1)),
+        command(watch_topic_list=WatchTopicList(namespace=namespace, watcher_id=1, request_id=1, topics_pattern=".*")),
+        command(get_schema=GetSchema(topic=name, request_id=1)),
+    ]
 
 
 class RawClient:

@@ -19,29 +19,26 @@ from offloader._proto.pulsar_wire_pb2 import (
     Connect,
     FeatureFlags,
     Flow,
-    GetSchema,
-    GetTopicsOfNamespace,
-    Lookup,
-    PartitionedMetadata,
     Subscribe,
-    WatchTopicList,
 )
 from offloader.gateway import application
 from offloader.gateway.values import ErrorCode
 from offloader.pulsar.commands import command
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
+from tests.examples import few
 from tests.format.support import Stored
 from tests.gateway.access.tokens import CURVE, SECRET, der, token
-from tests.gateway.gateway import gateway
-from tests.gateway.raw import RawClient
+from tests.gateway.gateway import durable_gateway
+from tests.gateway.raw import RawClient, questions
 
 NAME = str(TOPIC)
 EARLIEST = pulsar.MessageId.earliest
 PATIENCE = 60_000  # ms, for hanging
 SETTINGS = {
     "tokenSecretKey": base64.b64encode(SECRET).decode(),
-    "roles": {"reader": ["public/*"], "stranger": ["other/place"]},
+    "roles": {"reader": ["public/*"], "guest": ["public/*"], "stranger": ["other/place"]},
+    "durableRoles": {"reader": ["public/*"]},
 }
 
 
@@ -65,7 +62,7 @@ def other() -> Archive:
 
 @pytest.fixture(scope="module")
 def url(archive: Archive) -> Iterator[str]:
-    with gateway(archive.store, **SETTINGS) as found:
+    with durable_gateway(archive.store, **SETTINGS) as found:
         yield found
 
 
@@ -105,7 +102,7 @@ def test_another_role_reads_nothing_of_it(url: str) -> None:
         client.create_reader(NAME, EARLIEST)
 
 
-@pytest.mark.parametrize("shown", [None, token(SECRET[::-1]), token(exp=1)])
+@pytest.mark.parametrize("shown", few([token(SECRET[::-1]), None, token(exp=1)], 1))
 def test_whoever_shows_no_token_of_ours_gets_no_answer(url: str, shown: bytes | None) -> None:
     with stock(url, shown) as client, pytest.raises((pulsar.AuthenticationError, pulsar.ConnectError, pulsar.Timeout)):
         client.create_reader(NAME, EARLIEST)
@@ -114,13 +111,7 @@ def test_whoever_shows_no_token_of_ours_gets_no_answer(url: str, shown: bytes | 
 @pytest.mark.parametrize(
     "asked",
     [
-        command(partitioned_metadata=PartitionedMetadata(topic=NAME, request_id=1)),
-        command(lookup=Lookup(topic=NAME, request_id=1)),
-        command(get_topics_of_namespace=GetTopicsOfNamespace(namespace=TOPIC.namespace, request_id=1)),
-        command(
-            watch_topic_list=WatchTopicList(namespace=TOPIC.namespace, watcher_id=1, request_id=1, topics_pattern=".*")
-        ),
-        command(get_schema=GetSchema(topic=NAME, request_id=1)),
+        *questions(TOPIC),
         SUBSCRIBE,
     ],
     ids=lambda asked: BaseCommand.DESCRIPTOR.fields_by_number[asked.type].name,
@@ -186,11 +177,33 @@ def test_the_stock_client_shows_its_next_token(url: str) -> None:
         assert reader.is_connected()
 
 
+@pytest.mark.parametrize(
+    "said", [{"original_principal": "app"}, {"original_auth_data": "x"}, {"proxy_version": "4.0.7"}]
+)
+def test_who_comes_by_a_pulsar_proxy_is_refused(url: str, said: dict[str, str]) -> None:
+    asked = connect(token())
+    for name, value in said.items():
+        setattr(asked.connect, name, value)
+    with RawClient(url) as client:
+        client.send(asked)
+        refused = client.command().error
+        assert refused.error == ErrorCode.AUTHENTICATION
+        assert "Pulsar Proxy" in refused.message
+        assert client.is_closed()
+
+
+def test_who_may_read_may_not_subscribe_durably_for_that(url: str) -> None:
+    with stock(url, token(sub="guest")) as client:
+        assert client.create_reader(NAME, EARLIEST).read_next(PATIENCE).data() == b"m0"
+        with pytest.raises(pulsar.AuthorizationError):
+            client.subscribe(NAME, "s")
+
+
 def test_a_new_key_asks_everybody_again(other: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(application, "LOOK_AT_FILES_MS", 50)
     path = tmp_path / "key"
     path.write_bytes(SECRET)
-    with gateway(other.store, tokenSecretKey=f"file://{path}", roles=SETTINGS["roles"]) as url:
+    with durable_gateway(other.store, **(SETTINGS | {"tokenSecretKey": f"file://{path}"})) as url:
         with RawClient(url) as old, RawClient(url) as refreshing:
             old.send(connect(token()))
             refreshing.send(connect(token(), refreshes=True))
@@ -209,7 +222,7 @@ def test_a_public_key(other: Archive, tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_bytes(der(CURVE))
     with (
-        gateway(other.store, tokenPublicKey=str(path), roles={"*": TOPIC.namespace}) as url,
+        durable_gateway(other.store, tokenPublicKey=str(path), roles={"*": TOPIC.namespace}) as url,
         stock(url, token(CURVE, "ES256", sub="whoever")) as client,
     ):
         assert client.create_reader(NAME, EARLIEST).read_next(PATIENCE).data() == b"m0"

@@ -23,6 +23,7 @@ def test_ledgers_beyond_the_bound_are_in_the_bucket_alone_where_it_is_kept(bound
         {
             "listen": "127.0.0.1:0",
             "metricsListen": "",
+            "durableSubscriptions": True,
             "maxIndividualAckCacheBytesPerCursor": 1,
             "enableLruCacheMaxUnackedRanges": bounded,
         }

@@ -12,7 +12,7 @@ import pytest
 from offloader.cursors.copies import CopiedCursor, CursorCopy, pieces_of
 from offloader.cursors.copy_store import write_copy
 from offloader.cursors.stored import kept_subscription
-from offloader.gateway.topics.beginning import FROM_COPY
+from offloader.gateway.topics.topic import FROM_COPY
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
@@ -23,7 +23,7 @@ from tests.archive.messages.encoder import Producer, Sent, batch
 from tests.archive.support import APPLICATION, TOPIC, Archive, message
 from tests.cursors.marks import mark_delete_of
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 from tests.gateway.test_stock_client import EARLIEST, connected, nothing_more, received
 
 NAME = str(TOPIC)
@@ -56,14 +56,14 @@ def test_a_subscription_begins_with_the_copy_on_request_and_no_later_copy_touche
     copied(made, 20, at=2_000)
     wanted = {FROM_COPY: "1970-01-01T00:00:01.500Z"}
     left = [b"m%d" % n for n in range(4, 30) if n not in (8, 9, 10)] + [b"y"]
-    with gateway(made.store, durableAcks=True) as url:
+    with durable_gateway(made.store, durableAcks=True) as url:
         client = connected(url)
         consumer = client.subscribe(NAME, "job", consumer_type=SHARED, properties=wanted, batch_index_ack_enabled=True)
         assert received(consumer, len(left)) == left
         assert nothing_more(consumer)
         client.close()
     copied(made, 29, at=3_000)
-    with gateway(made.store) as url:
+    with durable_gateway(made.store) as url:
         client = connected(url)
         consumer = client.subscribe(NAME, "job", consumer_type=SHARED, properties={FROM_COPY: "newest"})
         assert received(consumer, len(left) - 1) == left[:-1], "it goes its own way"
@@ -73,7 +73,7 @@ def test_a_subscription_begins_with_the_copy_on_request_and_no_later_copy_touche
 def test_without_the_request_a_copy_of_the_same_name_is_nothing_to_it() -> None:
     made = archive()
     copied(made, 20, at=1_000)
-    with gateway(made.store) as url:
+    with durable_gateway(made.store) as url:
         client = connected(url)
         consumer = client.subscribe(NAME, "job", initial_position=EARLIEST)
         assert received(consumer, 30) == [b"m%d" % n for n in range(30)]
@@ -83,7 +83,7 @@ def test_without_the_request_a_copy_of_the_same_name_is_nothing_to_it() -> None:
 @pytest.mark.parametrize("wanted", ["newest", "2026-01-01T00:00:00Z", "soon"])
 def test_what_is_asked_for_and_not_there_is_refused(wanted: str) -> None:
     made = archive()
-    with gateway(made.store) as url:
+    with durable_gateway(made.store) as url:
         client = connected(url)
         with pytest.raises(pulsar.PulsarException):
             client.subscribe(NAME, "job", properties={FROM_COPY: wanted})
@@ -119,7 +119,7 @@ ALL_BUT_THE_NEWEST = RetentionPolicy(minutes=0, megabytes=0, keep_unacknowledged
 
 def test_what_is_deleted_unacknowledged_counts_as_acknowledged_with_date_and_count() -> None:
     made = archive()
-    with gateway(made.store, durableAcks=True) as url:
+    with durable_gateway(made.store, durableAcks=True) as url:
         client = connected(url)
         consumer = client.subscribe(NAME, "job", consumer_type=SHARED, initial_position=EARLIEST)
         messages = [consumer.receive(20_000) for _ in range(30)]
@@ -128,14 +128,14 @@ def test_what_is_deleted_unacknowledged_counts_as_acknowledged_with_date_and_cou
         consumer.close()
         client.close()
     assert "is done" in delete(made, ALL_BUT_THE_NEWEST)
-    with gateway(made.store, durableAcks=True) as url:
+    with durable_gateway(made.store, durableAcks=True) as url:
         client = connected(url)
         consumer = client.subscribe(NAME, "job", consumer_type=SHARED)
         assert received(consumer, 9) == [b"m%d" % n for n in range(20, 30) if n != 25]
         assert nothing_more(consumer)
         client.close()
     assert counted(made) == {DELETED_ON: 15}
-    with gateway(made.store) as url:
+    with durable_gateway(made.store) as url:
         client = connected(url)
         client.subscribe(NAME, "job", consumer_type=SHARED)
         client.close()
@@ -144,7 +144,7 @@ def test_what_is_deleted_unacknowledged_counts_as_acknowledged_with_date_and_cou
 
 def test_what_is_deleted_while_it_is_served_is_counted_too() -> None:
     made = archive()
-    with gateway(made.store, durableAcks=True, flushInterval="100ms") as url:
+    with durable_gateway(made.store, durableAcks=True, flushInterval="100ms") as url:
         client = connected(url)
         consumer = client.subscribe(NAME, "job", consumer_type=SHARED, initial_position=EARLIEST)
         messages = [consumer.receive(20_000) for _ in range(30)]

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from offloader.gateway.protocol.topic_lists import MOST_PATTERN, matching
-from offloader.gateway.shares import LEAST, Shares
-from offloader.gateway.topics.directory import directory_of
+from offloader.gateway.protocol.topic_lists import MOST_PATTERN, directory_of, matching, partition_count
+from offloader.gateway.server.limits import LEAST_SHARE, Shares
 from offloader.gateway.values import RefusedError
 from offloader.model import MIB, TopicName
 
@@ -29,7 +28,7 @@ def test_all_parts_together_stay_within_the_memory(steps: list[int | None], most
             assert 0 < held[-1] <= wanted
         elif held:
             shares.give_back(held.pop(0))
-        assert sum(held) <= most + LEAST * len(held)
+        assert sum(held) <= most + LEAST_SHARE * len(held)
     for part in held:
         shares.give_back(part)
     assert shares.left == most
@@ -86,3 +85,11 @@ def test_a_directory_knows_names_and_partitions() -> None:
     assert found.topics == set(topics)
     assert found.names["t/n"] == ["persistent://t/n/a", "persistent://t/n/b"]
     assert found.partitions == {"persistent://t/m/p": [topics[3], topics[2]]}
+
+
+def test_metadata_says_how_many_partitions_there_are_and_names_only_without_it() -> None:
+    parts = [TopicName.parse(f"t/n/p-partition-{number}") for number in (0, 1, 20260105)]
+    assert partition_count(parts, 0) == 0
+    assert partition_count(parts, 3) == 3
+    assert partition_count(parts, 1) == 2, "one was added after the copy"
+    assert partition_count(parts[:2], None) == 2

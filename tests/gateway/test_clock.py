@@ -17,7 +17,7 @@ from offloader.gateway.topics import subscription as subscription_module
 from offloader.pulsar.commands import command
 from offloader.storage.memory import MemoryStore
 from tests.gateway.access.tokens import SECRET, token
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 from tests.gateway.raw import RawClient
 from tests.gateway.topics.served import Served
 
@@ -77,7 +77,7 @@ def test_a_delayed_message_comes_when_its_time_has_come_by_a_clock_that_was_set(
 def test_a_token_is_good_until_its_moment_by_a_clock_that_was_set(clock: Clock) -> None:
     key = base64.b64encode(SECRET).decode()
     with (
-        gateway(MemoryStore(), tokenSecretKey=key, roles={"reader": ["*"]}) as url,
+        durable_gateway(MemoryStore(), tokenSecretKey=key, roles={"reader": ["*"]}) as url,
         RawClient(url) as lasting,
         RawClient(url) as client,
     ):

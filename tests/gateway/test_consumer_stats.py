@@ -14,7 +14,7 @@ from offloader.storage.memory import MemoryStore
 from tests.archive.messages.encoder import Producer, Sent, batch
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 from tests.gateway.raw import RawClient
 
 
@@ -24,7 +24,7 @@ def url() -> Iterator[str]:
     archive.claim(10, 0)
     five = batch(Producer(), [Sent(b"%d" % number) for number in range(5)]).data
     archive.add([Stored(10, 0, five), *(Stored(10, entry, message(f"m{entry}")) for entry in range(1, 8))])
-    with gateway(archive.store) as url:
+    with durable_gateway(archive.store) as url:
         yield url
 
 

@@ -20,13 +20,13 @@ from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway, gateway
 from tests.gateway.raw import PATIENCE, RawClient
 
 T = TypeVar("T")
 NAME = str(TOPIC)
 BEFORE_ALL = MessageIdData(ledger_id=2**64 - 1, entry_id=2**64 - 1)
-unasked = partial(gateway, refreshInterval="1h", flushInterval="1h", claimInterval="1h")
+unasked = partial(durable_gateway, refreshInterval="1h", flushInterval="1h", claimInterval="1h")
 
 OWNER, CLAIM = "list _gateways/", "read _gateways/1"
 CATALOG = ["read _manifests/0/newest", "stat _catalog/0/63", "list _catalog/", "read _catalog/0/1", "read _catalog/0/0"]
@@ -118,21 +118,23 @@ def store() -> RoundStore:
     return RoundStore(made.store)
 
 
-def test_a_new_subscription_waits_for_eleven_requests_and_for_six_where_its_topic_is_open(store: RoundStore) -> None:
+def test_a_new_subscription_waits_for_twelve_requests_and_for_six_where_its_topic_is_open(store: RoundStore) -> None:
     """The topic is opened while its owner is looked up and decided."""
     opened = [["list _catalog/"], [CATALOG[0], OWNER], [CATALOG[1], "put _gateways/0"], [CATALOG[2], OWNER]]
     with unasked(store) as url:
-        rounds = [*opened, *([each] for each in CATALOG[3:]), *new("s"), *([each] for each in DATA)]
+        rounds = [*opened, *([each] for each in CATALOG[3:]), *new("s", counted=True), *([each] for each in DATA)]
         played(url, store, rounds, "s")
-        assert len(rounds) == 11
+        assert len(rounds) == 12
         rounds = [[OWNER], [OWNER], *new("t"), [DATA[1]]]
         played(url, store, rounds, "t")
         assert len(rounds) == 6
 
 
-def new(subscription: str) -> list[list[str]]:
+def new(subscription: str, *, counted: bool = False) -> list[list[str]]:
+    """`counted`: the topic's subscriptions are counted, for the first time."""
     folder = f"_subscriptions/{subscription}/"
-    return [[f"list {folder}"], [f"put {folder}{10**20 - 2}/0"], [f"list {folder}"]]
+    count = [["list _subscriptions/"]] if counted else []
+    return [[f"list {folder}"], *count, [f"put {folder}{10**20 - 2}/0"], [f"list {folder}"]]
 
 
 def test_a_reader_waits_for_eight_requests_and_for_two_where_its_topic_is_open(store: RoundStore) -> None:
@@ -145,6 +147,14 @@ def test_a_reader_waits_for_eight_requests_and_for_two_where_its_topic_is_open(s
         played(url, store, rounds, "r", durable=False)
         assert len(rounds) == 8
         played(url, store, [[OWNER], [DATA[1]]], "q", durable=False)
+
+
+def test_a_reader_of_a_gateway_without_durable_subscriptions_asks_for_no_owner(store: RoundStore) -> None:
+    with gateway(store, refreshInterval="1h") as url:
+        rounds = [["list _catalog/"], *([each] for each in CATALOG), *([each] for each in DATA)]
+        played(url, store, rounds, "r", durable=False)
+        assert len(rounds) == 8
+        played(url, store, [[DATA[1]]], "q", durable=False)
 
 
 def test_a_subscription_that_is_known_reads_its_state_once_and_waits_for_three_requests_where_it_is_open(

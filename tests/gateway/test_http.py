@@ -21,14 +21,14 @@ from offloader.cursors.facts_codec import TopicFacts, encode_facts
 from offloader.cursors.timed import TimedRecords
 from offloader.gateway.protocol.http_answers import HttpQuestion, question_of
 from offloader.metadata.layout import facts_folder
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 from offloader.pulsar.commands import command, connect
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
 from tests.gateway.access.certificates import Authority
 from tests.gateway.access.tokens import SECRET, token
-from tests.gateway.gateway import free_port, gateway
+from tests.gateway.gateway import durable_gateway, free_port
 from tests.gateway.raw import RawClient
 
 NAME = str(TOPIC)
@@ -67,7 +67,7 @@ def archived() -> Archive:
 @pytest.fixture(scope="module")
 def site(archive: Archive) -> Iterator[Site]:
     port = free_port()
-    with gateway(archive.store, httpListen=f"127.0.0.1:{port}") as url:
+    with durable_gateway(archive.store, httpListen=f"127.0.0.1:{port}") as url:
         yield Site(url, port)
 
 
@@ -75,7 +75,7 @@ def site(archive: Archive) -> Iterator[Site]:
 def guarded() -> Iterator[Site]:
     port, key = free_port(), base64.b64encode(SECRET).decode()
     roles = {"reader": ["public/default"]}
-    with gateway(archived().store, httpListen=f"127.0.0.1:{port}", tokenSecretKey=key, roles=roles) as url:
+    with durable_gateway(archived().store, httpListen=f"127.0.0.1:{port}", tokenSecretKey=key, roles=roles) as url:
         yield Site(url, port)
 
 
@@ -130,6 +130,14 @@ def test_what_is_not_there_is_not_found_and_says_so(site: Site) -> None:
         status, said = ask(site, path)
         assert status == 404, path
         assert said["reason"]
+
+
+def test_who_comes_by_a_pulsar_proxy_is_refused(site: Site, guarded: Site) -> None:
+    shown = {"Authorization": f"Bearer {token().decode()}"}
+    assert ask(guarded, PATHS[0], **shown)[0] == 200
+    for one in (site, guarded):
+        status, said = ask(one, PATHS[0], **shown, **{"X-Original-Principal": "app"})
+        assert (status, "Pulsar Proxy" in said["reason"]) == (401, True)
 
 
 def test_nothing_can_be_changed(site: Site) -> None:
@@ -205,7 +213,7 @@ def test_https(tmp_path: Path) -> None:
         "certificate": str(files.certificate),
         "key": str(files.key),
     }
-    with gateway(archived().store, listen="", tls=tls):
+    with durable_gateway(archived().store, listen="", tls=tls):
         client = stock(f"https://127.0.0.1:{port}", tls_trust_certs_file_path=str(authority.certificate))
         assert client.create_reader(NAME, pulsar.MessageId.earliest).read_next(20_000).data() == b"m0"
         client.close()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from offloader.errors import OffloadError, StoreUnavailableError
-from offloader.gateway.rounds import each
+from offloader.gateway.application import run_every
 
 
 def test_a_round_that_nobody_foresaw_is_told_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
@@ -23,7 +23,7 @@ def test_a_round_that_nobody_foresaw_is_told_and_the_next_one_comes(caplog: pyte
                 enough.set()
             return [StoreUnavailableError("not now")]
 
-        going = asyncio.create_task(each(1, one))
+        going = asyncio.create_task(run_every(1, one))
         await asyncio.wait_for(enough.wait(), 20)
         going.cancel()
 

@@ -17,10 +17,10 @@ from offloader.gateway import application
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.pulsar.commands import command, connect
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import TOPIC, Archive, message
+from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 from tests.gateway.raw import RawClient
 from tests.gateway.test_stock_client import EARLIEST, NAME, PATIENCE, connected, nothing_more
 
@@ -81,8 +81,8 @@ def taking(url: str, acknowledged: Counter[bytes], enough: threading.Event) -> I
 def test_clients_of_both_gateways_meet_at_one_and_nobody_takes_it_from_the_other(archive: Archive) -> None:
     acknowledged, enough = Counter[bytes](), threading.Event()
     with (
-        gateway(archive.store, claimInterval="50ms") as one,
-        gateway(archive.store, claimInterval="50ms") as two,
+        durable_gateway(archive.store, claimInterval="50ms") as one,
+        durable_gateway(archive.store, claimInterval="50ms") as two,
         taking(both(one, two), acknowledged, enough),
         taking(both(two, one), acknowledged, enough),
         taking(one, acknowledged, enough),
@@ -95,7 +95,7 @@ def test_clients_of_both_gateways_meet_at_one_and_nobody_takes_it_from_the_other
 
 def test_who_stops_hands_its_consumers_over_with_all_that_they_have_acknowledged(archive: Archive) -> None:
     with ExitStack() as one, ExitStack() as two:
-        places = {place.enter_context(gateway(archive.store)): place for place in (one, two)}
+        places = {place.enter_context(durable_gateway(archive.store)): place for place in (one, two)}
         client = connected(both(*places))
         consumer = client.subscribe(NAME, "s", initial_position=EARLIEST, receiver_queue_size=1)
         first = [consumer.receive(PATIENCE) for _ in range(50)]
@@ -119,8 +119,8 @@ def test_consumers_go_on_at_the_gateway_that_reaches_the_store(
     monkeypatch.setattr(application, "WATCH_MS", 50)
     faults = StoreFaults()
     with (
-        gateway(FaultyStore(archive.store, faults), claimInterval="100ms", durableAcks=True) as one,
-        gateway(archive.store, claimInterval="100ms", durableAcks=True) as two,
+        durable_gateway(FaultyStore(archive.store, faults), claimInterval="100ms", durableAcks=True) as one,
+        durable_gateway(archive.store, claimInterval="100ms", durableAcks=True) as two,
     ):
         client = connected(one)
         client.subscribe(NAME, "other")  # so that the first one has the topic
@@ -148,7 +148,7 @@ def test_consumers_go_on_at_the_gateway_that_reaches_the_store(
 
 
 def test_readers_are_served_where_they_are_and_write_nothing(archive: Archive) -> None:
-    with gateway(archive.store) as one, gateway(archive.store) as two:
+    with durable_gateway(archive.store) as one, durable_gateway(archive.store) as two:
         for url in (one, two):
             client = connected(url)
             reader = client.create_reader(NAME, pulsar.MessageId.earliest)
@@ -158,7 +158,10 @@ def test_readers_are_served_where_they_are_and_write_nothing(archive: Archive) -
 
 
 def test_a_subscription_at_another_gateway_goes_on_where_it_was(archive: Archive) -> None:
-    with gateway(archive.store, durableAcks=True) as one, gateway(archive.store, durableAcks=True) as two:
+    with (
+        durable_gateway(archive.store, durableAcks=True) as one,
+        durable_gateway(archive.store, durableAcks=True) as two,
+    ):
         for url, part in ((one, range(10)), (two, range(10, 20))):
             client = connected(url)
             consumer = client.subscribe(NAME, "s", initial_position=EARLIEST)
@@ -180,7 +183,7 @@ def test_a_subscription_at_another_gateway_goes_on_where_it_was(archive: Archive
 
 
 def test_whoever_subscribes_where_another_one_was_faster_is_subscribed_there(archive: Archive) -> None:
-    with gateway(archive.store) as one, gateway(archive.store) as two:
+    with durable_gateway(archive.store) as one, durable_gateway(archive.store) as two:
         first = connected(one)
         first.subscribe(NAME, "s", consumer_type=pulsar.ConsumerType.Shared)
         asked = Subscribe(topic=NAME, subscription="s", type=Subscribe.SHARED, consumer_id=7, request_id=1)
@@ -192,7 +195,7 @@ def test_whoever_subscribes_where_another_one_was_faster_is_subscribed_there(arc
 
 
 def test_clients_that_subscribe_at_the_same_time_at_both_all_get_there(archive: Archive) -> None:
-    with gateway(archive.store) as one, gateway(archive.store) as two, ThreadPoolExecutor(6) as pool:
+    with durable_gateway(archive.store) as one, durable_gateway(archive.store) as two, ThreadPoolExecutor(6) as pool:
         clients = [connected(both(*order)) for _ in range(3) for order in ((one, two), (two, one))]
         shared = pulsar.ConsumerType.Shared
         subscribing = [pool.submit(client.subscribe, NAME, "s", consumer_type=shared) for client in clients]

@@ -25,14 +25,14 @@ from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.cli.support import CONFIG, Line
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 from tests.gateway.test_stock_client import EARLIEST, connected, received
 
 NAME = str(TOPIC)
 ENTRIES = 50
 ONE = SubscriptionStatus(NAME, "s", "Shared", True, 1, 900, 3, "10:4", 45, 10, 10, 1000, 0, 5)
 SEEN = GatewayStatus(
-    5.0, 1, 1, 0, 1, 0, {}, {"read": 0}, 1, 1, {}, [NamespaceStatus("public/default", 10, 10, 1000, 0, 5)], [ONE]
+    5.0, 1, 1, 0, 1, 0, {}, {"read": 0}, 1, 1, [NamespaceStatus("public/default", 10, 10, 1000, 0, 5)], [ONE]
 )
 
 
@@ -51,7 +51,7 @@ def port() -> int:
 
 @pytest.fixture
 def client(archive: Archive, port: int) -> Iterator[pulsar.Client]:
-    with gateway(archive.store, metricsListen=f"127.0.0.1:{port}", flushInterval="50ms") as url:
+    with durable_gateway(archive.store, metricsListen=f"127.0.0.1:{port}", flushInterval="50ms") as url:
         found = connected(url)
         yield found
         found.close()
@@ -127,6 +127,17 @@ def test_it_is_alive_and_ready(port: int) -> None:
         pass
 
 
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("path", ["/status", "/metrics", "/healthz", "/readyz"])
+def test_a_page_of_somebody_elses_name_reads_nothing(port: int, path: str) -> None:
+    """A browser on this machine asks so for a name that resolves to it (DNS rebinding)."""
+    url = f"http://127.0.0.1:{port}{path}"
+    for host in ("attacker.example", f"attacker.example:{port}"):
+        answer = httpx.get(url, headers={"Host": host}, trust_env=False)
+        assert (answer.status_code, "localhost" in answer.text) == (403, True)
+    assert httpx.get(url, headers={"Host": f"localhost:{port}"}, trust_env=False).status_code != 403
+
+
 def test_what_answers_nowhere_or_is_no_gateway_is_one_line(line: Line, port: int) -> None:
     assert f"no gateway answers at http://127.0.0.1:{port}/status" in line.error("gateway", "status")
     line.config = f'{CONFIG}gateway: {{metricsListen: ""}}\n'
@@ -155,9 +166,9 @@ def test_a_second_gateway_on_a_machine_serves_where_nobody_chose_its_address_for
     archive: Archive, port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     taken, heard = f"127.0.0.1:{port}", Queue[str]()
-    settings = Gateway.model_validate({"listen": "127.0.0.1:0", "metricsListen": taken})
+    settings = Gateway.model_validate({"listen": "127.0.0.1:0", "metricsListen": taken, "durableSubscriptions": True})
     second = GatewayApplication(OpenArchive(Stores.of(archive.store)), settings, lambda: "second", heard.put)
-    with gateway(archive.store, metricsListen=taken):
+    with durable_gateway(archive.store, metricsListen=taken):
         with pytest.raises(ConfigError, match=re.escape(f"gateway.metricsListen: cannot listen on {taken}")):
             second.run()
         settings.model_fields_set.discard("metrics_listen")  # it is the default
@@ -172,7 +183,7 @@ def test_a_second_gateway_on_a_machine_serves_where_nobody_chose_its_address_for
 
 
 def test_a_gateway_without_an_address_for_metrics_serves_all_the_same(archive: Archive) -> None:
-    with gateway(archive.store, metricsListen="") as url:
+    with durable_gateway(archive.store, metricsListen="") as url:
         client = connected(url)
         assert received(client.subscribe(NAME, "s", initial_position=EARLIEST), 1) == [b"m0"]
         client.close()

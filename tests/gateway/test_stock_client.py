@@ -12,7 +12,7 @@ from offloader.storage.memory import MemoryStore
 from tests.archive.messages.encoder import Producer, Sent, batch
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 
 NAME = str(TOPIC)
 ENTRIES = 300
@@ -30,7 +30,7 @@ def archive() -> Archive:
 
 @pytest.fixture
 def client(archive: Archive) -> Iterator[pulsar.Client]:
-    with gateway(archive.store) as url:
+    with durable_gateway(archive.store) as url:
         found = connected(url)
         yield found
         found.close()
@@ -75,7 +75,7 @@ def test_a_reader_at_the_end_gets_what_is_sealed_later(client: pulsar.Client, ar
 
 def test_a_durable_subscription_with_holes_goes_on_in_another_gateway(archive: Archive) -> None:
     shared = pulsar.ConsumerType.Shared
-    with gateway(archive.store, durableAcks=True) as url:
+    with durable_gateway(archive.store, durableAcks=True) as url:
         client = connected(url)
         consumer = client.subscribe(NAME, "mine", consumer_type=shared, initial_position=EARLIEST)
         for number in range(100):
@@ -83,7 +83,7 @@ def test_a_durable_subscription_with_holes_goes_on_in_another_gateway(archive: A
             if number % 3:
                 consumer.acknowledge(got)
         client.close()
-    with gateway(archive.store) as url:
+    with durable_gateway(archive.store) as url:
         client = connected(url)
         consumer = client.subscribe(NAME, "mine", consumer_type=shared)
         wanted = [number for number in range(ENTRIES) if number >= 100 or not number % 3]
@@ -142,7 +142,7 @@ def test_messages_of_a_batch_are_acknowledged_one_by_one(archive: Archive) -> No
         "initial_position": EARLIEST,
         "batch_index_ack_enabled": True,
     }
-    with gateway(archive.store) as url:
+    with durable_gateway(archive.store) as url:
         client = connected(url)
         consumer = client.subscribe(NAME, "s", **arguments)
         for got in (consumer.receive(PATIENCE) for _ in range(ENTRIES + 10)):

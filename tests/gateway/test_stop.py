@@ -19,7 +19,7 @@ from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 from tests.gateway.test_stock_client import EARLIEST, connected
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def test_a_gateway_that_is_stopped_before_it_has_begun_ends() -> None:
 def test_a_stop_does_not_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(application_module, "WRITES_WITHIN", 0.1)
     store = AwayStore()
-    with gateway(store, flushInterval="10m") as url:
+    with durable_gateway(store, flushInterval="10m") as url:
         client = connected(url)
         for number in range(SUBSCRIPTIONS):
             name = f"s{number}"

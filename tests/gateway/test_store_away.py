@@ -16,10 +16,10 @@ from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.commands import command
 from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import TOPIC, Archive, message
+from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.format.support import Stored
-from tests.gateway.gateway import free_port, gateway
+from tests.gateway.gateway import durable_gateway, free_port
 from tests.gateway.raw import PATIENCE, RawClient
 from tests.gateway.test_stock_client import EARLIEST, connected, received
 
@@ -43,7 +43,7 @@ def client(faults: StoreFaults, port: int) -> Iterator[pulsar.Client]:
     made = Archive(MemoryStore())
     made.claim(10, 0)
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(ENTRIES)])
-    with gateway(FaultyStore(made.store, faults), metricsListen=f"127.0.0.1:{port}") as url:
+    with durable_gateway(FaultyStore(made.store, faults), metricsListen=f"127.0.0.1:{port}") as url:
         found = connected(url)
         yield found
         found.close()
@@ -95,7 +95,7 @@ def test_who_waits_for_many_subscriptions_is_heard_meanwhile() -> None:
     made.claim(10, 0)
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(ENTRIES)])
     store, count = SlowStore(made.store), 2 * DEFAULT_LIMITS.requests
-    with gateway(store) as url, RawClient(url) as client:
+    with durable_gateway(store) as url, RawClient(url) as client:
         client.send(command(connect=Connect(client_version="x", protocol_version=21)))
         assert client.command().HasField("connected")
         for number in range(count):

@@ -33,11 +33,11 @@ def build_inputs() -> set[str]:
     return {"pyproject.toml", "hatch_build.py", "proto", PROJECT["project"]["readme"], *packages}
 
 
-def test_the_image_is_built_of_all_that_the_wheel_is_built_of():
+def test_the_image_is_built_of_all_that_the_wheel_is_built_of() -> None:
     assert build_inputs() <= copied()
 
 
-def test_the_build_sees_what_the_dockerfile_copies_and_nothing_else():
+def test_the_build_sees_what_the_dockerfile_copies_and_nothing_else() -> None:
     assert copied() == let_through()
     assert all((REPOSITORY / name).exists() for name in copied())
 
@@ -47,12 +47,12 @@ def pins(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["requirements-runtime.lock", "requirements-build.lock"])
-def test_the_container_installs_what_is_tested(name):
+def test_the_container_installs_what_is_tested(name) -> None:
     assert pins(name)
     assert pins(name) <= pins("requirements.lock")
 
 
-def test_the_containers_health_check_reaches_the_default_endpoint():
+def test_the_containers_health_check_reaches_the_default_endpoint() -> None:
     settings = MetricsSettings()
     assert f"OFFLOADER_HEALTH_URL=http://{settings.host}:{settings.port}/healthz" in DOCKERFILE
     assert re.search(r"^USER (?!root|0)", DOCKERFILE, re.MULTILINE)

@@ -43,7 +43,7 @@ def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def test_debian_packages_that_are_installed_have_their_versions():
+def test_debian_packages_that_are_installed_have_their_versions() -> None:
     found = {component["name"]: component for component in debian_packages(STATUS)}
     assert {name: component["version"] for name, component in found.items()} == {
         "tzdata": "2025b-0+deb12u2",
@@ -52,7 +52,7 @@ def test_debian_packages_that_are_installed_have_their_versions():
     assert found["util-linux"]["purl"] == "pkg:deb/debian/util-linux@1%3A2.38.1-5?arch=amd64&distro=debian-12"
 
 
-def test_a_wheel_has_its_own_hash_and_one_that_was_built_here_that_of_its_source(tmp_path):
+def test_a_wheel_has_its_own_hash_and_one_that_was_built_here_that_of_its_source(tmp_path: Path) -> None:
     fetched, built = tmp_path / "numpy-2.4.6-cp311-linux.whl", tmp_path / "py_spark-4.3.0-py3-none-any.whl"
     fetched.write_bytes(b"fetched")
     built.write_bytes(b"built")
@@ -67,14 +67,14 @@ def test_a_wheel_has_its_own_hash_and_one_that_was_built_here_that_of_its_source
     ]
 
 
-def test_a_wheel_that_the_lock_does_not_name_is_refused(tmp_path):
+def test_a_wheel_that_the_lock_does_not_name_is_refused(tmp_path: Path) -> None:
     stranger = tmp_path / "stranger-1-py3-none-any.whl"
     stranger.write_bytes(b"?")
     with pytest.raises(SystemExit, match="is not in the lock file"):
         list(python_packages([stranger], {}))
 
 
-def test_a_jar_has_its_coordinates_whatever_it_was_packed_with(tmp_path):
+def test_a_jar_has_its_coordinates_whatever_it_was_packed_with(tmp_path: Path) -> None:
     plain = jar(tmp_path / "kafka-clients-3.9.jar", **{"org.apache.kafka": "kafka-clients:3.9"})
     packed = jar(tmp_path / "netty-all-4.2.Final.jar", a="other:1", **{"io.netty": "netty-all:4.2.Final"})
     silent = jar(tmp_path / "scala-library-2.13.18.jar")
@@ -88,14 +88,14 @@ def test_a_jar_has_its_coordinates_whatever_it_was_packed_with(tmp_path):
     assert found[2]["hashes"][0]["content"] == digest(silent.read_bytes())
 
 
-def test_a_bill_is_the_same_bytes_for_the_same_content_in_any_order():
+def test_a_bill_is_the_same_bytes_for_the_same_content_in_any_order() -> None:
     components = list(debian_packages(STATUS))
     one, other = document(components, "1.0"), document(reversed(components), "1.0")
     assert json.dumps(one) == json.dumps(other)
     assert one["serialNumber"] != document(components[:1], "1.0")["serialNumber"]
 
 
-def test_the_command_writes_a_bill_of_everything(tmp_path, capsys):
+def test_the_command_writes_a_bill_of_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for folder in ("wheels", "own", "jars"):
         (tmp_path / folder).mkdir()
     (tmp_path / "wheels" / "six-1.17.0-py2.py3-none-any.whl").write_bytes(b"six")

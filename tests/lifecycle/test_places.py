@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from offloader.bridge.core.rounds import NOTHING_BRIDGED
+from offloader.bridge.log import BridgeReader
 from offloader.lifecycle.explaining.places import ReadFrom, places_told, topic_places
-from offloader.lifecycle.ledgers.references import ListedData, OffloadedCopy
-from offloader.metadata.bridge_reader import BridgeReader
-from offloader.metadata.bridged import NOTHING_BRIDGED
-from tests.archive.bridges import Bridging, drawn, hand_over
+from offloader.state.managed_ledger import ListedLedger, OffloadContext
+from tests.archive.bridges import Bridging, drawn
 from tests.archive.support import TOPIC
 from tests.archive.test_bridged import archived, whole
 
 
-def listed(ledger: int, uuid: str = "", *, deleted: bool = False, entries: int = 20) -> ListedData:
-    copy = OffloadedCopy(uuid, complete=True, bookkeeper_deleted=deleted) if uuid else None
-    return ListedData(ledger, entries, 100, 1, copy)
+def listed(ledger: int, uuid: str = "", *, deleted: bool = False, entries: int = 20) -> ListedLedger:
+    copy = OffloadContext(uuid, complete=True, bookkeeper_deleted=deleted) if uuid else None
+    return ListedLedger(ledger, entries, 100, 1, copy)
 
 
 def test_each_state_has_its_words():
-    archive = archived(6)  # ledgers 0, 1, 2; 0 was handed over, 1 is bridged
+    archive = archived(6)  # ledgers 0, 1, 2; 0 and 1 are bridged
     bridging = Bridging(archive)
     bridging.bridge({0: whole(0), 1: whole(1)})
-    hand_over(archive, 2)
     bridging.begin({2: whole(2)})
     ledgers = [
         listed(0, drawn(1), deleted=True),
@@ -31,7 +30,7 @@ def test_each_state_has_its_words():
     ]
     found = topic_places(ledgers, archive.catalogs.head(TOPIC), BridgeReader(archive.store).of(TOPIC))
     assert [each.places for each in found.ledgers] == [
-        (ReadFrom.BRIDGED, ReadFrom.HANDED_OVER),
+        (ReadFrom.BRIDGED, ReadFrom.SEGMENTS),
         (ReadFrom.BOOKKEEPER, ReadFrom.BRIDGED, ReadFrom.SEGMENTS),
         (ReadFrom.BOOKKEEPER, ReadFrom.SEGMENTS),
         (ReadFrom.STOCK,),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from offloader.format.part_index import part_index_size
+from offloader.format.index import part_index_size
 from offloader.metadata.state import (
     Abandoned,
     AssignedAhead,

@@ -22,7 +22,7 @@ from offloader.metadata.log import NumberedLog
 from offloader.metadata.state import CatalogFold, CatalogHead, LedgerClosed, NextStart, Said, TopicCatalog, record_uuid
 from offloader.model import LedgerList, LedgerRange, LedgerSpan, Loss, Segment
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 from .support import OTHER_TOPIC, TOPIC, claim, numbered_topic, offloaded, position
 
@@ -144,18 +144,25 @@ def test_a_record_that_does_not_continue_the_catalog_is_not_written(store, proce
     assert len(records(store)) == 2
 
 
-def following(ledger: int, entry: int, said: int | None = None) -> Segment:
+def following(ledger: int, entry: int, said: int | None = None, former: int | None = None) -> Segment:
     """A segment that starts there, and says what the ledger before its first one was closed with."""
     start = position(entry, ledger)
     held = (LedgerRange(ledger, entry, entry + 10, count=10, size=50),)
-    return replace(
-        offloaded("b", 0, 9), start=start, end=start._replace(entry=entry + 9), ledgers=held, former_ledger_last=said
-    )
+    segment = replace(offloaded("b", 0, 9), start=start, end=start._replace(entry=entry + 9), ledgers=held)
+    return replace(segment, former_ledger_last=said, former_ledger=former)
 
 
 @pytest.mark.parametrize(
     "hole",
-    [following(7, 11), following(8, 0), following(8, 0, 8), following(8, 0, 10), following(8, 1, 9), loss(11, 12)],
+    [
+        following(7, 11),
+        following(8, 0),
+        following(8, 0, 8),
+        following(8, 0, 10),
+        following(8, 1, 9),
+        following(9, 0, 9, 8),
+        loss(11, 12),
+    ],
 )
 def test_a_record_that_is_not_proven_to_follow_is_refused(store, process, hole):
     catalogs = process()
@@ -173,21 +180,21 @@ def test_the_first_record_begins_where_the_topic_was_claimed(process):
 def test_a_segment_itself_proves_that_it_follows_into_another_ledger(process):
     catalogs = process()
     catalog = catalogs.append(claimed(catalogs), offloaded("a", 0, 9))
-    catalog = catalogs.append(catalog, following(8, 0, 9))
+    catalog = catalogs.append(catalog, following(8, 0, 9, 7))
     assert (catalog.end, process().load(TOPIC).closed) == (position(9, 8), {(0, 7): 9})
 
 
 def test_what_follows_is_known_only_from_a_list_that_still_has_the_ledger_before():
     catalog = TopicCatalog.empty(TOPIC).apply(claim(), offloaded("a", 0, 9))
     spans = (LedgerSpan(7, 9), LedgerSpan(8, -1), LedgerSpan(9, None))
-    assert catalog.head.next_start(LedgerList(spans)) == NextStart(position(0, 9), 9)
+    assert catalog.head.next_start(LedgerList(spans)) == NextStart(position(0, 9), 9, 7)
     assert catalog.head.next_start(LedgerList(spans[2:])) is None
     assert catalog.head.next_start(LedgerList((LedgerSpan(7, 12), *spans[1:]))) == NextStart(position(10))
 
 
 def test_a_ledger_that_nobody_wrote_to_may_be_replaced():
     catalog = TopicCatalog.empty(TOPIC).apply(claim())
-    assert catalog.head.next_start(LedgerList((LedgerSpan(9, None),))) == NextStart(position(0, 9), -1)
+    assert catalog.head.next_start(LedgerList((LedgerSpan(9, None),))) == NextStart(position(0, 9), -1, 7)
 
 
 @pytest.mark.parametrize("record", [offloaded("a", 0, 9), loss(0, 9), LedgerClosed(0, 7, 9)])
@@ -412,7 +419,7 @@ def test_a_damaged_record_names_its_key(store, process):
 
 def test_a_store_that_refuses_what_is_not_there_does_not_hang_us(process):
     class Broken(MemoryStore):
-        def put(self, key, data, *, meta=None, if_absent=False):
+        def put(self, key, data, *, meta=None, if_absent=False, as_upload=False):
             return None
 
     with pytest.raises(DamagedRecordError, match="refused as being there, but is not"):
@@ -515,3 +522,28 @@ def test_a_claim_is_listed_again_after_the_answer_to_its_end_was_lost(process):
     head = catalogs.append(catalogs.head(TOPIC), claim())
     assert head.claim.application == "app"
     assert process().claimed() == [TOPIC]
+
+
+@pytest.mark.parametrize(
+    ("listed", "same"),
+    [({7: 30, 8: 9}, True), ({7: 30}, False), ({7: 30, 8: 8}, False), ({7: 30, 8: None}, False), ({9: 1}, False)],
+)
+def test_without_a_creation_time_several_recorded_ends_say_which_topic_it_is(
+    listed: dict[int, int | None], same: bool
+) -> None:
+    """One ledger id proves nothing: a rebuilt cluster gives it again. Nor is it proven that it is another topic."""
+    head = CatalogHead(TOPIC, claim=replace(claim(), created=None)).after(offloaded("a", 0, 30))
+    head = head.after(LedgerClosed(0, 7, 30)).after(LedgerClosed(0, 8, 9))
+    ledgers = LedgerList(tuple(LedgerSpan(ledger, last) for ledger, last in listed.items()))
+    assert head.is_of(1, ledgers) is same
+    assert head.may_be_of(1, ledgers)
+
+
+def test_the_creation_time_decides_which_topic_it_is_and_leaves_a_doubt_where_ledger_ids_are_the_same() -> None:
+    head = CatalogHead(TOPIC, claim=claim()).after(offloaded("a", 0, 30))
+    ours, created = LedgerList((LedgerSpan(7, 30),)), claim().created
+    assert created is not None
+    assert head.is_of(created, LedgerList(()))
+    assert not head.is_of(created + 1, ours)
+    assert head.may_be_of(created + 1, ours)
+    assert not head.may_be_of(created + 1, LedgerList((LedgerSpan(8, None),)))

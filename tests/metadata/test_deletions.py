@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from random import Random
 
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from offloader.errors import IntegrityError
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog
 from offloader.metadata.deletions import (
-    FOR_GOOD,
     NOTHING_REMOVED,
     Deleted,
     DeletedRange,
@@ -40,7 +38,7 @@ ranges = st.builds(SegmentRange, positions, positions, i64, i64, i64, st.none() 
 deletings = st.builds(Deleting, i64, tuples(ranges), reasons, text, text, i64, i64)
 records = (
     deletings
-    | st.builds(DeletionUndone, i64, text, text, i64)
+    | st.builds(DeletionUndone, i64, text, text, i64, st.booleans())
     | st.builds(DeletionBegun, i64, text, i64)
     | st.builds(Deleted, i64, tuples(ranges), reasons, text, text, i64, i64)
     | st.builds(TopicGone, i64, i64)
@@ -74,8 +72,7 @@ def test_what_they_add_up_to_survives(removal: Removal):
 def test_a_tombstone_survives_and_is_the_segment_without_its_bytes(segment: Segment, reason, policy, at):
     stone = buried(segment, reason, policy, at)
     assert decode_catalog("key", encode_catalog("t", stone)) == stone
-    still_read = reason is DeletionReason.BRIDGED
-    kept = segment if still_read else replace(segment, parts=(), gaps=())
+    kept = replace(segment, parts=(), gaps=())
     assert all(getattr(stone, name) == getattr(kept, name) for name in Segment.__dataclass_fields__)
     assert buried(stone, DeletionReason.REQUEST, "another", 0) == stone
 
@@ -87,7 +84,6 @@ class Oracle:
         self.places = [Position(i, 10 * i + ledger, e) for i in range(3) for ledger in range(3) for e in range(2)]
         self.gone: set[Position] = set()
         self.going: set[Position] = set()
-        self.reasons: dict[Position, DeletionReason] = {}
         self.rng = rng
 
     def left(self, incarnation: int) -> list[Position]:
@@ -117,7 +113,6 @@ def test_the_fold_tells_of_each_position_what_was_recorded_last(seed):
                 break
             step = Deleting(removal.following, chosen, rng.choice(list(DeletionReason)), f"policy {at}", "app", at, at)
             oracle.going = {p for each in chosen for p in oracle.places if each.start <= p <= each.end}
-            oracle.reasons |= dict.fromkeys(oracle.going, step.reason)
         elif removal.begun:
             pending = removal.pending
             step = Deleted(number, pending.ranges, pending.reason, pending.policy, "app", at)
@@ -134,15 +129,8 @@ def test_the_fold_tells_of_each_position_what_was_recorded_last(seed):
         assert told == oracle.gone | oracle.going
         assert absent == oracle.gone | (oracle.going if removal.begun else set())
         assert sum(each.segments for each in removal.ranges) == len(oracle.gone)
-        # However much went: at most one range for each incarnation of which something is left, and one between; what
-        # brokers have stays apart from what nobody has.
-        turns = sum(one.is_bridged != other.is_bridged for one, other in pairwise(removal.ranges))
-        assert len(removal.ranges) <= 2 * sum(bool(oracle.left(i)) for i in range(3)) + 1 + turns
-        handed_over = {p for p in oracle.places if range_of(removal.handed_over, p) is not None}
-        for_good = max((p for p in told if oracle.reasons[p] in FOR_GOOD), default=Position(-1, 0, 0))
-        to_brokers = {p for p in told if oracle.reasons[p] is DeletionReason.BRIDGED and p > for_good}
-        assert handed_over == to_brokers & absent
-        assert {p for p in oracle.places if range_of(removal.withheld, p) is not None} == told - to_brokers
+        # However much went: at most one range for each incarnation of which something is left, and one between.
+        assert len(removal.ranges) <= 2 * sum(bool(oracle.left(i)) for i in range(3)) + 1
         assert [*removal.ranges] == sorted(removal.ranges, key=lambda each: each.start)
         for incarnation in range(3):
             gone = [p for p in oracle.gone if p.incarnation == incarnation]
@@ -185,9 +173,30 @@ def test_what_follows_a_range_takes_back_that_it_is_whole(done):
 
 def test_what_has_begun_was_not_undone_whatever_is_found_beside():
     one = Deleting(0, (whole(0, 9),), DeletionReason.REQUEST, "", "", 0, 0)
-    found = [DeletionUndone(0, "me", "held", 5), DeletionBegun(0, "app", 9), one]
-    assert in_order(found) == [one, DeletionBegun(0, "app", 9)]
-    assert in_order([found[0], one]) == [one, found[0]]
+    undo, begun = DeletionUndone(0, "me", "held", 5), DeletionBegun(0, "app", 9)
+    assert in_order([undo, begun, one]) == [one, begun]
+    assert in_order([undo, one]) == [one, undo]
+
+
+def test_an_undo_from_behind_the_beginning_counts_unless_objects_have_gone_since():
+    one = Deleting(0, (whole(0, 9),), DeletionReason.REQUEST, "", "", 7, 7)
+    begun, undone = DeletionBegun(0, "app", 9), DeletionUndone(0, "me", "held", 9, begun=True)
+    early = DeletionUndone(0, "me", "held", 5)
+    for found in ([undone, early, begun, one], [early, undone, one, begun]):
+        assert in_order(found) == [one, begun, undone]
+    assert folded([one, begun, undone]) == replace(NOTHING_REMOVED, following=1)
+    done = Deleted(0, one.ranges, one.reason, "", "", 7)
+    assert in_order([undone, begun, one, done]) == [one, begun, done]
+    went = replace(offloaded("u", 0, 9), start=one.ranges[0].start, end=one.ranges[0].end)
+    gone = buried(went, one.reason, "", one.at)
+    assert in_order([undone, begun, one], [gone]) == [one, begun]
+    assert in_order([undone, begun, one], [replace(gone, deleted_at=3)]) == [one, begun, undone]
+
+
+def test_what_has_begun_is_not_undone_by_whoever_did_not_look():
+    one = Deleting(0, (whole(0, 9),), DeletionReason.REQUEST, "", "", 7, 7)
+    with pytest.raises(IntegrityError, match="has begun"):
+        folded([one, DeletionBegun(0, "app", 9), DeletionUndone(0, "me", "", 9)])
 
 
 def test_only_one_deletion_is_under_way():

@@ -22,7 +22,7 @@ from offloader.metadata.layout import epoch_folder, journal_folder, slot_name
 from offloader.metadata.state import TopicState
 from offloader.ports.object_store import Stat
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 from .support import OTHER_TOPIC, TOPIC, numbered_topic, state, tokens
 
@@ -151,7 +151,7 @@ def test_a_record_that_is_sent_again_after_it_was_removed_changes_nothing(store,
             successor[0].record([state(at=10 + i)])
 
     class Stalled(FaultyStore):
-        def put(self, key, data, *, meta=None, if_absent=False):
+        def put(self, key, data, *, meta=None, if_absent=False, as_upload=False):
             answer = super().put(key, data, meta=meta, if_absent=if_absent)
             if self.faults.calls["put"] == 2:
                 wake_up_late()
@@ -362,7 +362,7 @@ def test_bytes_tried_for_a_slot_never_change(store, start):
     """A store that said 'it did not happen' and was wrong does not make a process take its own record for another's."""
 
     class Wrong(FaultyStore):
-        def put(self, key, data, *, meta=None, if_absent=False):
+        def put(self, key, data, *, meta=None, if_absent=False, as_upload=False):
             answer = super().put(key, data, meta=meta, if_absent=if_absent)
             if self.faults.calls["put"] == 2:
                 raise StoreUnavailableError("it happened all the same")

@@ -1,5 +1,6 @@
 """Starts that race, stall and crash, at every call to the store: one owner at most, nothing recorded is lost."""
 
+from functools import partial
 from hashlib import sha512
 
 import pytest
@@ -10,7 +11,8 @@ from offloader.metadata.journal import Journal
 from offloader.metadata.journal_codec import decode_journal
 from offloader.metadata.layout import epoch_folder, journal_folder, slot_name
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.examples import few
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 from .support import TOPIC, numbered_topic, state, tokens
 
@@ -130,7 +132,7 @@ def test_the_crashes_cover_a_whole_life(store):
 
 
 @pytest.mark.parametrize("stalls_at", range(CALLS))
-@pytest.mark.parametrize("records", [0, 1, 7])
+@pytest.mark.parametrize("records", few([1, 0, 7], 1))
 def test_a_process_that_stalls_at_any_call_while_another_lives(store, stalls_at: int, records: int):
     told = fresh()
     other = Process(store, "other")
@@ -148,7 +150,7 @@ def test_a_process_that_stalls_at_any_call_while_another_lives(store, stalls_at:
         process.end()
 
 
-@pytest.mark.parametrize("stalls_at", range(CALLS))
+@pytest.mark.parametrize("stalls_at", few(range(CALLS), 20))
 def test_three_processes_that_stall_within_each_other(stalls_at: int):
     for within in range(0, CALLS, 2):
         store, told = MemoryStore(), fresh()
@@ -156,9 +158,9 @@ def test_three_processes_that_stall_within_each_other(stalls_at: int):
         second = Process(
             store,
             "second",
-            StoreFault("*", Effect.HOOK, hook=lambda t=third, s=store, d=told: t.live(s, d, 5), after=within),
+            StoreFault("*", Effect.HOOK, hook=partial(third.live, store, told, 5), after=within),
         )
-        hook = StoreFault("*", Effect.HOOK, hook=lambda p=second, s=store, d=told: p.live(s, d, 5), after=stalls_at)
+        hook = StoreFault("*", Effect.HOOK, hook=partial(second.live, store, told, 5), after=stalls_at)
         first = Process(store, "first", hook)
         first.live(store, told, 5)
         nothing_is_lost(store, told)
@@ -214,7 +216,7 @@ def test_a_fence_put_into_a_hole_of_a_truncation_is_noticed(store):
 
 def test_a_start_gets_past_a_writer_that_never_pauses(store):
     with Journal.open(store, "app", tokens("writer")) as writer:
-        written = []
+        written: list[int] = []
 
         def write():
             if len(written) < 10:

@@ -123,8 +123,6 @@ def test_copies_and_subscriptions_tell_what_they_are(topic: TopicName, subscript
     assert layout.parse_topic_key(copy) == TopicKey(topic, KeyKind.CURSORS, time=first)
     facts = layout.facts_folder(topic) + layout.slot_name(first)
     assert layout.parse_topic_key(facts) == TopicKey(topic, KeyKind.FACTS, time=first)
-    protected = layout.protected_folder(topic) + layout.slot_name(first)
-    assert layout.parse_topic_key(protected) == TopicKey(topic, KeyKind.PROTECTED, time=first)
     record = f"{layout.subscription_folder(topic, subscription)}{layout.newest_first(first)}/{layout.slot_name(second)}"
     folder = layout.subscription_folder(topic, subscription)
     assert layout.parse_subscription_folder(topic, folder) == subscription
@@ -140,8 +138,16 @@ def test_what_only_looks_like_a_copy_is_none(rest: str):
 
 
 def test_the_bucket_s_scan_knows_who_names_copies_and_subscriptions():
-    folders = (layout.cursor_copies_folder(TOPIC), layout.facts_folder(TOPIC), layout.protected_folder(TOPIC))
+    folders = (layout.cursor_copies_folder(TOPIC), layout.facts_folder(TOPIC))
     keys = [folder + layout.slot_name(1) for folder in folders]
     keys.append(f"{layout.subscription_folder(TOPIC, 'job')}{layout.newest_first(1)}/{layout.slot_name(0)}")
     for key in keys:
         assert placed(key, 1, NamesInForce(Journals({}), "cluster")).standing is KeyStanding.NAMED
+
+
+def test_the_bucket_s_scan_leaves_alone_what_a_removed_command_wrote():
+    key = f"{layout.topic_folder(TOPIC)}_protected/{layout.slot_name(1)}"
+    assert layout.parse_topic_key(key) is None
+    found = placed(key, 1, NamesInForce(Journals({}), "cluster"))
+    assert found.standing is KeyStanding.FOREIGN
+    assert found.by == "`subscriptions protect` wrote it; the last commit to support that is 3c883c60"

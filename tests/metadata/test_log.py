@@ -8,7 +8,7 @@ import pytest
 from offloader.errors import ObjectNotFoundError, OutcomeUnknownError, StoreUnavailableError
 from offloader.metadata.log import NumberedLog
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 
 def test_records_are_read_back_in_order():

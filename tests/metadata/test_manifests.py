@@ -35,7 +35,7 @@ from offloader.metadata.manifest_codec import decode_manifest, encode_manifest
 from offloader.metadata.state import CatalogHead, GenerationEnded, LedgerClosed, Record, TopicCatalog
 from offloader.model import EntryStats, LedgerRange, Loss, Part, Segment
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 
 from .support import OTHER_TOPIC, TOPIC, claim, offloaded, position
 
@@ -91,7 +91,7 @@ def everything(_: ManifestRow) -> bool:
 
 
 rows = st.builds(
-    lambda placed, timed, untimed, sums: ManifestRow(*placed, *timed, untimed, *sums),
+    lambda placed, timed, untimed, sums: ManifestRow(placed[0], placed[1], timed[0], timed[1], untimed, *sums),
     st.just((None, None)) | st.tuples(st.builds(position, i64, i64, i64), st.builds(position, i64, i64, i64)),
     st.just((None, None)) | st.tuples(i64, i64),
     st.booleans(),

@@ -11,7 +11,7 @@ from offloader.metadata import layout, requests
 from offloader.metadata.requests import DAY_MS, Request, RequestKind, RequestOutcome
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 
 from .support import TOPIC, position, positions, tokens
 
@@ -139,7 +139,7 @@ def test_an_answer_that_cannot_be_read_is_told(store):
     ids=["deep", "deep inside", "infinity", "large float", "half a character", "position", "time", "large"],
 )
 def test_no_request_is_more_than_damage(store, data):
-    store.put(f"{requests.requests_folder('app')}1", data)
+    store.put(f"{layout.requests_folder('app')}1", data)
     assert requests.pending(store, "app", 7) == []
     outcome = requests.outcome_of(store, "app", "1")
     assert outcome is not None

@@ -1,10 +1,12 @@
 """The root knows its cluster; a store that cannot keep metadata is refused before anything is written."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from offloader.errors import (
+    AccessDeniedError,
     AnotherClusterError,
     ConfigError,
     DamagedRecordError,
@@ -15,7 +17,7 @@ from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.root import open_root, prove, read_root
 from offloader.metadata.state import Root
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 from .support import claim, tokens
 
@@ -35,6 +37,32 @@ def test_another_cluster_s_root_is_refused():
         AnotherClusterError, match="memory://bucket holds topics of cluster east, this is cluster west: choose"
     ):
         open_root(store, "west", tokens())
+
+
+def test_a_cluster_that_was_rebuilt_under_its_name_is_refused():
+    store = MemoryStore(url="memory://bucket")
+    made = open_root(store, "east", tokens(), bookkeeper="first")
+    assert made == read_root(store) == Root("t-1", "east", "first")
+    assert open_root(store, "east", tokens()) == made, "where it is not known, there is nothing to compare"
+    with pytest.raises(AnotherClusterError, match="instance id first, this one has second: it was rebuilt"):
+        open_root(store, "east", tokens(), bookkeeper="second")
+    assert read_root(store) == made
+
+
+def test_an_earlier_root_gets_the_instance_id_once_it_is_known():
+    store = MemoryStore()
+    made = open_root(store, "east", tokens())
+    assert open_root(store, "east", tokens(), bookkeeper="first", create=False) == made
+    assert open_root(store, "east", tokens("b"), bookkeeper="first") == replace(made, bookkeeper="first")
+    with pytest.raises(AnotherClusterError):
+        open_root(store, "east", tokens(), bookkeeper="second")
+
+
+def test_a_store_that_keeps_a_root_as_it_is_does_not_stop_the_start():
+    store = MemoryStore()
+    made = open_root(store, "east", tokens())
+    refused = StoreFault("put", error=lambda: AccessDeniedError("retention"), key=lambda k: k == "_root", after=1)
+    assert open_root(FaultyStore(store, StoreFaults([refused])), "east", tokens(), bookkeeper="first") == made
 
 
 def test_a_reader_writes_nothing():
@@ -67,21 +95,21 @@ def test_a_damaged_root_is_told(data: bytes):
 class Overwriting(MemoryStore):
     """Ignores the condition, as some stores do."""
 
-    def put(self, key, data, *, meta=None, if_absent=False):
+    def put(self, key, data, *, meta=None, if_absent=False, as_upload=False):
         return super().put(key, data, meta=meta)
 
 
 class Lying(MemoryStore):
     """Refuses the second writer, and writes all the same."""
 
-    def put(self, key, data, *, meta=None, if_absent=False):
+    def put(self, key, data, *, meta=None, if_absent=False, as_upload=False):
         there = self.stat(key)
         super().put(key, data, meta=meta)
         return there if not (if_absent and there) else None
 
 
 class Refusing(MemoryStore):
-    def put(self, key, data, *, meta=None, if_absent=False):
+    def put(self, key, data, *, meta=None, if_absent=False, as_upload=False):
         return None
 
 

@@ -1,6 +1,7 @@
 """A takeover moves an application's topics to another one for ever, and can be interrupted anywhere."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,7 @@ from offloader.metadata.state import TopicState, record_uuid
 from offloader.metadata.takeover import takeover
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryBacking, MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 from .support import OTHER_TOPIC, TOPIC, claim, numbered_topic, offloaded, state, tokens
 
@@ -100,7 +101,7 @@ def test_the_old_application_never_starts_again(store):
 def test_a_start_of_the_old_application_that_stalled_during_the_takeover_does_not_win(store):
     for stalls_at in range(20):
         copy = MemoryStore(MemoryBacking(dict(store.backing.objects)))
-        stall = StoreFault("*", Effect.HOOK, hook=lambda c=copy: take(c), after=stalls_at)
+        stall = StoreFault("*", Effect.HOOK, hook=partial(take, copy), after=stalls_at)
         faulty = FaultyStore(copy, StoreFaults([stall]))
         try:
             with Journal.open(faulty, "old", tokens("stalled")) as journal:

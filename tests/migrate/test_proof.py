@@ -7,10 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from offloader.migrate.delivery import Delivery, DeliveryProof, RawExpected
-from offloader.migrate.proof import ExpectedEntry, MessageProof, Shown
+from offloader.migrate.proof import Delivery, DeliveryProof, ExpectedEntry, MessageProof, RawExpected, Shown
 from offloader.model import EntryRange, GapKind, TopicName
-from offloader.testing.cluster import MemoryCluster
+from tests.fakes.cluster import MemoryCluster
 
 T = TopicName.parse("public/default/t")
 

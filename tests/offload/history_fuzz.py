@@ -306,7 +306,7 @@ class FuzzedTopic:
         uploaded = {
             place
             for segment in self.state.unfinished
-            if not segment.source.is_of_brokers
+            if segment.source is not Source.OFFLOADED
             for place in _places(segment.parts)
             if after is None or place > after.place
         }

@@ -13,22 +13,25 @@ from functools import cache
 from typing import Any
 
 from offloader.bookkeeper.filling import FilledSource
+from offloader.bridge.driver.feature import BridgeFeature
+from offloader.bridge.driver.parts import BridgeParts
 from offloader.config import Config
 from offloader.config.bridging import Bridge
 from offloader.errors import ConfigError, RetryableError
+from offloader.lifecycle.clocks import Clocks
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deal import ALONE, Deal
 from offloader.metadata.journal import Journal
+from offloader.metadata.state import Releasing
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice, Source, TopicName
 from offloader.offload.core import planner
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.plans import Plan
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver import lane_plans, reconciling
+from offloader.offload.driver import lane_plans, reconciling, retiring, topic_status
 from offloader.offload.driver.acknowledging import acknowledged
-from offloader.offload.driver.bridge_ports import BridgeParts
-from offloader.offload.driver.bridging import Bridging
+from offloader.offload.driver.changes import TopicAgenda
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
@@ -41,9 +44,9 @@ from offloader.offload.worker.slice_worker import died, refused, run_slice
 from offloader.ports.entry_source import EntrySource
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
-from offloader.testing.cluster import MemoryCluster
-from offloader.testing.invariants import PaceLog
+from tests.fakes.cluster import MemoryCluster
 from tests.in_turn import InTurn
+from tests.invariants import PaceLog
 
 CONFIG = """
 application: sim
@@ -61,7 +64,7 @@ policies:
   indexStepInBytes: 4096
   failOnDataLoss: {fail}
   pinHoldsLastEntry: {hold}
-{retention}namespaces: {{public/default: {{topics: {{"persistent://public/default/t": {{policies: {rate}}}}}}}}}
+{retention}namespaces: {{public/default: {{{switch}topics: {{"persistent://public/default/t": {{policies: {rate}}}}}}}}}
 """
 
 
@@ -94,10 +97,13 @@ class NoPlans:
 class CheckedPlans(LanePlans):
     """Whoever rests would have nothing to do if it were looked at."""
 
-    def _awake(self, topics: list[Topic]) -> list[Topic]:
-        awake = super()._awake(topics)
+    def _awake(self) -> list[Topic]:
+        awake = super()._awake()
         now, looked_at = self._context.clock_ms(), {topic.name for topic in awake}
-        for topic in topics:
+        for topic in self._registry.topics.values():
+            if not self._is_free(topic):
+                continue
+            assert topic.rest is not None or topic.name in looked_at, f"{topic.name} neither rests nor is looked at"
             if topic.rest is not None and topic.name not in looked_at and now < topic.rest.ends_at:
                 view = self._view(topic, now)
                 assert view is not None, f"{topic.name} rests and nothing can be decided on it"
@@ -135,6 +141,10 @@ class Ticking:
         return self.now
 
 
+def is_on(agenda: TopicAgenda, name: TopicName) -> bool:
+    return agenda._names is None or name in agenda._names
+
+
 @dataclass
 class Simulation:
     seed: int
@@ -144,6 +154,7 @@ class Simulation:
     fail_on_data_loss: bool = True
     pin_holds_last_entry: bool = True
     enabled: bool = True
+    namespace_off: bool = False  # by the file
     retention: str = ""  # fields of a policy
     grace_ms: int = 60_000
     start_after_offloaded: bool = False
@@ -164,11 +175,14 @@ class Simulation:
     urgent: bool = False
     checked: bool = True
     deal: Deal = ALONE
+    host_ahead_ms: int = 0
+    broker_ahead_ms: int = 0
+    own_clock: bool = True  # of store and broker
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self.cluster = self.cluster_of.cluster if self.cluster_of else self.made_cluster()
-        self.clock = self.cluster_of.clock if self.cluster_of else Clock()
+        self.cluster: MemoryCluster = self.cluster_of.cluster if self.cluster_of else self.made_cluster()
+        self.clock: Clock = self.cluster_of.clock if self.cluster_of else Clock()
         self.store = self.store or MemoryStore(MemoryBacking(clock_ms=lambda: self.clock.now))
         self.zombies: list[Slice] = []
         self.kills = 0
@@ -191,6 +205,7 @@ class Simulation:
             fail=str(self.fail_on_data_loss).lower(),
             hold=str(self.pin_holds_last_entry).lower(),
             enabled=str(self.enabled).lower(),
+            switch="enabled: false, " if self.namespace_off else "",
             after=str(self.start_after_offloaded).lower(),
             source="bookkeeper" if self.source is Source.BOOKKEEPER else "broker",
             uri="zk://localhost:2181/ledgers" if self.source.complete else "null",
@@ -225,8 +240,8 @@ class Simulation:
         plans = (CheckedPlans if self.checked else LanePlans)(
             self.context, self.registry, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, rates
         )
-        self.retaining = Retaining(self.context, self.grace_ms, RETENTION_MS)
-        self.bridging = Bridging(self.context, self.bridge_settings(), self.bridge_parts(), urgent=self.urgent)
+        self.retaining = Retaining(self.context, self.grace_ms, RETENTION_MS, self.clocks())
+        self.bridging = BridgeFeature(self.context, self.bridge_settings(), self.bridge_parts(), urgent=self.urgent)
         passing_on = PassingOn(self.context, self.registry, self.agrees)
         self.driver = Driver(
             self.context,
@@ -234,9 +249,21 @@ class Simulation:
             plans,
             self.requests,
             self.retaining,
-            self.bridging,
+            [self.bridging],
             1,
             passing_on=passing_on,
+        )
+
+    def clocks(self) -> Clocks:
+        """The host's may be wrong, the broker's and the store's are right."""
+        right = lambda: self.clock.now  # noqa: E731
+        return Clocks(
+            host_ms=lambda: self.clock.now + self.host_ahead_ms,
+            store_ms=right,
+            broker_ms=lambda: self.clock.now + self.broker_ahead_ms,
+            store_is_independent=self.own_clock,
+            broker_is_independent=self.own_clock,
+            steady_ms=right,
         )
 
     def agrees(self, name: str) -> bool:
@@ -269,11 +296,28 @@ class Simulation:
         try:
             self.driver.round()
             for _ in range(MOST_WAKES):
+                self.check_resting()
                 if self.driver._inbox.empty():
                     return
                 self.driver.round()
         except RetryableError:
             self.clock.now += 1_000
+
+    def check_resting(self) -> None:
+        """Each step of a round would have nothing to do for the topics that are not on its agenda."""
+        if not self.checked:
+            return
+        self.context.changes.hand_out()
+        for name, topic in self.registry.topics.items():
+            if not is_on(self.driver._acknowledging, name):
+                assert acknowledged(self.context, topic), f"{name} is not acknowledged, and rests"
+            if not is_on(self.driver.statuses._agenda, name):
+                basis = topic_status._basis(topic, self.journal.topics.get(name))
+                assert self.driver.statuses._told[name].basis == basis, f"the line of {name} is an old one"
+            if not is_on(self.registry._leaving, name):
+                assert not retiring.may_leave(self.context, topic), f"{name} is to be let go of, and rests"
+        missing = {name for name in self.registry.found.policies if name not in self.registry.topics}
+        assert missing <= set(self.registry._without_topic()), f"{missing} are not adopted, and nobody looks at them"
 
     def rounds(self, count: int, step_ms: int = 1_000) -> None:
         """So many rounds, each with its batch."""
@@ -285,6 +329,12 @@ class Simulation:
     def until_believed(self) -> None:
         """So many looks that what is seen all the time is believed."""
         self.rounds(12, step_ms=11_000)
+
+    def release(self, topic: TopicName) -> None:
+        """Somebody asks for it."""
+        self.context.record(replace(self.driver.state(topic), releasing=Releasing.REQUEST))
+        if topic in self.registry.topics:
+            retiring.requested(self.context, self.registry.topics[topic])
 
     def forget_failure(self, topic: TopicName) -> None:
         self.journal.record([replace(self.driver.state(topic), failure=None)])
@@ -365,7 +415,7 @@ class Simulation:
             return False
         for topic in self.registry.topics.values():
             end = topic.catalog.end
-            if not acknowledged(topic) or topic.inquiry is not None:
+            if not acknowledged(self.context, topic) or topic.inquiry is not None:
                 return False
             all_of_it = topic.rules.source is Source.BOOKKEEPER
             truth = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from offloader.metadata import stock_keys
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
-from offloader.testing.cluster import MemoryCluster
 from tests.archive.ledgers.support import objects
+from tests.fakes.cluster import MemoryCluster
 from tests.format.stock import write_blocks
 
 BLOCK = 4096

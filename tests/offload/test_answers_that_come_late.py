@@ -26,7 +26,7 @@ class Later(Executor):
     def __init__(self) -> None:
         self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
         self.waiting.append((future, lambda: fn(*args, **kwargs)))
         return future
@@ -63,7 +63,7 @@ def test_a_topic_is_released_at_the_end_that_it_has_then_not_at_one_that_was_kno
     later = put_off(sim, WorkKind.LEDGERS)
     sim.produce(TOPIC, 7)
     written = max((e.ledger, e.entry) for e in sim.cluster.entries(TOPIC))
-    sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
+    sim.release(TOPIC)
     sim.rounds(8)
     assert later.waiting, "the look has seen that the end moved; the ledger list is not there yet"
     answer_from_now_on(sim, WorkKind.LEDGERS, later)
@@ -87,7 +87,7 @@ def test_an_upload_that_begins_in_mid_round_is_not_begun_twice() -> None:
         begun += 1
         return begin(*args, **kwargs)
 
-    sim.store.begin = counted  # type: ignore[method-assign]
+    sim.store.begin = counted
     sim.produce(TOPIC, 60)
     sim.rounds(2)
     assert len(later.waiting) == 1
@@ -97,9 +97,9 @@ def test_an_upload_that_begins_in_mid_round_is_not_begun_twice() -> None:
         update()
         later.answer()
 
-    sim.registry.update = update_meanwhile  # type: ignore[method-assign]
+    sim.registry.update = update_meanwhile
     sim.rounds(1)
-    sim.registry.update = update  # type: ignore[method-assign]
+    sim.registry.update = update
     answer_from_now_on(sim, WorkKind.BEGIN, later)
     sim.rounds(5)
     assert begun == 1
@@ -114,7 +114,7 @@ def test_a_topic_whose_subscription_is_being_deleted_is_not_looked_at() -> None:
     sim.produce(TOPIC, 5)
     sim.rounds(4)
     later = put_off(sim, WorkKind.RELEASE)
-    sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
+    sim.release(TOPIC)
     sim.rounds(30)
     assert later.waiting
     looks = sim.cluster.faults.count("pins.ends")
@@ -148,15 +148,15 @@ def test_what_adoption_has_journaled_is_not_overwritten_by_uploads_that_were_abo
     def record_meanwhile(changes: Iterable[TopicState]) -> None:
         changes = list(changes)
         if any(state.topic == TOPIC for state in changes):
-            sim.journal.record = record  # type: ignore[method-assign]
+            sim.journal.record = record
             adoption.answer()  # its thread journals between the driver's look at the state and its record
         record(changes)
 
     sim.rounds(2, step_ms=1_000)
     assert adoption.waiting
-    sim.journal.record = record_meanwhile  # type: ignore[method-assign]
+    sim.journal.record = record_meanwhile
     sim.rounds(10)
-    sim.journal.record = record  # type: ignore[method-assign]
+    sim.journal.record = record
     answer_from_now_on(sim, kind, adoption)
     sim.rounds(20)
     state = sim.driver.state(TOPIC)

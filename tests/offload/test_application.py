@@ -18,9 +18,11 @@ from offloader.model import TopicName
 from offloader.offload import application as module
 from offloader.offload.application import Application
 from offloader.offload.driver.passing_on import PassingOn
+from offloader.offload.seat import new_uuid
 from offloader.offload.settings import chosen_shard
+from offloader.offload.spark import session as spark_side
 from offloader.storage.memory import MemoryBacking, MemoryStore
-from offloader.testing.scripted import ScriptedFaults
+from tests.fakes.scripted import ScriptedFaults
 from tests.metadata.support import claim
 
 CONFIG = """
@@ -38,15 +40,17 @@ class Surroundings:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         backing = MemoryBacking()
         self.store = MemoryStore(backing)
-        self.healthy = Journal.open(MemoryStore(backing), "app", module.new_uuid)
-        brokers = SimpleNamespace(close=lambda: None, cluster=lambda: "c", runtime_configuration=dict)
+        self.healthy = Journal.open(MemoryStore(backing), "app", new_uuid)
+        brokers = SimpleNamespace(
+            close=lambda: None, cluster=lambda: "c", runtime_configuration=dict, time_ms=lambda: None
+        )
         monkeypatch.setattr(module, "AdminClient", lambda _: brokers)
         monkeypatch.setattr(module, "open_store", lambda _: MemoryStore(backing))
         self.session(monkeypatch, lambda: SimpleNamespace(stop=lambda: None))
 
     def session(self, monkeypatch: pytest.MonkeyPatch, made: Callable[[], object]) -> None:
-        monkeypatch.setattr(module.spark_side, "session", lambda *_: made())
-        monkeypatch.setattr(module.spark_side, "Slots", lambda _: SimpleNamespace(number=2, changed=lambda: False))
+        monkeypatch.setattr(spark_side, "session", lambda *_: made())
+        monkeypatch.setattr(spark_side, "Slots", lambda _: SimpleNamespace(number=2, changed=lambda: False))
 
 
 @pytest.fixture
@@ -78,7 +82,7 @@ def test_one_that_can_run_overtakes(surroundings: Surroundings, monkeypatch: pyt
     def query(*_: object) -> object:
         raise FatalError("this far")
 
-    monkeypatch.setattr(module.spark_side, "start_query", query)
+    monkeypatch.setattr(spark_side, "start_query", query)
     with pytest.raises(FatalError, match="this far"):
         application().run()
     with pytest.raises(OvertakenError):
@@ -111,12 +115,12 @@ def test_a_shard_that_was_overtaken_says_that_it_may_be_started_again(
     surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overtaken(*_: object) -> object:
-        Journal.open(surroundings.store, "app~1", module.new_uuid)
+        Journal.open(surroundings.store, "app~1", new_uuid)
         return SimpleNamespace(isActive=True, stop=lambda: None)
 
     context = SimpleNamespace(setLogLevel=lambda _: None)
     surroundings.session(monkeypatch, lambda: SimpleNamespace(stop=lambda: None, sparkContext=context))
-    monkeypatch.setattr(module.spark_side, "start_query", overtaken)
+    monkeypatch.setattr(spark_side, "start_query", overtaken)
     config = Config.parse(CONFIG.format(checkpoint="null") + "shards: {count: 2}\n", {})
     with pytest.raises(OvertakenError, match="started again, it takes its topics back"):
         Application(chosen_shard(config, 1)).run()
@@ -132,12 +136,12 @@ def test_what_is_on_its_way_to_another_shard_arrives_whoever_has_the_journal(
     topic, store = TopicName.parse("public/default/t"), surroundings.store
     catalogs = Catalogs(store, "app")
     catalogs.append(catalogs.head(topic), claim())
-    with Journal.open(store, "app", module.new_uuid) as journal:
+    with Journal.open(store, "app", new_uuid) as journal:
         journal.record([TopicState(topic, passed_to="app~1")])
     context = SimpleNamespace(setLogLevel=lambda _: None)
     surroundings.session(monkeypatch, lambda: SimpleNamespace(stop=lambda: None, sparkContext=context))
     query = SimpleNamespace(isActive=True, stop=lambda: None)
-    monkeypatch.setattr(module.spark_side, "start_query", lambda *_: query)
+    monkeypatch.setattr(spark_side, "start_query", lambda *_: query)
     config = Config.parse(CONFIG.format(checkpoint="null") + section, {})
     running = Application(chosen_shard(config, None), until_caught_up=until_caught_up, timeout=60)
     monkeypatch.setattr(PassingOn, "_done", lambda *_: running.stop())

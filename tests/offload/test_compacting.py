@@ -6,14 +6,17 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from offloader.metadata.layout import manifest_key
 from offloader.metadata.manifest import FAN
+from offloader.offload.driver.changes import TopicChanges
 from offloader.offload.driver.committing import COMPACT_AGAIN_MS, Compacting
+from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Work, WorkKind
-from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.in_turn import InTurn
 from tests.metadata.support import TOPIC
 from tests.metadata.test_manifests import written
@@ -26,13 +29,15 @@ class World:
         self.faults = StoreFaults(faults)
         self.work = Work(dict.fromkeys(WorkKind, InTurn()), lambda: self.now)
         context = SimpleNamespace(store=FaultyStore(self.store, self.faults), clock_ms=lambda: self.now, work=self.work)
-        self.compacting = Compacting(context)  # type: ignore[arg-type]
+        context.changes = self.changes = TopicChanges()
+        self.compacting = Compacting(context)
 
     def round(self, records: int) -> bool:
         """With so many records; whether the store was asked for anything."""
         before = sum(self.faults.calls.values())
-        topic = SimpleNamespace(name=TOPIC, catalog=replace(self.head, next_slot=records))
-        self.compacting.look([topic])  # type: ignore[list-item]
+        topic = cast("Topic", SimpleNamespace(name=TOPIC, catalog=replace(self.head, next_slot=records)))
+        self.changes.mark([TOPIC])
+        self.compacting.look({TOPIC: topic})
         self.work.take()
         return sum(self.faults.calls.values()) > before
 

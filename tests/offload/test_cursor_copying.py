@@ -11,10 +11,10 @@ from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.cursors.live import LiveCursors
 from offloader.metrics import definitions
 from offloader.model import TopicName
-from offloader.offload.driver.cursor_copying import CursorCopying
-from offloader.offload.driver.facts_copying import FactsCopying
+from offloader.offload.driver.topic_copies import CursorCopying, FactsCopying
 from offloader.operations.verify.verify import verify
-from offloader.ports.topic_states import CursorLook, CursorLooks, SubscriptionTraits, TopicSchema
+from offloader.ports.admin import SubscriptionTraits, TopicCursors, TopicSchema
+from offloader.state.subscription import CursorState
 from tests.offload.simulation import Simulation
 
 TOPIC = TopicName.parse("public/default/t")
@@ -34,12 +34,12 @@ class States:
         self.requests = 0
         self.foreign = False
 
-    def cursors(self, topic: TopicName) -> CursorLooks:
+    def cursors(self, topic: TopicName) -> TopicCursors:
         self._ask(topic)
         lengths = [(99_999 if self.foreign else span.ledger, 10) for span in self.sim.cluster.ledgers(topic).spans]
-        return CursorLooks(tuple(lengths), {"job": CursorLook(self.mark, ())})
+        return TopicCursors(tuple(lengths), {"job": CursorState(self.mark, ())})
 
-    def subscriptions(self, topic: TopicName) -> dict[str, SubscriptionTraits]:
+    def subscription_traits(self, topic: TopicName) -> dict[str, SubscriptionTraits]:
         self._ask(topic)
         return {"job": SubscriptionTraits(False, ())}
 

@@ -18,9 +18,9 @@ from offloader.offload.driver.facets import Learnt
 from offloader.offload.driver.lane_plans import LaneBatch
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import truth_of_cluster
+from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
+from tests.truth import truth_of_cluster
 
 QUICK, SLOW = TopicName.parse("public/default/t"), TopicName.parse("public/default/slow")
 
@@ -92,7 +92,7 @@ class Stuck(Executor):
     def __init__(self) -> None:
         self.asked = 0
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.asked += 1
         return Future()
 
@@ -120,7 +120,7 @@ def test_whatever_kind_of_work_hangs_topics_are_read_and_the_driver_sees_whether
         checks += 1
         check()
 
-    sim.journal.check_not_overtaken = counted  # type: ignore[method-assign]
+    sim.journal.check_not_overtaken = counted
     read = 0
     for _ in range(20):
         sim.produce(QUICK, 20)
@@ -173,9 +173,10 @@ def test_a_topic_of_which_odd_things_are_known_holds_no_other(monkeypatch: pytes
 
     def odd(name: TopicName) -> TopicInfo:
         info = sound(name)
-        return (
-            info if name != SLOW else replace(info, sizes={ledger: (n, None) for ledger, (n, _) in info.sizes.items()})
-        )  # type: ignore[misc]
+        if name != SLOW:
+            return info
+        sizes: dict[int, tuple[int, int | None]] = {ledger: (n, None) for ledger, (n, _) in info.sizes.items()}
+        return replace(info, sizes=sizes)
 
     with monkeypatch.context() as patch:
         patch.setattr(sim.context.admin, "topic_info", odd)
@@ -200,7 +201,7 @@ def test_who_stops_waits_for_no_batch_of_a_driver_that_is_dead() -> None:
     def overtaken() -> None:
         raise OvertakenError("another process owns the journal")
 
-    sim.driver.round = overtaken  # type: ignore[method-assign]
+    sim.driver.round = overtaken
     with pytest.raises(OvertakenError):
         sim.driver.run()
     began = time.monotonic()

@@ -25,11 +25,11 @@ from offloader.model import TopicName
 from offloader.offload.core.evidence import CONFIRM_MS, GAP_MS, Being, Look, being
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.ports.admin import Identity
-from offloader.testing.cluster import MemoryCluster
-from offloader.testing.cluster_clients import MemoryAdmin
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import truth_of_cluster
+from tests.fakes.cluster import MemoryCluster
+from tests.fakes.cluster_clients import MemoryAdmin
+from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
+from tests.truth import truth_of_cluster
 
 T = TopicName.parse("public/default/t")
 OTHER = TopicName.parse("public/default/other")
@@ -90,7 +90,7 @@ def test_a_clock_that_jumps_proves_nothing(seen, jump):
 
 
 def steady(count: int, **what: object) -> list[Look]:
-    return [Look(n * 10_000, OURS, "other", **what) for n in range(count)]  # type: ignore[arg-type]
+    return [Look(n * 10_000, OURS, "other", **what) for n in range(count)]
 
 
 def test_what_is_seen_for_a_minute_is_believed():
@@ -139,7 +139,7 @@ def goes_on(sim: Simulation) -> None:
 
 
 def fail(
-    sim: Simulation, call: str, error: Callable[[], OffloadError], times: int = 10**6, topic: TopicName | None = None
+    sim: Simulation, call: str, error: Callable[[], Exception], times: int = 10**6, topic: TopicName | None = None
 ) -> None:
     sim.cluster.faults.add(call, error, times=times, topic=topic)
 
@@ -246,7 +246,7 @@ def test_a_namespace_that_is_not_found_but_listed_deletes_nothing() -> None:
 @pytest.mark.parametrize("call", ["admin.topic_info", "pins.ends", "pins.open", "pins.acknowledge", "source.explain"])
 def test_an_error_that_nobody_foresaw_is_its_topic_s_trouble(call: str) -> None:
     sim = started()
-    fail(sim, call, lambda: TypeError("'NoneType' object is not subscriptable"), topic=T)  # type: ignore[arg-type, return-value]
+    fail(sim, call, lambda: TypeError("'NoneType' object is not subscriptable"), topic=T)
     if call == "pins.open":
         sim.kill()
     sim.produce(T, 5)
@@ -278,15 +278,49 @@ def test_somebody_may_say_that_everything_was_deleted() -> None:
 class InAnotherZone(MemoryAdmin):
     """Says of every topic that it was created at another time, as one that compares texts would understand it."""
 
-    def topic_info(self, topic: TopicName):  # type: ignore[no-untyped-def]
+    def topic_info(self, topic: TopicName):
         info = super().topic_info(topic)
         return replace(info, created=info.created + 3_600_000)
 
 
 def test_another_creation_date_of_a_topic_with_our_ledgers_is_no_other_incarnation() -> None:
     sim = started()
+    admin = sim.cluster.admin
     sim.cluster.admin = InAnotherZone(sim.cluster)
     sim.kill()
     sim.rounds(20, step_ms=10_000)
     assert sim.driver.state(T).open is not None
+    assert "another creation time" in sim.registry.topics[T].poll.error
+    sim.cluster.admin = admin
+    sim.kill()
     goes_on(sim)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_topic_of_a_rebuilt_cluster_is_not_ours_though_its_ledgers_have_the_same_ids(restarted: bool) -> None:
+    """Nothing of it is taken for offloaded, and nothing is concluded before somebody says that ours is gone."""
+    sim = started()
+    first = sim.context.admin.topic_info(T).ledgers.spans[0].ledger
+    before = sim.context.catalogs.head(T)
+    sim.cluster.rebuild()
+    for topic in (T, OTHER):
+        sim.cluster.create(topic)
+    sim.cluster.state.topics[T].ledgers[0].id = first
+    sim.produce(T, 7)
+    if restarted:
+        sim.kill()
+    sim.rounds(30, step_ms=10_000)
+    assert sim.driver.state(T).open.parts
+    assert sim.context.catalogs.head(T) == before
+    assert f"accept-loss {T} --deleted" in sim.registry.topics[T].poll.error
+    for topic in (T, OTHER):
+        sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+        request = Request(RequestKind.ACCEPT_LOSS, topic, sim.clock.now, "test")
+        requests.submit(sim.store, "sim", request, sim.uuid)
+        sim.until_believed()
+    sim.settle(step_ms=300_000)
+    catalog = sim.context.catalogs.load(T)
+    assert catalog.claim is not None
+    assert catalog.claim.incarnation == 1
+    assert sum(segment.entries for segment in catalog.segments if segment.start.incarnation == 1) == 7
+    sim.close()

@@ -44,6 +44,7 @@ def offloaded(catalog: TopicCatalog, start: NextStart, last: int) -> TopicCatalo
         Source.BROKER, RollReason.AGE,
         (LedgerRange(first.ledger, first.entry, last + 1, count=last - first.entry + 1, size=10),),
         former_ledger_last=start.former_ledger_last,
+        former_ledger=start.former_ledger,
     )  # fmt: skip
     catalog.head.check_follows(segment)
     return catalog.apply(segment)
@@ -148,7 +149,7 @@ class World:
         end = self.catalog.end
         if end is None:
             return set()
-        spans = [*self.catalog.segments, *self.catalog.losses]
+        spans: list[Segment | Loss] = [*self.catalog.segments, *self.catalog.losses]
         return {
             place for place in self.written
             if place <= end[1:] and not any(s.start[1:] <= place <= s.end[1:] for s in spans)
@@ -252,6 +253,6 @@ def test_a_ledger_that_was_listed_next_is_no_loss_though_the_pin_was_moved_past_
     assert evidence.pin_moved(catalog, TopicListing(left, position(7, -1)))
     assert not evidence.doubtful(catalog, TopicListing(left, position(7, -1)))
     assert evidence.lost(OPEN, catalog, left, None) is None
-    assert catalog.next_start(left) == NextStart(position(7, 0), 9)
+    assert catalog.next_start(left) == NextStart(position(7, 0), 9, 5)
     beyond = LedgerList((LedgerSpan(8, None),))
     assert evidence.lost(OPEN, catalog, beyond, None) == Lost(position(5, 10), position(8, -1))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from offloader.errors import BookieUnavailableError, BrokerUnavailableError, MetadataUnavailableError, TopicMovedError
 from offloader.model import GapKind, Source, TopicName
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import truth_of_cluster
 from tests.examples import worlds
+from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
+from tests.truth import truth_of_cluster
 
 TOPICS = [TopicName.parse(f"public/default/t{i}") for i in range(4)]
 

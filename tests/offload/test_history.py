@@ -100,7 +100,7 @@ HOUR = 3_600_000
 
 def searched(closed: ClosedLedgers, each: float, span_ms: int, time_of: Callable[[Position], int | None]) -> Asked:
     """The borders, and how many look-ups they took."""
-    search, times = BorderSearch(closed, each, each, 10**6, span_ms), {}
+    search, times = BorderSearch(closed, each, each, 10**6, span_ms), dict[Position, int | None]()
     while wanted := search.cut(times).wanted:
         assert not set(wanted) & times.keys(), "nothing is asked twice"
         times.update({position: time_of(position) for position in wanted})

@@ -7,6 +7,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from offloader.errors import IntegrityError
 from offloader.metadata.state import AssignedAhead, CatalogHead, Claim, NewestSegment, NextStart, OpenTopic, TopicState
 from offloader.model import (
     Ending,
@@ -15,6 +18,7 @@ from offloader.model import (
     LedgerRange,
     LedgerSpan,
     LedgerSums,
+    Loss,
     OpenSegment,
     Part,
     Position,
@@ -142,3 +146,21 @@ def test_where_the_list_is_gone_only_what_no_upload_has_counts_as_lost() -> None
     lost = evidence.lost(state, committed(), trimmed, Position(0, 9, 3))
     assert lost is not None
     assert (lost.first, lost.last) == (Position(0, 5, 200), Position(0, 5, 234))
+
+
+def test_nothing_is_lost_between_the_end_of_a_loss_and_what_is_uploaded_right_behind_it() -> None:
+    """The first one ahead was assigned before the loss, and nothing of it is uploaded."""
+    state = assigned_late()
+    before, saved = state.ahead[0], state.ahead[2]
+    stale = replace(before, segment=replace(before.segment, parts=()))
+    saved = replace(saved, segment=uploaded(saved.segment))
+    end = saved.segment.start.previous_entry
+    catalog = replace(committed(), end=end)
+    closed = replace(state.closed(), ahead=(stale, saved), lost_after=end)
+    assert evidence.lost(closed, catalog, LedgerList((LedgerSpan(9, None),)), Position(0, 9, 3)) is None
+
+
+def test_a_record_that_contains_no_position_is_refused() -> None:
+    loss = Loss(Position(0, 5, 200), Position(0, 5, 199), "trimmed", "an operator", 5)
+    with pytest.raises(IntegrityError, match="contains no position"):
+        committed().check_follows(loss)

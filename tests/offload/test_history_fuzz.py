@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.model import Failure, FailureKind, Source
 from offloader.offload.core import planner
+from offloader.offload.core.history import unread
+from offloader.offload.core.planner import decide
+from offloader.offload.core.sources import ANEW_AFTER
 from tests.examples import worlds
 from tests.offload.history_fuzz import FuzzedTopic
 
@@ -48,3 +53,26 @@ def _settle(numbers: Iterable[int]) -> list[FuzzedTopic]:
 
 def test_some_of_them_have_much_ahead() -> None:
     assert max(topic.seen["ahead"] for topic in _settle(range(8))) > 4
+
+
+def test_a_segment_ahead_that_ends_where_its_source_is_gone_leaves_no_hole() -> None:
+    """It has another source by now: what is uploaded stays, the next one begins there in the same decision."""
+    ended = 0
+    for topic in (FuzzedTopic(seed, max_size=600_000, late=0) for seed in range(60)):
+        for _ in range(40):
+            state = topic.state
+            halves = [n for n, each in enumerate(state.ahead[:-1]) if unread(each.segment) and each.segment.parts]
+            if halves and state.open is not None and state.failure is None:
+                lost = Failure(FailureKind.DATA_LOST, "gone", ANEW_AFTER, 0)
+                ahead = list(state.ahead)
+                ahead[halves[0]] = replace(ahead[halves[0]], failure=lost)
+                topic.state, topic.source = replace(state, ahead=tuple(ahead)), Source.BROKER_WITH_BOOKIES
+                decision = decide(topic._view(), topic.now, topic.new_uuid)
+                first, topic.state = ahead[halves[0]].segment, decision.state
+                ended += any((s.uuid, s.closing_end) == (first.uuid, first.covered) for s in topic.state.unfinished)
+                topic.check()
+                break
+            if topic.done:
+                break
+            topic.round()
+    assert ended

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from offloader.errors import BookieUnavailableError, BrokerUnavailableError, TopicMovedError
 from offloader.metadata.state import TopicState
 from offloader.model import FailureKind, GapKind, Lane, Receipt, RollReason, Slice, SliceStop, Source, TopicName
-from offloader.offload.core import planner, segments
+from offloader.offload.core import history, planner, segments
 from offloader.offload.core.lanes import LaneLimits
 from offloader.operations.verify.catalog_records import read_catalog
 from offloader.storage.memory import MemoryBacking, MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import truth_of_cluster
 from tests.archive.messages.encoder import Producer, Sent, single
 from tests.examples import worlds
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
+from tests.truth import truth_of_cluster
 
 T = TopicName.parse("public/default/t")
 OTHERS = [TopicName.parse(f"public/default/other{i}") for i in range(6)]
@@ -163,7 +163,7 @@ def test_a_slow_segment_ahead_waits_for_its_turn_and_its_topic_stays_quick() -> 
         sim.rounds(1)
     sim.round()
     slow = state(sim).ahead[0].segment.uuid
-    run, tried = sim.run, []
+    run, tried = sim.run, list[Slice]()
 
     def slowly(work: Slice) -> Receipt:
         if work.id.uuid != slow or tried:
@@ -171,7 +171,7 @@ def test_a_slow_segment_ahead_waits_for_its_turn_and_its_topic_stays_quick() -> 
         tried.append(work)
         return Receipt(work.id, SliceStop.SLOW, reading_ms=15_000, elapsed_ms=15_000)
 
-    sim.run = slowly  # type: ignore[method-assign]
+    sim.run = slowly
     sim.batch()
     assert tried
     for _ in range(20):
@@ -246,7 +246,7 @@ def test_a_segment_ahead_that_fails_waits_alone_and_the_others_go_on() -> None:
             sim.clock.now += 1_000
             sim.round()
     failing, begin = state(sim).ahead[1].segment.uuid, state(sim).ahead[1].segment.start
-    run, tries = sim.run, []
+    run, tries = sim.run, list[int]()
 
     def fails(work: Slice) -> Receipt:
         if work.id.uuid != failing or len(tries) > 4:
@@ -255,7 +255,7 @@ def test_a_segment_ahead_that_fails_waits_alone_and_the_others_go_on() -> None:
         kind, why = FailureKind.RETRYABLE, "not now"
         return Receipt(work.id, SliceStop.FAILED, failure_kind=kind, failure_reason=why)
 
-    sim.run = fails  # type: ignore[method-assign]
+    sim.run = fails
     sim.batch()
     assert tries
     assert state(sim).failure is None
@@ -339,7 +339,7 @@ def test_a_release_in_the_middle_is_done_when_everything_up_to_it_is_committed()
     sim = with_history()
     sim.rounds(3)
     assert state(sim).ahead
-    sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
+    sim.release(T)
     for _ in range(300):
         sim.clock.now += 5_000
         sim.round()
@@ -386,6 +386,30 @@ def test_ledgers_that_are_lost_in_the_middle_are_lost_but_for_what_is_uploaded(g
     committed = {s.uuid for s in read_catalog(sim.store, T).catalog.segments}
     assert uploaded <= committed, "what was uploaded of a segment is kept, whatever Pulsar has lost"
     check(sim, at_rest=False)
+
+
+def test_an_application_that_ends_with_a_batch_leaves_no_hole_behind_a_segment_that_was_full_early() -> None:
+    """The journal has what the full one left with the receipt itself, before anything else is decided."""
+    full = 0
+    for seed in range(8):
+        sim = Counting(seed, max_size=6_000, part=4_096, limits=FOUR, roll="10m", entries_per_ledger=20)
+        sim.cluster.create(T)
+        sim.rounds(3)
+        for size in (10, 3_000) * 3:
+            for _ in range(10):
+                sim.cluster.produce(T, b"\0" + sim.rng.randbytes(size))
+        for _ in range(12):
+            sim.clock.now += 1_000
+            sim.round()
+            before = {each.uuid: each.closing_end for each in state(sim).unfinished}
+            sim.batch()
+            after = state(sim).unfinished
+            full += any(before.get(each.uuid, each.closing_end) != each.closing_end for each in after[:-1])
+            check(sim, at_rest=False)
+        sim.settle()
+        check(sim)
+        sim.close()
+    assert full > 8
 
 
 def not_the_journal(key: str) -> bool:
@@ -462,7 +486,7 @@ def seals_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
     def reversed_(state: TopicState, *args: Any) -> TopicState:
         return opened_next(replace(state, ahead=state.ahead[::-1]), *args)
 
-    opened_next = planner.opened_next
+    opened_next = history.opened_next
     monkeypatch.setattr(planner, "opened_next", reversed_)
 
 
@@ -474,7 +498,8 @@ def forgets_those_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leaves_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a full segment lacks is left to nobody."""
-    monkeypatch.setattr(planner, "normalise", lambda state, *_: state)
+    for module in (history, planner):
+        monkeypatch.setattr(module, "normalise", lambda state, *_: state)
     monkeypatch.setattr(planner, "next_follows", lambda *_: True)
 
 

@@ -12,21 +12,25 @@ from types import SimpleNamespace
 
 import pytest
 
+from offloader._proto import metadata_pb2 as pb
 from offloader.config import Config
 from offloader.errors import ConfigError, OvertakenError, StoreUnavailableError
 from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
 from offloader.lifecycle.bucket.scan import BucketScanner
-from offloader.lifecycle.deletion.configured import OpenedForALook
-from offloader.lifecycle.deletion.records import LedgerType
+from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType
 from offloader.lifecycle.deletion.service import DeletionRules
-from offloader.lifecycle.deletion.system_topic.events import NotAnnounced
-from offloader.lifecycle.deletion.task import SOON, DeletionTask
+from offloader.lifecycle.deletion.subscription_side import SubscriptionSide
+from offloader.lifecycle.deletion.system_topic.acceptor import SystemTopicAcceptor
+from offloader.lifecycle.deletion.system_topic.examining import CopyExaminer, LedgerExaminer
+from offloader.lifecycle.deletion.system_topic.interfaces import NotAnnounced
+from offloader.lifecycle.deletion.task import SOON, DeletionTask, LazySide
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
-from offloader.lifecycle.topics.cursors.records import CursorRemoval, RemovalState
-from offloader.lifecycle.topics.cursors.removals import CursorRemovals
+from offloader.lifecycle.topics.cursors.policy import UnusedSubscriptions
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
+from offloader.metadata.envelope import wrap
 from offloader.metadata.journal import Journal
 from offloader.metadata.root import open_root
 from offloader.metadata.state import Claim
@@ -36,8 +40,9 @@ from offloader.offload.deletion_told import DeletionTold
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.offload.system_topic import SystemTopicCounts
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import TOPIC
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.lifecycle.deletion.support import candidate
 from tests.lifecycle.deletion.test_service import DELETED, WIDE, Setting
 
 RUNS = bool  # never stopping
@@ -59,11 +64,13 @@ def test_where_nothing_is_switched_on_there_is_no_task():
 
 def test_what_once_was_on_is_said_to_be_off_and_counted():
     store = MemoryStore()
-    (on, _) = lifecycle_tasks(
+    (on,) = lifecycle_tasks(
         parts(store, BASE + "lifecycle: {topicTwoPhaseDeletionEnabled: true}"), lambda: False, ExitStack()
     )
+    assert isinstance(on, DeletionTask)
     on.queue.set_switch(on=True, now=5)
     (off,) = lifecycle_tasks(parts(store), RUNS, ExitStack())
+    assert isinstance(off, DeletionTask)
     off.run()
     assert off.queue.switch().on is False
 
@@ -73,7 +80,7 @@ def test_a_store_that_does_not_answer_does_not_end_the_start():
     made = parts(store)
     faulty = FaultyStore(store, StoreFaults([StoreFault("*", Effect.BEFORE, StoreUnavailableError, times=99)]))
     made = LifecycleParts(made.config, made.admin, faulty, made.journal, made.metrics, made.cluster)
-    assert [one.name for one in lifecycle_tasks(made, RUNS, ExitStack())] == ["deletion", "cursors"]
+    assert [one.name for one in lifecycle_tasks(made, RUNS, ExitStack())] == ["deletion", "former-removals"]
 
 
 def test_switched_on_without_a_metadata_service_is_refused():
@@ -88,6 +95,7 @@ def test_switched_on_without_a_metadata_service_is_refused():
         ("visitUnloaded: true", "visitUnloaded"),
         ("removeCursorsAfter: 30d", "removeCursorsAfter"),
         ("systemTopic: accept", "systemTopic"),
+        ("orphanScan: {interval: 1d}", "orphanScan"),
     ],
 )
 def test_what_needs_the_metadata_service_is_refused_without_it(said, name):
@@ -106,8 +114,10 @@ def test_each_task_is_there_where_it_is_switched_on():
         ]
 
     assert names("visitUnloaded: true") == ["unloaded-topics"]
-    assert names("removeCursorsAfter: 30d") == ["cursors"]
-    assert names("topicTwoPhaseDeletionEnabled: true") == ["deletion", "cursors"]
+    assert names("removeCursorsAfter: 30d") == ["deletion", "cursors"]
+    assert names("orphanScan: {interval: 1d}") == ["orphan-scan"]
+    assert names("orphanScan: {quarantine: true}") == []
+    assert names("topicTwoPhaseDeletionEnabled: true") == ["deletion"]
 
 
 def test_the_door_comes_before_the_mirror(monkeypatch):
@@ -119,10 +129,10 @@ def test_the_door_comes_before_the_mirror(monkeypatch):
         made = parts(MemoryStore(), BASE + f"lifecycle: {{{on}systemTopic: {use}}}")
         return lifecycle_tasks(made, RUNS, ExitStack())
 
-    assert [one.name for one in tasks("both")] == ["system-topic", "deletion", "cursors"]
-    assert [one.name for one in tasks("accept")] == ["system-topic", "deletion", "cursors"]
-    assert [one.name for one in tasks("publish")] == ["deletion", "cursors"]
-    mirrors = [tasks(use)[-2].announce.__name__ for use in ("both", "accept", "publish", "off")]
+    assert [one.name for one in tasks("both")] == ["system-topic", "deletion"]
+    assert [one.name for one in tasks("accept")] == ["system-topic", "deletion"]
+    assert [one.name for one in tasks("publish")] == ["deletion"]
+    mirrors = [tasks(use)[-1].announce.__name__ for use in ("both", "accept", "publish", "off")]
     assert mirrors == ["announce", "<lambda>", "announce", "<lambda>"]
 
 
@@ -132,7 +142,11 @@ def test_the_door_looks_at_copies_where_somebody_says_which_bucket_they_are_in(m
     monkeypatch.setattr("offloader.lifecycle.deletion.system_topic.opening.check_library", lambda: None)
     text = BASE.replace("file:///tmp/archive", "s3://archive") + f"lifecycle: {{systemTopic: accept, {said}}}"
     (door, *_) = lifecycle_tasks(parts(MemoryStore(), text.replace(", systemTopic: accept", "")), RUNS, ExitStack())
-    copies = door._examine.copies
+    assert isinstance(door, SystemTopicAcceptor)
+    examiner = door._examine
+    assert isinstance(examiner, LedgerExaminer)
+    copies = examiner.copies
+    assert copies is None or isinstance(copies, CopyExaminer)
     assert (copies and copies.bucket) == bucket
 
 
@@ -166,43 +180,98 @@ def test_what_the_topics_tell_is_counted():
         assert value(metrics, "offloader_deletion_messages_total", outcome=outcome) == 1
 
 
+def subscriptions(store, *ends: tuple[str, DeletionState, int]) -> DeletionQueue:
+    """What is recorded of some, by name."""
+    numbers = itertools.count()
+    queue = DeletionQueue(store, "main", lambda: f"t{next(numbers)}")
+    for name, state, ended in ends:
+        fields = {"topic_name": str(TOPIC), "cursor_name": name, "state": state, "ended_at": ended}
+        answer = DeletionAnswer.DELETED if ended else None
+        assert queue.write(candidate(-1, ledger_type=LedgerType.SUBSCRIPTION, answer=answer, **fields), None)
+    return queue
+
+
 def test_without_a_policy_and_a_recorded_removal_nobody_is_reached_for_subscriptions():
     made = parts(MemoryStore(), BASE + "lifecycle: {topicTwoPhaseDeletionEnabled: true}")
-    _, cursors = lifecycle_tasks(made, RUNS, ExitStack())
-    cursors.open_remover = None  # whoever opens it fails
-    assert cursors.run() == 600.0
+    (task,) = lifecycle_tasks(made, RUNS, ExitStack())
+    assert isinstance(task, DeletionTask)
+
+    def refused(_: ExitStack) -> SubscriptionSide:
+        raise AssertionError("it is opened")
+
+    task.sides[LedgerType.SUBSCRIPTION].open_side = refused
+    assert task.run() == 600.0
 
 
-def test_removals_that_have_ended_are_forgotten_in_their_time_also_where_none_is_switched_on():
-    """Somebody removed subscriptions by a command once. What is pending stays, and is counted."""
+def test_subscriptions_that_have_ended_are_forgotten_in_their_time_also_where_none_is_switched_on():
+    """Somebody deleted subscriptions by a command once. What is pending stays, and is counted."""
     store, day = MemoryStore(), 86_400_000
     now = time.time_ns() // 1_000_000
-    numbers = itertools.count()
-    removals = CursorRemovals(store, "main", lambda: f"t{next(numbers)}")
-    for name, state, ended in (
-        ("old", RemovalState.REMOVED, now - 31 * day),
-        ("kept", RemovalState.KEPT, now - 31 * day),
-        ("late", RemovalState.REMOVED, now - 29 * day),
-        ("marked", RemovalState.MARKED, 0),
-    ):
-        assert removals.write(CursorRemoval(TOPIC, name, state, now - 60 * day, "test", 0, ended_at=ended), None)
+    old, late = now - 31 * day, now - 29 * day
+    queue = subscriptions(
+        store,
+        ("old", DeletionState.DELETED, old),
+        ("kept", DeletionState.KEPT, old),
+        ("late", DeletionState.DELETED, late),
+        ("marked", DeletionState.MARKED, 0),
+    )
     made = parts(store)
     (task,) = lifecycle_tasks(made, RUNS, ExitStack())
-    assert (task.name, task.run()) == ("cursors", 600.0)
-    assert {one.record.subscription for one in removals.records()} == {"late", "marked"}
+    assert (task.name, task.run()) == ("deletion", 600.0)
+    assert {one.record.cursor_name for one in queue.readable()} == {"late", "marked"}
     assert value(made.metrics, "offloader_cursor_removals_pending", state="marked") == 1
+    assert value(made.metrics, "offloader_cursor_removals_in_flight") == 1
+    assert value(made.metrics, "offloader_deletion_pending", type="SUBSCRIPTION", state="marked") is None
 
 
-def test_who_was_overtaken_forgets_no_removal():
+def test_who_was_overtaken_forgets_no_subscription():
     store = MemoryStore()
-    numbers = itertools.count()
-    removals = CursorRemovals(store, "main", lambda: f"t{next(numbers)}")
-    assert removals.write(CursorRemoval(TOPIC, "s", RemovalState.REMOVED, 1, "test", 0, ended_at=2), None)
+    queue = subscriptions(store, ("s", DeletionState.DELETED, 2))
     (task,) = lifecycle_tasks(parts(store), RUNS, ExitStack())
     Journal.open(store, "main", lambda: "another")
     with pytest.raises(OvertakenError):
         task.run()
-    assert len([*removals.records()]) == 1
+    assert len([*queue.records()]) == 1
+
+
+def test_what_an_earlier_version_left_pending_is_named_each_round_and_never_forgotten(caplog):
+    store = MemoryStore()
+    folder = layout.cursor_folder("main", TOPIC, "s")
+    body = pb.Body(cursor_removal=pb.CursorRemoval(state="given up", ended_at=0))
+    store.put(f"{folder}records/{0:020d}", wrap("t", body))
+    (task,) = lifecycle_tasks(parts(store), RUNS, ExitStack())
+    for _ in range(2):
+        assert task.run() == 600.0
+    assert caplog.text.count(f"{TOPIC}: the removal of subscription s is given up, as an earlier version") == 2
+    assert store.stat(f"{folder}records/{0:020d}") is not None
+
+
+def test_the_application_loads_topics_for_second_looks_within_the_rate(monkeypatch):
+    slept, module = list[float](), "offloader.offload.lifecycle_tasks"
+    monkeypatch.setattr(f"{module}.clients", lambda _: (SimpleNamespace(close=lambda: None),) * 2)
+    monkeypatch.setattr(f"{module}.BrokerSubscriptions", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(f"{module}.subscription_names", lambda *_: None)
+    monkeypatch.setattr(f"{module}.sleep_until_stopping", lambda _, seconds: slept.append(seconds))
+    monkeypatch.setattr(f"{module}.host_ms", lambda: 1_000)
+    said = "lifecycle: {removeCursorsAfter: 30d, visits: {atOnce: 3, aMinute: 6}}"
+    task, _ = lifecycle_tasks(parts(MemoryStore(), BASE + said), RUNS, ExitStack())
+    assert isinstance(task, DeletionTask)
+    for expected in ([], [10.0]):  # also from one pass to the next
+        with ExitStack() as stack:
+            side = task.sides[LedgerType.SUBSCRIPTION].open_side(stack)
+            assert isinstance(side, SubscriptionSide)
+            assert (side.at_once, side.stopping) == (3, RUNS)
+            side.pace()
+            assert slept == expected
+
+
+def test_the_policy_knows_what_an_earlier_version_recorded():
+    store = MemoryStore()
+    body = pb.Body(cursor_removal=pb.CursorRemoval(state="removing"))
+    store.put(f"{layout.cursor_folder('main', TOPIC, 's')}records/{0:020d}", wrap("t", body))
+    tasks = lifecycle_tasks(parts(store, BASE + "lifecycle: {removeCursorsAfter: 30d}"), RUNS, ExitStack())
+    (policy,) = (one for one in tasks if isinstance(one, UnusedSubscriptions))
+    assert [one.subscription for one in policy.former()] == ["s"]
 
 
 def test_a_marked_object_goes_in_the_application():
@@ -217,8 +286,9 @@ def test_a_marked_object_goes_in_the_application():
         "lifecycle: {topicTwoPhaseDeletionEnabled: true, quarantine: 1s, quarantineFloor: 0s, limits: {percent: 100}}"
     )
     made = parts(store, text)
-    task, _ = lifecycle_tasks(made, RUNS, ExitStack())
+    (task,) = lifecycle_tasks(made, RUNS, ExitStack())
     store.backing.clock_ms = lambda: time.time_ns() // 1_000_000
+    assert isinstance(task, DeletionTask)
     task.queue.set_switch(on=True, now=then)
     scanner = BucketScanner(store, lambda: then, lambda: "look", 0)
     marking = ObjectQuarantine(task.queue, DeletionBounds(percent=100), lambda: then, "test")
@@ -243,8 +313,9 @@ def test_the_hold_of_the_running_application_decides_at_the_second_look(hold):
         "lifecycle: {topicTwoPhaseDeletionEnabled: true, quarantine: 1s, quarantineFloor: 0s, limits: {percent: 100}}\n"
         f'policies: {{hold: "{hold}"}}'
     )
-    task, _ = lifecycle_tasks(parts(store, text), RUNS, ExitStack())
+    (task,) = lifecycle_tasks(parts(store, text), RUNS, ExitStack())
     store.backing.clock_ms = lambda: time.time_ns() // 1_000_000
+    assert isinstance(task, DeletionTask)
     task.queue.set_switch(on=True, now=then)
     scanner = BucketScanner(store, lambda: then, lambda: "look", 0)
     found = ObjectQuarantine(task.queue, DeletionBounds(percent=100), lambda: then, "test").mark(scanner.scan())
@@ -269,7 +340,7 @@ def task_of(setting: Setting, *, on: bool = True, opened: list[str] | None = Non
 
     rules = DeletionRules(setting.timing, more.pop("bounds", WIDE))
     metrics = more.pop("metrics", None) or Metrics()
-    sides = {LedgerType.LEDGER: OpenedForALook(open_side)}
+    sides = {LedgerType.LEDGER: LazySide(open_side)}
     told = DeletionTold(metrics)
     return DeletionTask(on, 600.0, setting.queue, sides, rules, told, lambda: setting.cluster.now_ms)
 
@@ -340,7 +411,8 @@ def test_who_cannot_reach_zookeeper_is_refused_and_counts_no_try(setting, caplog
     task.run()
     task.run()
     assert setting.record(5).tries == 0
-    assert [record.see for record in caplog.records if record.levelno >= logging.WARNING] == ["deletion-refused"]
+    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [record.__dict__["see"] for record in warnings] == ["deletion-refused"]
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -357,7 +429,7 @@ def test_refusals_are_told_once_and_counted_until_they_are_gone(setting, caplog)
     side.scanner.refusals = (Refusal(RefusalKind.MAY_BE_SHARED),)
     task.run()
     task.run()
-    assert [record.see for record in caplog.records] == ["deletion-refused"]
+    assert [record.__dict__["see"] for record in caplog.records] == ["deletion-refused"]
     assert caplog.messages[0].startswith("none of the ledgers is deleted: ")
     assert value(metrics, "offloader_deletion_refusals") == 1
     assert value(metrics, "offloader_deletion_in_flight", type="LEDGER") == 1
@@ -395,7 +467,7 @@ def test_off_with_records_pending_is_told_once(setting, caplog):
     task = task_of(setting, on=False)
     task.run()
     task.run()
-    assert [record.see for record in caplog.records] == ["deletion-off"]
+    assert [record.__dict__["see"] for record in caplog.records] == ["deletion-off"]
 
 
 def test_what_looks_forged_and_what_was_given_up_are_alarms(setting, caplog):
@@ -411,7 +483,7 @@ def test_what_looks_forged_and_what_was_given_up_are_alarms(setting, caplog):
     for _ in range(12):
         setting.later(2 * 86_400)
         task.run()
-    assert {record.see for record in caplog.records if record.levelno >= logging.WARNING} == {
+    assert {record.__dict__["see"] for record in caplog.records if record.levelno >= logging.WARNING} == {
         "deletion-kept",
         "deletion-given-up",
     }

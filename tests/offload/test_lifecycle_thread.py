@@ -56,7 +56,7 @@ def test_what_fails_is_tried_again_and_named(caplog):
     failing = Task("deletion", [StoreUnavailableError("the store does not answer"), 3600.0])
     thread = LifecycleThread([failing, Task("other", [3600.0], end)], lambda _: None)
     assert thread._one(0) == 10.0
-    assert [(record.see, "tried again in 10 s" in record.message) for record in caplog.records] == [
+    assert [(record.__dict__["see"], "tried again in 10 s" in record.message) for record in caplog.records] == [
         ("lifecycle-waits", True)
     ]
     assert thread._one(0) == 3600.0
@@ -72,7 +72,7 @@ def test_a_task_that_keeps_failing_is_tried_less_and_less_often():
 def test_a_defect_of_one_task_is_its_own(caplog):
     thread = LifecycleThread([Task("t", [KeyError("unheard of")])], lambda _: None)
     assert thread._one(0) == 10.0
-    assert [record.see for record in caplog.records] == ["unforeseen", "lifecycle-waits"]
+    assert [record.__dict__["see"] for record in caplog.records] == ["unforeseen", "lifecycle-waits"]
 
 
 def test_overtaken_ends_the_application():

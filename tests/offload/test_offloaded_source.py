@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from dataclasses import replace
 
 import pytest
 
-from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
-from offloader.bookkeeper.api import ManagedLedger
 from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.errors import DamagedObjectError, DataLostError, LedgerNotFoundError
 from offloader.metadata import stock_keys
 from offloader.model import TopicName
 from offloader.offload.worker.offloaded_source import OffloadedSource
 from offloader.ports.entry_source import Extent, RawEntry
+from offloader.state.managed_ledger import ManagedLedger, OffloadContext
 from offloader.storage.memory import MemoryStore
-from offloader.testing.cluster import MemoryCluster
-from offloader.testing.cluster_ledgers import MemoryBookies, MemoryLedgers
+from tests.fakes.cluster import MemoryCluster
+from tests.fakes.cluster_ledgers import MemoryBookies, MemoryLedgers
 from tests.offload.stock_offloader import closed_ledgers, offload
 
 T = TopicName.parse("public/default/t")
@@ -31,22 +30,15 @@ class SomeGone(MemoryLedgers):
         self._gone = gone
         self._copies = copies
 
-    def read(self, ledger: int):  # type: ignore[no-untyped-def]
+    def read(self, ledger: int):
         if ledger in self._gone:
             raise LedgerNotFoundError(f"ledger {ledger} is not there")
         return super().read(ledger)
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
         found = super().managed_ledger(topic)
-        record = ManagedLedgerInfo()
-        for one in found.ledgers:
-            info = record.ledgerInfo.add(ledgerId=one.ledger, entries=one.entries, size=one.size, timestamp=0)
-            if one.ledger in self._copies:
-                uuid = UUID(self._copies[one.ledger]).int
-                halves = [half - (1 << 64) if half > _HALF else half for half in divmod(uuid, 1 << 64)]
-                info.offloadContext.uidMsb, info.offloadContext.uidLsb = halves
-                info.offloadContext.complete = True
-        return ManagedLedger(found.ledgers, found.version, record.SerializeToString())
+        copies = {ledger: OffloadContext(uuid, complete=True) for ledger, uuid in self._copies.items()}
+        return replace(found, ledgers=tuple(one._replace(context=copies.get(one.ledger)) for one in found.ledgers))
 
 
 class World:

@@ -10,17 +10,17 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import TopicCatalog
 from offloader.metadata.takeover import takeover
 from offloader.model import Loss, TopicName
-from offloader.testing.cluster import PIN
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import truth_of_cluster
+from tests.fakes.cluster import PIN
+from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
+from tests.truth import truth_of_cluster
 
 T = TopicName.parse("public/default/t")
 
 
 def started(**settings: object) -> Simulation:
     """One topic, claimed while it was empty."""
-    sim = Simulation(1, roll="10s", fail_on_data_loss=False, entries_per_ledger=None, **settings)  # type: ignore[arg-type]
+    sim = Simulation(1, roll="10s", fail_on_data_loss=False, entries_per_ledger=None, **settings)
     sim.cluster.create(T)
     sim.rounds(4)
     return sim
@@ -144,6 +144,7 @@ def test_a_topic_that_is_released_and_taken_in_again_has_the_token_of_its_new_su
     sim = started()
     before = token(sim)
     properties = sim.cluster.namespace("public/default").properties
+    sim.release(T)
     properties["offloader.enabled"] = "false"
     sim.rounds(20)
     assert T not in sim.registry.topics

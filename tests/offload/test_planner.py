@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.metadata.state import Claim, CloseRequest, TopicCatalog, TopicState
+from offloader.metadata.state import Claim, CloseRequest, OpenTopic, TopicCatalog, TopicState
 from offloader.model import (
+    SINGLE_PUT,
     FailureKind,
     Lane,
     LedgerList,
@@ -23,6 +24,7 @@ from offloader.model import (
     SegmentLayout,
     SegmentStatus,
     Slice,
+    SliceStop,
     Source,
     TopicName,
 )
@@ -44,7 +46,7 @@ from offloader.offload.driver.topic import reach
 from offloader.offload.worker.slice_worker import died, run_slice
 from offloader.ports.admin import TopicInfo
 from offloader.ports.entry_source import Extent, RawEntry
-from offloader.ports.object_store import UploadedPart
+from offloader.ports.object_store import Stat, UploadedPart
 from tests.examples import worlds
 
 LANES = {
@@ -57,9 +59,15 @@ MINUTE = 60_000
 
 
 class NoStore:
-    """Takes every part."""
+    """Takes every part, and an object of one part once."""
 
     url = "file:///nowhere"
+
+    def __init__(self) -> None:
+        self._objects: dict[str, bytes] = {}
+
+    def put(self, key: str, data: bytes, **_: object) -> Stat | None:
+        return Stat(len(data), "etag") if self._objects.setdefault(key, bytes(data)) == data else None
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
         return UploadedPart(number, len(data), "etag", crc32c)
@@ -143,6 +151,7 @@ class World:
         self.topics = {t.name: t for t in (self._topic(i) for i in range(rng.choice([1, 3, 12])))}
         self.uuids = 0
         self.number = 0
+        self.store = NoStore()
 
     def _topic(self, i: int) -> Listed:
         name = TopicName("a", "b", f"t{i}")
@@ -229,11 +238,11 @@ class World:
             receipt = replace(receipt, failure_kind=kind)
         else:
             ticks = iter(range(0, 10**9, self.rng.choice([1, 400])))
-            receipt = run_slice(work, topic, NoStore(), lambda: next(ticks))  # type: ignore[arg-type]
+            receipt = run_slice(work, topic, self.store, lambda: next(ticks))
         topic.state = segments.received(topic.state, receipt, self.now, self.rng.random())
         topic.speed = lanes.after(topic.speed, receipt, LANES[Lane.FAST], 10**6)
         topic.died = receipt.failure_kind is FailureKind.TASK_DIED
-        if receipt.failure_kind is FailureKind.UPLOAD_GONE:
+        if receipt.failure_kind is FailureKind.UPLOAD_GONE or receipt.stop is SliceStop.LARGER:
             topic.state = segments.abandoned(topic.state, self.uuid(), "gone")
         if receipt.finished:
             topic.state = segments.complete(topic.state, receipt.gaps, topic.ledgers, self.now)
@@ -375,6 +384,7 @@ def test_a_segment_ends_before_its_index_is_larger_than_readers_shall_hold(one_l
     topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
     topic.sizes = [1_000] * 60
     world.round(trouble=0)
+    assert isinstance(topic.state, OpenTopic)
     *parts, last = topic.state.open.parts
     many = -(-planner.MAX_INDEX_BYTES // planner.INDEX_ENTRY_BYTES) - sum(p.indexed for p in parts)
     parts.append(replace(last, indexed=many - one_less))
@@ -423,6 +433,19 @@ def test_a_segment_keeps_its_source(kind: FailureKind, failures: int, source: So
     assert after.open == topic.state.open
 
 
+@pytest.mark.parametrize("of_catalog", [False, True])
+def test_only_an_unknown_outcome_of_its_own_put_gives_a_segment_another_uuid(of_catalog: bool) -> None:
+    world, topic = failed_segment(FailureKind.UNKNOWN)
+    failure = topic.state.failure
+    assert isinstance(topic.state, OpenTopic)
+    assert failure is not None
+    segment = replace(topic.state.open, parts=(), upload=SINGLE_PUT, sealed=None)
+    topic.state = replace(topic.state, open=segment, failure=replace(failure, of_catalog=of_catalog))
+    after = decide(topic.view(1), world.now, world.uuid).state
+    assert (after.open.uuid == segment.uuid) == of_catalog
+    assert bool(after.abandoned) != of_catalog
+
+
 def test_where_a_ledger_is_gone_for_its_source_a_segment_ends_with_what_it_has() -> None:
     """What is uploaded may be the only copy. What follows it has the other source."""
     world, topic = failed_segment(FailureKind.DATA_LOST)
@@ -440,6 +463,7 @@ def test_where_a_ledger_is_gone_for_its_source_a_segment_ends_with_what_it_has()
 
 def test_a_segment_without_parts_whose_ledger_brokers_have_offloaded_is_begun_anew_through_brokers() -> None:
     world, topic = failed_segment(FailureKind.DATA_LOST)
+    assert isinstance(topic.state, OpenTopic)
     bare = replace(topic.state.open, parts=(), source=Source.BOOKKEEPER)
     topic.state, topic.rules = replace(topic.state, open=bare), replace(topic.rules, source=Source.BOOKKEEPER)
     assert decide(topic.view(1), world.now, world.uuid).state.open == bare
@@ -513,7 +537,7 @@ def test_where_others_wait_an_end_that_is_too_far_is_given_up_with_its_upload() 
     before = topic.state.open
     assert not before.parts
     assert topic.view(1).last is not None
-    topic.state = segments.closing(topic.state, topic.view(1).last, RollReason.AGE)  # type: ignore[arg-type]
+    topic.state = segments.closing(topic.state, topic.view(1).last, RollReason.AGE)
     view = within(topic, 3)
     assert view.reach is not None
     after = decide(view, world.now, world.uuid).state

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.format.reader import entries as entries_of
-from offloader.format.reader import read_blocks
+from offloader.format.blocks import entries as entries_of
+from offloader.format.blocks import read_blocks
 from offloader.metadata.layout import data_key
 from offloader.model import FailureKind, Position, Receipt, SliceStop
 from offloader.offload.worker.slice_worker import run_slice

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,15 +15,15 @@ from offloader.metadata import requests
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.layout import claim_key
 from offloader.metadata.requests import Request, RequestKind
-from offloader.metadata.state import Claim, TopicState
+from offloader.metadata.state import Claim, Releasing, TopicState
 from offloader.model import Position, RollReason, TopicName
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import WorkKind
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import truth_of_cluster
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
+from tests.truth import truth_of_cluster
 
 T = TopicName.parse("public/default/t")
 OTHER = TopicName.parse("public/default/other")
@@ -30,7 +31,7 @@ SWITCH = "offloader.enabled"
 
 
 def started(**settings: object) -> Simulation:
-    sim = Simulation(1, **{"roll": "2h", **settings})  # type: ignore[arg-type]
+    sim = Simulation(1, **{"roll": "2h", **settings})
     sim.cluster.create(T)
     sim.cluster.create(OTHER)
     sim.rounds(4)
@@ -198,48 +199,84 @@ def test_release_offloads_up_to_the_end_and_deletes_the_subscription() -> None:
     check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, paces=[sim.pace])
 
 
-def test_a_namespace_disabled_by_its_property_is_released() -> None:
-    sim = started()
-    sim.produce(T, 10)
-    sim.rounds(2)
-    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
-    sim.rounds(15)
-    assert sim.cluster.mark_delete(T) is None
-    assert sim.context.catalogs.load(T).end == end(sim)
+def switch_off(sim: Simulation, how: str) -> None:
+    """The namespace is switched off: by its property, by the file, or no line of the file enables it any more."""
+    if how == "property":
+        sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    elif how == "file":
+        sim.namespace_off = True
+    else:
+        sim.enabled = False
 
 
-def test_a_topic_disabled_while_nothing_ran_is_released_at_the_next_start() -> None:
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("how", ["property", "file", "absent"])
+def test_a_topic_that_is_not_enabled_any_more_is_paused_and_keeps_its_pin_and_its_claim(
+    how: str, running: bool
+) -> None:
     sim = started(roll="5s")
     sim.produce(T, 10)
     sim.settle()
-    sim.pins.close()
-    sim.journal.close()
-    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
-    sim.start()
-    sim.rounds(12)
-    assert sim.cluster.mark_delete(T) is None
-    assert sim.context.catalogs.load(T).claim.application == ""
+    ends = sim.context.catalogs.head(T).end
+    switch_off(sim, how)
+    if not running or how != "property":
+        sim.kill()
+    sim.rounds(4)
+    sim.produce(T, 200)
+    sim.rounds(12, step_ms=10_000)
+    assert sim.registry.topics[T].paused
+    assert sim.context.catalogs.head(T).end == ends, "nothing is read of it"
+    assert sim.context.catalogs.head(T).claim.application == "sim"
+    assert sim.cluster.mark_delete(T) is not None
+    assert sim.driver.state(T).paused_at
+    sim.enabled, sim.namespace_off = True, False
+    sim.cluster.namespace("public/default").properties.pop(SWITCH, None)
+    sim.kill()
+    sim.settle()
+    assert sim.context.catalogs.head(T).end == end(sim)
+    assert sim.driver.state(T).idle
+    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, at_rest=True, paces=[sim.pace])
 
 
-def test_a_topic_that_nothing_enables_any_more_is_paused_sealed_and_keeps_its_pin() -> None:
+def test_of_a_paused_topic_what_is_uploaded_is_committed_and_nothing_more_is_read() -> None:
+    sim = started(entries_per_ledger=None, max_size=10**8)
+    sim.produce(T, 60)
+    sim.rounds(4)
+    uploaded = sim.driver.state(T).open.covered
+    assert uploaded is not None
+    sim.produce(T, 10)
+    switch_off(sim, "property")
+    sim.rounds(12, step_ms=10_000)
+    assert sim.context.catalogs.head(T).end == uploaded
+    assert not sim.driver.state(T).unfinished
+    assert uploaded < end(sim)
+
+
+def test_of_a_paused_topic_an_upload_that_has_nothing_is_given_up() -> None:
+    sim = started(entries_per_ledger=None, max_size=10**8)
+    sim.produce(T, 1)
+    sim.rounds(4)
+    assert sim.driver.state(T).open.covered is None
+    switch_off(sim, "property")
+    sim.rounds(12, step_ms=10_000)
+    assert not sim.driver.state(T).unfinished
+    assert not sim.driver.state(T).abandoned
+    assert sim.context.catalogs.head(T).end is None
+
+
+def test_a_release_that_an_older_version_began_by_a_policy_is_a_pause() -> None:
     sim = started(roll="5s")
     sim.produce(T, 10)
-    sim.rounds(2)
-    sim.pins.close()
-    sim.journal.close()
-    sim.enabled = False
-    sim.start()
+    sim.settle()
+    sim.context.record(replace(sim.driver.state(T), releasing=Releasing.POLICY))
+    switch_off(sim, "property")
+    sim.kill()
     sim.rounds(12)
-    sealed = len(sim.context.catalogs.load(T).segments)
-    assert sealed == 1
-    sim.produce(T, 10)
-    sim.rounds(12, step_ms=10_000)
-    assert len(sim.context.catalogs.load(T).segments) == sealed
     assert sim.cluster.mark_delete(T) is not None
+    assert sim.driver.state(T).releasing is None
 
 
-@pytest.mark.parametrize("by_policy", [True, False])
-def test_a_paused_topic_is_released_with_all_that_came_since_it_was_paused(by_policy: bool) -> None:
+def test_a_paused_topic_is_released_with_all_that_came_since_it_was_paused() -> None:
     sim = started(roll="5s")
     sim.produce(T, 10)
     sim.settle()
@@ -248,11 +285,10 @@ def test_a_paused_topic_is_released_with_all_that_came_since_it_was_paused(by_po
     sim.rounds(12)
     sim.produce(T, 10)
     sim.rounds(5)
-    assert sim.registry.topics[T].catalog.end < end(sim), "it is paused"
-    if by_policy:
-        sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
-    else:
-        ask(sim, RequestKind.RELEASE, T)
+    offloaded = sim.registry.topics[T].catalog.end
+    assert offloaded is not None
+    assert offloaded < end(sim), "it is paused"
+    ask(sim, RequestKind.RELEASE, T)
     sim.rounds(30)
     assert sim.cluster.mark_delete(T) is None
     assert sim.context.catalogs.head(T).end == end(sim)
@@ -343,7 +379,7 @@ def test_a_topic_disabled_and_enabled_again_is_offloaded_again() -> None:
     sim.produce(T, 10)
     properties[SWITCH] = "false"
     sim.rounds(12)
-    assert T not in sim.registry.topics
+    assert sim.registry.topics[T].paused
     properties[SWITCH] = "true"
     sim.rounds(6)
     sim.produce(T, 10)
@@ -353,7 +389,7 @@ def test_a_topic_disabled_and_enabled_again_is_offloaded_again() -> None:
 
 def test_a_list_of_requests_that_fails_once_delays_them_and_no_more() -> None:
     from offloader.storage.memory import MemoryStore
-    from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+    from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 
     faults = StoreFaults()
     sim = started(store=FaultyStore(MemoryStore(), faults))
@@ -381,9 +417,9 @@ def test_a_namespace_that_cannot_be_read_for_a_moment_is_read_again_before_its_t
     sim.cluster.create(T)
     sim.cluster.faults.add("admin.namespace_properties", lambda: BrokerUnavailableError("not now"))
     sim.rounds(1)
-    assert not sim.driver.registry.settled
+    settled = [sim.driver.registry.settled]
     sim.rounds(8)
-    assert sim.driver.registry.settled
+    assert [*settled, sim.driver.registry.settled] == [False, True]
     assert not sim.driver.registry.found.unread
     assert T in sim.driver.registry.topics
 
@@ -425,6 +461,7 @@ def test_a_deleted_topic_does_not_come_back_from_a_discovery_that_was_under_way(
     under_way: Future[object] = Future()
     seen = sim.registry.found._discover({T, OTHER})
     executors = sim.context.work._executors
+    assert isinstance(executors, dict)
     inline, executors[WorkKind.DISCOVER] = executors[WorkKind.DISCOVER], SimpleNamespace(submit=lambda _: under_way)
     sim.cluster.delete(T)
     sim.until_believed()
@@ -510,12 +547,11 @@ def test_a_topic_that_was_disabled_while_nothing_ran_is_found_by_the_list_of_cla
     sim.cluster.namespace("public/default").properties[SWITCH] = "false"
     sim.kill()
     sim.rounds(20)
-    assert T not in sim.registry.topics
-    assert sim.cluster.mark_delete(T) is None
-    assert Catalogs(sim.store, sim.application).claimed() == []
+    assert sim.registry.topics[T].paused
+    assert set(Catalogs(sim.store, sim.application).claimed()) == {T, OTHER}
 
 
-def test_a_topic_that_has_a_pin_and_could_not_be_claimed_is_released_when_it_is_disabled() -> None:
+def test_a_topic_that_has_a_pin_and_could_not_be_claimed_is_paused_when_it_is_disabled() -> None:
     sim = Simulation(1, roll="5s")
     sim.cluster.faults.add("admin.pin_token", lambda: BrokerUnavailableError("gone"), times=10**6)
     sim.cluster.create(T)
@@ -526,9 +562,9 @@ def test_a_topic_that_has_a_pin_and_could_not_be_claimed_is_released_when_it_is_
     sim.rounds(10)
     sim.cluster.faults.clear()
     sim.rounds(200, step_ms=3_000)
-    assert T not in sim.registry.topics
-    assert sim.cluster.mark_delete(T) is None
-    assert Catalogs(sim.store, sim.application).claimed() == []
+    assert sim.registry.topics[T].paused
+    assert sim.cluster.mark_delete(T) is not None
+    assert Catalogs(sim.store, sim.application).claimed() == [T]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -558,3 +594,21 @@ def test_a_claim_that_is_gone_from_the_list_is_listed_again_at_the_next_start() 
     sim.kill()
     sim.rounds(6)
     assert T in Catalogs(sim.store, sim.application).claimed()
+
+
+def test_a_users_topic_is_offloaded_whatever_its_name_begins_with(caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka-on-Pulsar's, for example. A system topic is not, and the log names it once."""
+    caplog.set_level("INFO")
+    sim = started(roll="5s")
+    mine, system = (TopicName.parse(f"public/default/{name}") for name in ("__consumer_offsets", "__change_events"))
+    for topic in (mine, system):
+        sim.cluster.create(topic)
+    sim.rounds(6)
+    sim.produce(mine, 20)
+    sim.produce(system, 20)
+    sim.settle()
+    assert sim.registry.topics[mine].catalog.entries > 0
+    assert system not in sim.registry.topics
+    assert [r.getMessage() for r in caplog.records if "skipped topic" in r.getMessage()] == [
+        f"skipped topic={system}: a system topic of Pulsar's, which is never offloaded"
+    ]

@@ -7,18 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.errors import BrokerUnavailableError, OutcomeUnknownError
+from offloader.errors import OutcomeUnknownError
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.state import CatalogHead, Claim, Releasing
+from offloader.metadata.state import Claim, Releasing
 from offloader.model import FailureKind, Position, TopicName
-from offloader.offload.driver import committing, losses, retiring
-from offloader.offload.driver.context import Context
+from offloader.offload.driver import losses, retiring
 from offloader.ports.pins import TopicEnd
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import truth_of_cluster
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
+from tests.truth import truth_of_cluster
 
 TOPIC = TopicName.parse("public/default/t")
 SWITCH = "offloader.enabled"
@@ -38,7 +37,7 @@ def test_a_topic_of_which_something_is_lost_is_not_released_before_the_rest_is_o
     failure = sim.driver.state(TOPIC).failure
     assert failure is not None
     assert failure.kind is FailureKind.DATA_LOST
-    sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
+    sim.release(TOPIC)
     sim.rounds(60)
     assert TOPIC in sim.registry.topics, "somebody must accept the loss first"
     assert sim.cluster.mark_delete(TOPIC) is not None
@@ -53,47 +52,6 @@ def test_a_topic_of_which_something_is_lost_is_not_released_before_the_rest_is_o
     assert (end.ledger, end.entry) == written
 
 
-@pytest.mark.parametrize("then", ["true", None])
-def test_a_topic_that_was_said_to_be_disabled_once_is_not_released_where_that_is_taken_back_before(
-    then: str | None,
-) -> None:
-    sim = Simulation(1, roll="10m", max_size=10**8, enabled=then is None)
-    properties = sim.cluster.namespace("public/default").properties
-    properties["offloader.enabled"] = "true"
-    sim.cluster.create(TOPIC)
-    sim.rounds(4)
-    sim.produce(TOPIC, 60)
-    properties["offloader.enabled"] = "false"
-    while not sim.driver.state(TOPIC).releasing:
-        sim.clock.now += 200
-        sim.round()
-    del properties["offloader.enabled"]
-    if then is not None:
-        properties["offloader.enabled"] = then
-    sim.rounds(30)
-    assert TOPIC in sim.registry.topics
-    assert not sim.driver.state(TOPIC).releasing
-    assert sim.cluster.mark_delete(TOPIC) is not None
-    sim.produce(TOPIC, 20)
-    sim.settle()
-
-
-def test_a_topic_that_its_policy_let_go_of_and_that_is_enabled_again_is_taken_in_again() -> None:
-    sim = Simulation(1, roll="10m", max_size=10**8)
-    sim.cluster.create(TOPIC)
-    sim.produce(TOPIC, 60)
-    sim.rounds(4)
-    properties = sim.cluster.namespace("public/default").properties
-    properties["offloader.enabled"] = "false"
-    while TOPIC in sim.registry.topics:
-        sim.rounds(1, step_ms=100)
-    properties["offloader.enabled"] = "true"  # before another look has seen it disabled
-    sim.rounds(10)
-    assert TOPIC in sim.registry.topics
-    sim.produce(TOPIC, 20)
-    sim.settle()
-
-
 @pytest.mark.parametrize("before", [0, 7])
 def test_what_was_written_and_trimmed_between_a_release_and_the_next_claim_is_recorded(before: int) -> None:
     """Also of a topic of which nothing was offloaded yet."""
@@ -102,6 +60,7 @@ def test_what_was_written_and_trimmed_between_a_release_and_the_next_claim_is_re
     sim.cluster.create(TOPIC)
     sim.rounds(4)
     sim.produce(TOPIC, before)
+    sim.release(TOPIC)
     properties[SWITCH] = "false"
     sim.rounds(60)
     assert TOPIC not in sim.registry.topics
@@ -122,6 +81,7 @@ def test_an_empty_topic_that_is_released_and_claimed_again_with_its_ledger_has_l
     properties = sim.cluster.namespace("public/default").properties
     sim.cluster.create(TOPIC)
     sim.rounds(4)
+    sim.release(TOPIC)
     properties[SWITCH] = "false"
     sim.rounds(60)
     assert TOPIC not in sim.registry.topics
@@ -153,8 +113,10 @@ def test_a_release_that_is_cut_off_after_its_subscription_was_deleted_is_our_own
         faults.add(StoreFault("put", key=lambda key: "/_catalog/" in key, times=1))
     else:
         sim.cluster.faults.add("pins.release", lambda: OutcomeUnknownError("no answer"), effect=True)
+    sim.release(TOPIC)
     properties[SWITCH] = "false"
     until(sim, lambda: sim.cluster.mark_delete(TOPIC) is None)
+    take_back(sim)
     if ends:
         sim.pins.close()
         sim.journal.close()
@@ -187,8 +149,10 @@ def test_what_is_trimmed_while_the_next_start_reads_the_list_is_our_own_doing_to
     sim.settle()
     faults.add(StoreFault("put", key=lambda key: "/_catalog/" in key, times=1))
     sim.cluster.add_subscription(TOPIC, "other")
+    sim.release(TOPIC)
     properties[SWITCH] = "false"
     until(sim, lambda: sim.cluster.mark_delete(TOPIC) is None)
+    take_back(sim)
     sim.pins.close()
     sim.journal.close()
     sim.produce(TOPIC, 5)
@@ -218,7 +182,7 @@ def test_a_release_that_is_cut_off_so_is_ended_by_the_next_start() -> None:
     sim.produce(TOPIC, 7)
     sim.settle()
     faults.add(StoreFault("put", key=lambda key: "/_catalog/" in key, times=1))
-    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    sim.release(TOPIC)
     until(sim, lambda: sim.cluster.mark_delete(TOPIC) is None)
     sim.pins.close()
     sim.journal.close()
@@ -233,39 +197,9 @@ def test_a_release_that_is_cut_off_so_is_ended_by_the_next_start() -> None:
     assert claim.application == ""
 
 
-def test_what_somebody_else_deletes_after_a_release_was_taken_back_is_not_our_own_doing() -> None:
-    sim = Simulation(1, roll="10s", max_size=10**8, entries_per_ledger=None)
-    properties = sim.cluster.namespace("public/default").properties
-    sim.cluster.create(TOPIC)
-    sim.rounds(4)
-    sim.produce(TOPIC, 7)
-    sim.settle()
-    sim.cluster.faults.add("pins.release", lambda: BrokerUnavailableError("not now"), times=2)
-    properties[SWITCH] = "false"
-    until(sim, lambda: sim.driver.state(TOPIC).releasing is not None)
-    sim.rounds(1, step_ms=100)
-    properties[SWITCH] = "true"
-    sim.rounds(10)
-    assert sim.cluster.mark_delete(TOPIC) is not None
-    assert sim.driver.state(TOPIC).idle
-    sim.produce(TOPIC, 5)
-    sim.cluster.delete_subscription(TOPIC)
-    sim.cluster.roll(TOPIC)
-    sim.rounds(10)
-    failure = sim.driver.state(TOPIC).failure
-    assert failure is not None
-    assert failure.kind is FailureKind.DATA_LOST
-
-
-def released_by_policy(sim: Simulation) -> dict[str, str]:
-    """The topic has much to offload, and is said to be disabled; the namespace's properties."""
-    properties = sim.cluster.namespace("public/default").properties
-    sim.cluster.create(TOPIC)
-    sim.rounds(4)
-    sim.produce(TOPIC, 60)
-    properties[SWITCH] = "false"
-    until(sim, lambda: sim.driver.state(TOPIC).releasing is Releasing.POLICY)
-    return properties
+def take_back(sim: Simulation) -> None:
+    """Nobody asks for the release any more; an older version took one back whose policy was gone."""
+    retiring.take_back(sim.context, sim.registry.topics[TOPIC])
 
 
 def until(sim: Simulation, there: Callable[[], bool]) -> None:
@@ -275,28 +209,6 @@ def until(sim: Simulation, there: Callable[[], bool]) -> None:
         sim.clock.now += 200
         sim.round()
     raise AssertionError("it did not happen")
-
-
-def test_a_topic_that_is_enabled_again_while_nothing_runs_is_not_released() -> None:
-    sim = Simulation(1, roll="10m", max_size=10**8)
-    properties = released_by_policy(sim)
-    properties[SWITCH] = "true"
-    sim.kill()
-    sim.rounds(30)
-    assert TOPIC in sim.registry.topics
-    assert not sim.driver.state(TOPIC).releasing
-    assert sim.registry.topics[TOPIC].retirement is None
-    assert sim.cluster.mark_delete(TOPIC) is not None
-
-
-def test_a_topic_that_nothing_enables_any_more_after_it_was_disabled_is_paused() -> None:
-    sim = Simulation(1, roll="10m", max_size=10**8, enabled=False)
-    sim.cluster.namespace("public/default").properties[SWITCH] = "true"
-    del released_by_policy(sim)[SWITCH]
-    sim.kill()
-    sim.rounds(30)
-    assert not sim.driver.state(TOPIC).releasing
-    assert sim.cluster.mark_delete(TOPIC) is not None
 
 
 @pytest.mark.parametrize("switch", ["true", "false", None])
@@ -317,33 +229,6 @@ def test_a_release_that_somebody_asked_for_goes_on_whatever_policies_say(switch:
     sim.rounds(30)
     assert TOPIC not in sim.registry.topics
     assert sim.cluster.mark_delete(TOPIC) is None
-
-
-@pytest.mark.parametrize("times", [1, 5])
-@pytest.mark.parametrize("what", ["namespace", "catalog"])
-def test_a_topic_disabled_while_nothing_ran_is_released_also_where_it_could_not_be_read_at_first(
-    what: str, times: int
-) -> None:
-    faults = StoreFaults()
-    sim = Simulation(1, roll="5s", store=FaultyStore(MemoryStore(), faults))
-    sim.cluster.create(TOPIC)
-    sim.rounds(4)
-    sim.produce(TOPIC, 10)
-    sim.settle()
-    sim.pins.close()
-    sim.journal.close()
-    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
-    sim.start()
-    assert TOPIC not in sim.journal.topics
-    if what == "namespace":
-        sim.cluster.faults.add("admin.namespace_properties", lambda: BrokerUnavailableError("not now"), times=times)
-    else:
-        faults.add(StoreFault("*", key=lambda key: "/_catalog/" in key, times=times))
-    sim.rounds(40)
-    assert sim.cluster.mark_delete(TOPIC) is None
-    claim = sim.context.catalogs.head(TOPIC).claim
-    assert claim is not None
-    assert claim.application == ""
 
 
 def test_a_claim_that_another_process_makes_meanwhile_stays_in_the_list() -> None:
@@ -371,50 +256,3 @@ def awaiting_release(faults: StoreFaults) -> Simulation:
     sim.produce(TOPIC, 7)
     sim.settle()
     return sim
-
-
-def test_a_release_that_is_taken_back_while_the_journal_is_away_deletes_no_pin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the check and the deletion there may be an hour."""
-    faults = StoreFaults()
-    sim = awaiting_release(faults)
-    properties = sim.cluster.namespace("public/default").properties
-    check, checked = retiring._check, []
-
-    def checked_first(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
-        check(context, catalog, by_policy=by_policy)
-        if not checked:
-            faults.add(StoreFault("put", key=lambda key: "_journal" in key, times=60))
-        checked.append(catalog.topic)
-
-    monkeypatch.setattr(retiring, "_check", checked_first)
-    properties[SWITCH] = "false"
-    until(sim, lambda: bool(checked))
-    properties[SWITCH] = "true"
-    sim.produce(TOPIC, 20)
-    sim.rounds(80, step_ms=60_000)
-    sim.cluster.roll(TOPIC)
-    sim.settle()
-    assert TOPIC in sim.registry.topics
-    assert sim.context.catalogs.load(TOPIC).losses == ()
-    check_invariants(sim.store, {TOPIC: truth_of_cluster(sim.cluster, TOPIC)}, at_rest=True)
-
-
-def test_a_topic_that_a_policy_released_is_taken_up_again_though_the_journal_failed_at_the_release_s_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    faults = StoreFaults()
-    sim = awaiting_release(faults)
-    properties = sim.cluster.namespace("public/default").properties
-    end_claim = committing.end_claim
-
-    def ended(context: Context, name: TopicName) -> None:
-        end_claim(context, name)
-        faults.add(StoreFault("put", key=lambda key: "_journal" in key))
-        properties[SWITCH] = "true"  # before another discovery sees that it was false
-
-    monkeypatch.setattr(committing, "end_claim", ended)
-    properties[SWITCH] = "false"
-    until(sim, lambda: sim.cluster.mark_delete(TOPIC) is None)
-    sim.rounds(60)
-    assert TOPIC in sim.registry.topics
-    assert sim.cluster.mark_delete(TOPIC) is not None

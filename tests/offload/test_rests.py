@@ -4,6 +4,8 @@ would have nothing to do is checked in each round of all simulations, too (`Chec
 from __future__ import annotations
 
 import queue
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from itertools import count
@@ -13,7 +15,7 @@ import pytest
 
 from offloader.model import Lane, RollReason, TopicName
 from offloader.offload.core import planner
-from offloader.offload.core.decisions import Decision
+from offloader.offload.core.decisions import Decision, TopicView
 from offloader.offload.driver import facets, observed
 from offloader.offload.driver.driver import OTHERS
 from offloader.offload.driver.facets import Rest, Retirement
@@ -44,9 +46,9 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[TopicName]:
     names: list[TopicName] = []
     plain = planner.decide
 
-    def decide(view: planner.TopicView, *arguments: object) -> Decision:
+    def decide(view: TopicView, *arguments: object) -> Decision:
         names.append(view.state.topic)
-        return plain(view, *arguments)  # type: ignore[arg-type]
+        return plain(view, *arguments)
 
     monkeypatch.setattr("offloader.offload.driver.lane_plans.planner.decide", decide)
     return names
@@ -71,30 +73,104 @@ def _look_at_all(sim: Simulation) -> None:
     sim.rounds(1, step_ms=LEAST_MS)
 
 
+class WatchedTopics(dict[TopicName, Topic]):
+    """Counts the topics that are looked at, one by one or in a walk."""
+
+    def __init__(self, topics: Mapping[TopicName, Topic]) -> None:
+        super().__init__(topics)
+        self.looks = Counter[TopicName]()
+
+    def get(self, name: TopicName, default: Any = None) -> Any:
+        self.looks[name] += 1
+        return super().get(name, default)
+
+    def __getitem__(self, name: TopicName) -> Topic:
+        self.looks[name] += 1
+        return super().__getitem__(name)
+
+    def __iter__(self) -> Iterator[TopicName]:
+        for name in super().__iter__():
+            self.looks[name] += 1
+            yield name
+
+    def values(self) -> Iterator[Topic]:  # type: ignore[override]
+        return (self[name] for name in self)
+
+    def items(self) -> Iterator[tuple[TopicName, Topic]]:  # type: ignore[override]
+        return ((name, self[name]) for name in self)
+
+    def __contains__(self, name: object) -> bool:
+        assert isinstance(name, TopicName)
+        self.looks[name] += 1
+        return super().__contains__(name)
+
+
+def test_a_round_looks_at_the_topics_of_which_something_changed(sim: Simulation) -> None:
+    sim.rounds(1, step_ms=1)
+    watched = WatchedTopics(sim.registry.topics)
+    sim.registry.topics = watched
+    sim.driver.round()
+    assert sum(watched.looks.values()) == 0
+
+    def produced(topic: Topic) -> None:
+        sim.produce(topic.name, 5)
+        observed.soon(topic)
+
+    for change in (
+        lambda topic: observed.doubt(topic),
+        lambda topic: sim.journal.record([replace(sim.driver.state(topic.name), paused_at=1)]),
+        produced,
+    ):
+        changed = dict.__getitem__(watched, TOPICS[0])  # the first one also shows whether Pulsar answers
+        change(changed)
+        watched.looks.clear()
+        sim.clock.now += LEAST_MS
+        sim.driver.round()
+        assert set(watched.looks) == {TOPICS[0]}
+        sim.batch()
+        sim.driver.round()
+
+
+def test_a_topic_whose_time_has_come_is_looked_at_alone(sim: Simulation) -> None:
+    sim.rounds(1, step_ms=1)
+    topic = sim.registry.topics[TOPICS[0]]
+    assert topic.rest is not None
+    topic.rest = replace(topic.rest, ends_at=sim.clock.now + LEAST_MS)
+    sim.context.changes.mark([topic.name])
+    sim.driver.round()
+    sim.registry.topics = watched = WatchedTopics(sim.registry.topics)
+    sim.clock.now += LEAST_MS
+    sim.driver.round()
+    assert set(watched.looks) == {topic.name}
+
+
 def test_whatever_is_known_anew_ends_a_rest(sim: Simulation) -> None:
     topic = sim.registry.topics[TOPICS[0]]
     state, now = sim.driver.state(topic.name), sim.clock.now
-    topic.rest = Rest(topic.known(state), now + 1, None)
+    topic.rest = rest = Rest(state, now + 1, None)
     topic.observed = replace(topic.observed, seen_at=now)
+    topic.poll = replace(topic.poll, again_at=now)
     assert topic.rests(state, now), "it was seen to be as it was"
     assert not topic.rests(state, now + 1)
     assert not topic.rests(replace(state, let_go=True), now)
+    begin = topic.begin()
+    assert begin is not None
     others = {
-        "rules": replace(topic.rules, max_size=1), "committed": replace(topic.committed, reload_at=1),
+        "rules": replace(topic.rules, max_size=1), "committed": replace(topic.committed, catalog_error="x"),
         "observed": replace(topic.observed, doubted=True), "source": "another",
         "poll": replace(topic.poll, error="away"), "tail": facets.HiddenTail(asked_at=1),
         "learnt": facets.Learnt(died=True), "planned": facets.Planned(at=1),
-        "times": facets.PublishTimes({topic.begin(): 1}), "retirement": Retirement(RollReason.DELETED, None, 1),
+        "times": facets.PublishTimes({begin: 1}), "retirement": Retirement(RollReason.DELETED, None, 1),
         "release": facets.Release(done=True), "pin": facets.PinState("moved"),
-        "losses": facets.LossState(topic.begin()), "bridge": facets.BridgeProgress(changed_at=1),
-        "minded": facets.Minded(again_at=1), "inquiry": facets.Inquiry(),
+        "losses": facets.LossState(begin), "features": {int: 1}, "inquiry": facets.Inquiry(),
     }  # fmt: skip
-    assert set(others) == {each.name for each in fields(Topic)} - {"name", "rest"}
+    assert set(others) == {each.name for each in fields(Topic)} - {"name", "rest", "changes"}
     for name, other in others.items():
         before = getattr(topic, name)
         setattr(topic, name, other)
         assert not topic.rests(state, now), name
         setattr(topic, name, before)
+        topic.rest = rest
     assert topic.rests(state, now)
 
 

@@ -8,11 +8,22 @@ from offloader.errors import ClaimedByOtherError, IntegrityError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.layout import catalog_folder
 from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, NextStart, TopicCatalog, TopicState
-from offloader.model import Gap, GapKind, LedgerList, LedgerSpan, Position, RollReason, SegmentLayout, Source, TopicName
+from offloader.model import (
+    FailureKind,
+    Gap,
+    GapKind,
+    LedgerList,
+    LedgerSpan,
+    Position,
+    RollReason,
+    SegmentLayout,
+    Source,
+    TopicName,
+)
 from offloader.offload.core import segments
 from offloader.offload.driver.seal_steps import seal
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 T = TopicName.parse("acme/orders/placed")
 LEDGERS = LedgerList((LedgerSpan(7, None),))
@@ -36,6 +47,14 @@ def sealing(uuid: str, first: int, last: int) -> TopicState:
     )
     state = segments.closing(state, Position(0, 7, last), RollReason.AGE)
     return segments.complete(state, (Gap(7, first, last + 1, kind=GapKind.ABORTED),), LEDGERS, 2)
+
+
+def first_try(state: TopicState) -> TopicState:
+    return state
+
+
+def tried_before(state: TopicState) -> TopicState:
+    return segments.failed(state, FailureKind.UNKNOWN, "an answer was lost", 3, 0.5)
 
 
 @pytest.fixture
@@ -66,14 +85,23 @@ def test_a_seal_reads_nothing_of_the_catalog_that_the_driver_has(store, loaded):
     catalog = seal(faulty, Catalogs(faulty, "app"), loaded, sealing("u5", 50, 59))
     assert [s.uuid for s in read_back(store).segments] == ["u0", "u1", "u2", "u3", "u4", "u5"]
     assert catalog == read_back(store).head
-    assert faults.calls["read"] == 0
+    assert faults.calls == {"put": 2}, "the record beside the segment, and the commit"
 
 
-def test_a_repeated_seal_finds_its_own_commit(store, loaded):
-    for _ in range(2):
-        catalog = seal(store, Catalogs(store, "app"), loaded, sealing("u5", 50, 59))
+@pytest.mark.parametrize("again", [first_try, tried_before])
+def test_a_repeated_seal_finds_its_own_commit(store, loaded, again):
+    """Also where the process that has committed it ended before its journal said so: the next one knows of no try."""
+    for state in (sealing("u5", 50, 59), again(sealing("u5", 50, 59))):
+        catalog = seal(store, Catalogs(store, "app"), loaded, state)
         assert catalog.newest.uuid == "u5"
     assert slots(store) == 7
+
+
+def test_only_a_later_try_asks_for_what_is_committed_since(store, loaded):
+    faults = StoreFaults()
+    faulty = FaultyStore(store, faults)
+    seal(faulty, Catalogs(faulty, "app"), loaded, tried_before(sealing("u5", 50, 59)))
+    assert faults.calls == {"list": 1, "put": 2}
 
 
 def test_records_that_were_written_meanwhile_stay_before_the_segment(store, loaded):
@@ -84,13 +112,15 @@ def test_records_that_were_written_meanwhile_stay_before_the_segment(store, load
 
 def test_an_overtaken_driver_s_segment_gives_way_to_the_range_s_commit(store, loaded):
     seal(store, Catalogs(store, "app"), loaded, sealing("newcomer", 50, 64))
-    catalog = seal(store, Catalogs(store, "app"), loaded, sealing("u5", 50, 59))
+    with pytest.raises(IntegrityError, match="does not continue"):
+        seal(store, Catalogs(store, "app"), loaded, sealing("u5", 50, 59))
+    catalog = seal(store, Catalogs(store, "app"), loaded, tried_before(sealing("u5", 50, 59)))
     assert catalog == read_back(store).head
     assert [s.uuid for s in read_back(store).segments[-2:]] == ["u4", "newcomer"]
     assert slots(store) == 7
 
 
-def test_a_newcomer_s_commit_between_the_refresh_and_ours_is_not_overwritten(store, loaded):
+def test_a_newcomer_s_commit_while_ours_is_under_way_is_not_overwritten(store, loaded):
     """It is there when ours is put: refused, read back, and found not to continue any more."""
 
     def overtake() -> None:
@@ -99,7 +129,7 @@ def test_a_newcomer_s_commit_between_the_refresh_and_ours_is_not_overwritten(sto
     faulty = FaultyStore(store, StoreFaults([StoreFault("put", Effect.HOOK, hook=overtake)]))
     with pytest.raises(IntegrityError, match="does not continue"):
         seal(faulty, Catalogs(faulty, "app"), loaded, sealing("u5", 50, 59))
-    catalog = seal(store, Catalogs(store, "app"), loaded, sealing("u5", 50, 59))
+    catalog = seal(store, Catalogs(store, "app"), loaded, tried_before(sealing("u5", 50, 59)))
     assert catalog == read_back(store).head
     assert [s.uuid for s in read_back(store).segments[-2:]] == ["u4", "newcomer"]
 

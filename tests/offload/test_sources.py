@@ -11,18 +11,18 @@ from offloader.metadata.state import TopicCatalog
 from offloader.model import FailureKind, GapKind, Position, RollReason, Source, TopicName
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.storage.memory import MemoryStore
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import truth_of_cluster
+from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
 from tests.offload.stock_offloader import closed_ledgers, offload
+from tests.truth import truth_of_cluster
 
 T = TopicName.parse("public/default/t")
-READ = [source for source in Source if source not in (Source.OFFLOADED, Source.REFERENCED)]  # that one is copied
+READ = [source for source in Source if source is not Source.OFFLOADED]  # that one is copied
 COMPLETE = [source for source in READ if source.complete]
 
 
 def started(source: Source, **settings: object) -> Simulation:
-    sim = Simulation(5, source=source, **{"roll": "5s", "entries_per_ledger": None, **settings})  # type: ignore[arg-type]
+    sim = Simulation(5, source=source, **{"roll": "5s", "entries_per_ledger": None, **settings})
     sim.cluster.create(T)
     sim.rounds(4)
     return sim
@@ -201,11 +201,11 @@ def test_a_topic_that_is_released_is_copied_to_its_very_end(source: Source) -> N
     sim.rounds(4)
     sim.cluster.add_hidden(T, GapKind.ABORTED)
     sim.cluster.add_hidden(T, GapKind.MARKER)
-    sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
+    sim.release(T)
     sim.rounds(20)
     assert sim.cluster.mark_delete(T) is None, "released"
     assert catalog(sim).end == last_place(sim)
-    assert {s.roll_reason for s in catalog(sim).segments} == {RollReason.DISABLED}
+    assert {s.roll_reason for s in catalog(sim).segments} == {RollReason.RELEASED}
     check(sim)
 
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 
 import pytest
 
 from offloader.archive.findings import FindingKind
-from offloader.errors import AccessDeniedError, FatalError, OvertakenError, StoreUnavailableError
+from offloader.errors import (
+    AccessDeniedError,
+    FatalError,
+    OvertakenError,
+    PartRejectedError,
+    StoreUnavailableError,
+)
 from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.model import FailureKind, Lane, RollReason, TopicName
 from offloader.offload.core import planner
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
-from offloader.testing.invariants import HARMLESS, check_invariants
-from offloader.testing.truth import truth_of_cluster
+from tests.examples import few
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.invariants import HARMLESS, check_invariants
 from tests.offload.simulation import Simulation
+from tests.truth import truth_of_cluster
 
 T = TopicName.parse("public/default/t")
 OTHER = TopicName.parse("public/default/other")
@@ -25,7 +33,7 @@ OTHER = TopicName.parse("public/default/other")
 
 def started(faults: StoreFaults, backing: MemoryBacking | None = None, **settings: object) -> Simulation:
     store = FaultyStore(MemoryStore(backing or MemoryBacking()), faults)
-    sim = Simulation(1, store=store, **settings)  # type: ignore[arg-type]
+    sim = Simulation(1, store=store, **settings)
     sim.cluster.create(T)
     sim.cluster.create(OTHER)
     sim.rounds(4)
@@ -369,3 +377,85 @@ def test_a_topic_whose_name_a_file_system_cannot_hold_holds_up_no_other(tmp_path
         check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, at_rest=True, allowed=HARMLESS)
         sim.close()
     assert "have at most 255 bytes there, URL-encoded" in caplog.text
+
+
+def refuses(key_of: str, calls: Counter[str]) -> StoreFault:
+    """The store takes no catalog record of a topic, and everything else."""
+
+    def refuse() -> None:
+        calls[key_of] += 1
+        raise AccessDeniedError("403: not here")
+
+    matches = lambda key: "_catalog" in key and key_of in key  # noqa: E731
+    return StoreFault("put", Effect.HOOK, key=matches, times=10**9, hook=refuse)
+
+
+def hours(sim: Simulation, count: float) -> None:
+    sim.rounds(int(count * 3_600), 1_000)
+
+
+@pytest.mark.parametrize("what", few(["ledger closed", "loss"], 1))
+def test_a_catalog_that_takes_no_record_is_asked_less_and_less_and_counts_as_a_failure(what: str) -> None:
+    faults, calls = StoreFaults(), Counter[str]()
+    sim = started(faults, roll="5s", entries_per_ledger=5, fail_on_data_loss=False)
+    sim.produce(T, 7)
+    sim.settle()
+    held = sim.context.catalogs.head(T).end
+    assert held is not None
+    fault = faults.add(refuses("/t/", calls))
+    if what == "loss":
+        sim.produce(T, 12)
+        sim.cluster.lose(T, held.ledger)
+    else:
+        sim.cluster.roll(T)
+    sim.rounds(90)
+    failure = sim.driver.state(T).failure
+    assert failure is not None
+    assert failure.attempts >= 6
+    assert "403" in failure.reason
+    (status,) = [s for s in sim.driver.statuses.latest if s.topic == T]
+    assert status.trouble is not None
+    assert status.trouble.attempts >= 6
+    hours(sim, 1)
+    assert 12 <= calls["/t/"] <= 30
+    assert (sim.driver.state(T).failure or failure).attempts == calls["/t/"]
+    fault.times = 0
+    sim.settle()
+    sim.rounds(10, 60_000)
+    assert sim.driver.state(T).failure is None
+    check(sim)
+
+
+@pytest.mark.large
+def test_a_store_that_never_completes_an_upload_gets_its_bytes_again_at_ever_longer_intervals() -> None:
+    faults = StoreFaults()
+    sim = started(faults, roll="5s")
+    rejected = StoreFault(
+        "commit", key=lambda key: "/t/" in key, times=10**9, error=lambda: PartRejectedError("parts differ")
+    )
+    faults.add(rejected)
+    sim.produce(T, 60)
+    hours(sim, 1)
+    assert 12 <= 10**9 - rejected.times <= 25
+    failure = sim.driver.state(T).failure
+    assert failure is not None
+    assert failure.attempts >= 12
+    rejected.times = 0
+    sim.settle()
+    check(sim)
+
+
+def test_a_claim_that_cannot_be_written_is_tried_less_and_less() -> None:
+    faults, calls = StoreFaults(), Counter[str]()
+    sim = Simulation(1, store=FaultyStore(MemoryStore(MemoryBacking()), faults))
+    fault = faults.add(refuses("/t/", calls))
+    sim.cluster.create(T)
+    sim.cluster.create(OTHER)
+    hours(sim, 1)
+    assert 12 <= calls["/t/"] <= 25
+    assert "403" in sim.registry.refused[T]
+    assert OTHER in sim.registry.topics
+    fault.times = 0
+    sim.rounds(400)
+    assert T in sim.registry.topics
+    check(sim)

@@ -30,7 +30,7 @@ def test_a_query_that_cannot_be_started_is_started_again() -> None:
         query.isActive = True
         return query
 
-    query = SupervisedQuery(start, lambda: 0)  # type: ignore[arg-type]
+    query = SupervisedQuery(start, lambda: 0)
     query.keep_running()
     query.keep_running()
     assert len(attempts) == 2
@@ -38,7 +38,7 @@ def test_a_query_that_cannot_be_started_is_started_again() -> None:
 
 
 def test_a_query_that_dies_again_and_again_without_a_batch_ends_the_application() -> None:
-    query = SupervisedQuery(Query, lambda: 0)  # type: ignore[arg-type]
+    query = SupervisedQuery(Query, lambda: 0)
     for _ in range(MOST_RESTARTS):
         query.keep_running()
     with pytest.raises(FatalError, match="in a row without a batch"):
@@ -49,15 +49,18 @@ def test_a_query_that_dies_again_and_again_without_a_batch_ends_the_application(
     "error", [Py4JNetworkError("cannot connect to the Java server"), ConnectionResetError("reset")]
 )
 def test_a_jvm_that_is_gone_ends_the_application(error: Exception) -> None:
-    class Gone(Query):
+    class Gone:
         @property
         def isActive(self) -> bool:  # noqa: N802
             raise error
 
+        def exception(self) -> Exception | None:
+            return None
+
         def stop(self) -> None:
             raise error
 
-    query = SupervisedQuery(Gone, lambda: 0)  # type: ignore[arg-type]
+    query = SupervisedQuery(Gone, lambda: 0)
     with pytest.raises(FatalError, match=f"JVM does not answer any more, .*: .*{error}"):
         query.keep_running()
     query.stop()
@@ -70,7 +73,7 @@ def test_batches_in_between_start_the_count_anew() -> None:
         starts.append(1)
         return Query()
 
-    query = SupervisedQuery(start, lambda: 1)  # type: ignore[arg-type]
+    query = SupervisedQuery(start, lambda: 1)
     for _ in range(5 * MOST_RESTARTS):
         query.keep_running()
     assert len(starts) == 1 + 5 * MOST_RESTARTS

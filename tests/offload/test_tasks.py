@@ -10,7 +10,7 @@ from offloader.offload.worker.secrets import Public
 from offloader.offload.worker.tasks import WorkerSettings, _connections, run_slices
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.settings import StoreSettings
-from offloader.testing.scripted import ScriptedFaults
+from tests.fakes.scripted import ScriptedFaults
 from tests.offload.test_worker import work
 
 

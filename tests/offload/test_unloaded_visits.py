@@ -15,7 +15,7 @@ from offloader.lifecycle.topics.visit_task import UnloadedTopicsTask
 from offloader.metrics import Metrics
 from offloader.model import TopicName
 from offloader.offload.unloaded_visits import unloaded_topics
-from offloader.testing.cluster import MemoryCluster
+from tests.fakes.cluster import MemoryCluster
 from tests.lifecycle.topics.support import Idle
 
 CONFIG = """
@@ -64,9 +64,9 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> Idle:
     """A cluster in its own time, whose brokers and metadata service the application reaches."""
     cluster, module = Idle(), offloader.offload.unloaded_visits
     monkeypatch.setattr(module, "clients", lambda _: (cluster.metadata, cluster))
-    monkeypatch.setattr(module, "BrokerVisits", lambda _: cluster)
-    monkeypatch.setattr(module, "_now_ms", lambda: cluster.now_ms)
-    monkeypatch.setattr(module, "_sleep", lambda _, seconds: cluster.sleep(seconds))
+    monkeypatch.setattr(module, "AdminClient", lambda _: cluster)
+    monkeypatch.setattr(module, "host_ms", lambda: cluster.now_ms)
+    monkeypatch.setattr(module, "sleep_until_stopping", lambda _, seconds: cluster.sleep(seconds))
     return cluster
 
 

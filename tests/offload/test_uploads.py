@@ -1,4 +1,4 @@
-"""A part is on its way while the next one is cut, never more than one."""
+"""A few parts are on their way while the next one is cut."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offloader.format.cutter import CutPart
 from offloader.format.entry import UNREADABLE
 from offloader.metadata.layout import data_key
 from offloader.model import SegmentLayout
-from offloader.offload.worker.part_uploads import PartUploads
+from offloader.offload.worker.part_uploads import MOST_UNDER_WAY, PartUploads
 from offloader.storage.memory import MemoryStore
 from tests.format.support import cutter
 from tests.offload.test_worker import TOPIC, UUID
@@ -25,14 +25,23 @@ class Gated(MemoryStore):
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)
         self.gate = threading.Event()
+        self.slowly = threading.Event()
         self.threads: list[int] = []
-        self.error: Exception | None = None
+        self.refused: set[int] = set()
+        self.slow = 0  # the number of a part
+        self._came = threading.Semaphore(0)
+
+    def all_there(self, count: int) -> bool:
+        return all(self._came.acquire(timeout=SECONDS) for _ in range(count))
 
     def put_part(self, upload, number, offset, data, checksum):
         self.threads.append(threading.get_ident())
+        self._came.release()
         assert self.gate.wait(SECONDS)
-        if self.error is not None:
-            raise self.error
+        if number == self.slow:
+            assert self.slowly.wait(SECONDS)
+        if number in self.refused:
+            raise StoreUnavailableError("not now")
         return super().put_part(upload, number, offset, data, checksum)
 
 
@@ -43,33 +52,60 @@ def parts(count: int) -> list[CutPart]:
 
 
 def begun(store: MemoryStore) -> PartUploads:
-    return PartUploads(store, store.begin(data_key(TOPIC, UUID)))
+    key = data_key(TOPIC, UUID)
+    return PartUploads(store, key, store.begin(key))
 
 
-def test_the_next_part_can_be_cut_while_one_is_sent() -> None:
+def test_a_few_parts_are_sent_while_the_next_ones_are_cut() -> None:
+    store = Gated()
+    uploads = begun(store)
+    cut = parts(5)
+    for part in cut[:MOST_UNDER_WAY]:
+        assert list(uploads.start(part)) == [], "nobody waits as long as there is room"
+    assert store.all_there(MOST_UNDER_WAY)
+    fourth = uploads.start(cut[MOST_UNDER_WAY])
+    store.gate.set()
+    told = [*fourth, *uploads.start(cut[4]), *uploads.finish()]
+    assert [one.cut.number for one in told] == [part.number for part in cut], "in order"
+    assert [one.cut.size for one in told] == [part.size for part in cut]
+    assert all(one.cut.buffers == [] for one in told), "what is sent is not kept"
+    assert list(uploads.finish()) == []
+    assert threading.get_ident() not in store.threads
+    uploads.close()
+
+
+def test_what_is_behind_a_part_that_failed_is_not_told() -> None:
+    store = Gated()
+    uploads = begun(store)
+    first, second, third = parts(3)
+    store.refused = {second.number}
+    for part in (first, second, third):
+        list(uploads.start(part))
+    store.gate.set()
+    told = uploads.finish()
+    assert next(told).cut.number == first.number
+    with pytest.raises(StoreUnavailableError, match="not now"):
+        next(told)
+    assert list(uploads.finish()) == []
+    uploads.close()
+
+
+def test_no_part_is_sent_any_more_once_they_are_closed() -> None:
+    """The next slice sends parts with these numbers."""
     store = Gated()
     uploads = begun(store)
     first, second = parts(2)
-    uploads.start(first)
-    assert uploads.busy
-    with pytest.raises(AssertionError, match="bounded"):
-        uploads.start(second)
+    store.refused = {first.number}
+    store.slow = second.number
+    for part in (first, second):
+        list(uploads.start(part))
     store.gate.set()
-    uploaded = uploads.wait()
-    assert uploaded is not None
-    assert uploaded.cut is first
-    assert (uploads.busy, uploads.wait()) == (False, None)
-    assert store.threads != [threading.get_ident()]
-    uploads.close()
-
-
-def test_a_refusal_is_told_when_it_is_asked_for_and_once() -> None:
-    store = Gated()
-    store.gate.set()
-    store.error = StoreUnavailableError("not now")
-    uploads = begun(store)
-    uploads.start(parts(1)[0])
-    with pytest.raises(StoreUnavailableError, match="not now"):
-        uploads.wait()
-    assert uploads.wait() is None
-    uploads.close()
+    with pytest.raises(StoreUnavailableError):
+        list(uploads.finish())
+    closing = threading.Thread(target=uploads.close)
+    closing.start()
+    closing.join(0.1)
+    assert closing.is_alive()
+    store.slowly.set()
+    closing.join(SECONDS)
+    assert not closing.is_alive()

@@ -173,7 +173,7 @@ def test_an_error_that_nobody_thought_of_is_one_of_that_piece(caplog: pytest.Log
     work.post(
         WorkKind.LEDGERS,
         "t",
-        lambda: {}["what the server did not say"],
+        lambda: dict[str, object]()["what the server did not say"],
         lambda answer: found.append(answer),
     )
     assert done.wait(30)

@@ -27,7 +27,7 @@ class Reply:
 def ask(application: WsgiApplication, target: str, method: str = "GET", body: bytes = b"", **environ: str) -> Reply:
     """A request of this machine's, unless `environ` says otherwise; WSGI's rules are checked."""
     path, _, query = target.partition("?")
-    started: list[Any] = []
+    started: list[tuple[int, dict[str, str]]] = []
 
     def start_response(status: str, headers: list[tuple[str, str]], _exc_info: Any = None) -> Any:
         started.append((int(status[:3]), dict(headers)))
@@ -54,9 +54,13 @@ def ask(application: WsgiApplication, target: str, method: str = "GET", body: by
     }
     answer = validator(application)(given, start_response)
     try:
-        return Reply(*started[0], b"".join(answer))
+        data = b"".join(answer)
+        status, headers = started[0]
+        return Reply(status, headers, data)
     finally:
-        answer.close()
+        close = getattr(answer, "close", None)
+        assert close is not None, "the validator's answer"
+        close()
 
 
 class Page(HTMLParser):

@@ -1,18 +1,18 @@
-"""Acknowledging what was never received: as a consumer that asks for nothing, and what it decides once it is one."""
+"""Acknowledging what was never received, as a consumer that asks for nothing."""
 
 from __future__ import annotations
 
 import pytest
 
-from offloader.errors import BrokerUnavailableError, SubscriptionBusyError
+from offloader.errors import OffloadError, SubscriptionBusyError
 from offloader.model import EntryRange, PartlyAcknowledged, TopicName
-from offloader.ports.subscriptions import ToAcknowledge
-from offloader.pulsar.acknowledger import Acknowledger
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
+from offloader.pulsar.subscriptions import Acknowledger
 from tests.pulsar import fake_broker as fake
 
 TOPIC = TopicName.parse("public/ns/t")
+METADATA_ERROR = 1
 BUSY = 5  # ConsumerBusy
 
 
@@ -23,36 +23,31 @@ def acknowledger(settings):
     pool.close()
 
 
-def test_what_is_decided_once_it_is_a_consumer_is_acknowledged(broker, acknowledger):
-    def decide():
-        assert len(broker.received(fake.SUBSCRIBE)) == 1
-        assert not broker.received(fake.ACK)
-        return ToAcknowledge([EntryRange(3, 5, 7)], [PartlyAcknowledged(3, 9, (1,))])
-
-    assert acknowledger.acknowledge_as_seen(TOPIC, "job", decide)
+def test_entries_and_parts_of_batches_are_acknowledged_by_a_consumer(broker, acknowledger):
+    acknowledger.acknowledge(TOPIC, "job", [EntryRange(3, 5, 7)], [PartlyAcknowledged(3, 9, (1,))])
     first, again = (one.ack.message_id for one in broker.received(fake.ACK))
     assert [(one.ledger_id, one.entry_id, list(one.ack_set)) for one in first] == [(3, 5, []), (3, 6, []), (3, 9, [1])]
     assert list(again) == [first[-1]], "the next acknowledgement stores what the first ones have changed"
+    assert len(broker.received(fake.SUBSCRIBE)) == 1
     assert len(broker.received(fake.CLOSE_CONSUMER)) == 1
     assert not broker.received(fake.FLOW)
 
 
-def test_where_nothing_is_decided_it_only_lets_go(broker, acknowledger):
-    assert not acknowledger.acknowledge_as_seen(TOPIC, "job", lambda: None)
+def test_where_there_is_nothing_to_acknowledge_it_only_lets_go(broker, acknowledger):
+    acknowledger.acknowledge(TOPIC, "job", [], [])
     assert not broker.received(fake.ACK)
     assert len(broker.received(fake.CLOSE_CONSUMER)) == 1
 
 
-def test_it_lets_go_where_the_decision_fails(broker, acknowledger):
-    def fail():
-        raise BrokerUnavailableError("gone")
-
-    with pytest.raises(BrokerUnavailableError):
-        acknowledger.acknowledge_as_seen(TOPIC, "job", fail)
+def test_it_lets_go_where_an_acknowledgement_fails(broker, acknowledger):
+    broker.on(fake.ACK, fake.fail("ack", METADATA_ERROR))
+    with pytest.raises(OffloadError):
+        acknowledger.acknowledge(TOPIC, "job", [EntryRange(3, 5, 7)], [])
     assert len(broker.received(fake.CLOSE_CONSUMER)) == 1
 
 
-def test_where_consumers_of_another_type_are_connected_nothing_is_decided(broker, acknowledger):
+def test_where_consumers_of_another_type_are_connected_nothing_is_acknowledged(broker, acknowledger):
     broker.on(fake.SUBSCRIBE, fake.fail("subscribe", BUSY))
     with pytest.raises(SubscriptionBusyError):
-        acknowledger.acknowledge_as_seen(TOPIC, "job", lambda: pytest.fail("it is no consumer"))
+        acknowledger.acknowledge(TOPIC, "job", [EntryRange(3, 5, 7)], [])
+    assert not broker.received(fake.ACK)

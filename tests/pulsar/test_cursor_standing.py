@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from offloader.errors import BrokerUnavailableError, OutcomeUnknownError
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, TopicName
+from offloader.ports.subscriptions import EARLIEST
 from offloader.pulsar.cursor_standing import (
-    EARLIEST,
     Acknowledged,
     CursorStanding,
     Difference,
@@ -19,8 +19,8 @@ from offloader.pulsar.cursor_standing import (
     difference,
     is_same,
 )
-from offloader.testing.cluster_subscriptions import MemorySubscriptions
-from offloader.testing.memory_nodes import MemoryNodes
+from tests.fakes.cluster_subscriptions import MemorySubscriptions
+from tests.fakes.memory_nodes import MemoryNodes
 
 TOPIC = TopicName.parse("persistent://public/default/t")
 LENGTHS = [(2, 10), (5, 10), (7, None)]

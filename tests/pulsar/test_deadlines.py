@@ -22,7 +22,8 @@ class Silent(httpcore.NetworkBackend):
         self._answers = answers
 
     def connect_tcp(self, host: str, port: int, timeout: float | None = None, *_: Any) -> httpcore.NetworkStream:
-        for _, _, _, _, (address, *_) in socket.getaddrinfo(host, port):  # as socket.create_connection
+        for found in socket.getaddrinfo(host, port):  # as socket.create_connection
+            address = found[4][0]
             self.asked.append(str(address))
             if address == self._answers:
                 return httpcore.MockStream([])

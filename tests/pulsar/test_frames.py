@@ -10,7 +10,7 @@ from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.errors import ProtocolError
 from offloader.pulsar import commands
 from offloader.pulsar.commands import message_id
-from offloader.pulsar.frames import FRAME_SLACK, FrameBuffer, encode
+from offloader.pulsar.frames import FRAME_SLACK, Frame, FrameBuffer, encode
 from tests.pulsar.fake_broker import command
 
 messages = st.builds(
@@ -57,7 +57,7 @@ def test_a_strangers_frames_come_out_the_same_in_no_more_memory_than_has_come(se
 
 
 def test_frames_that_wait_in_a_full_buffer_leave_room_for_more():
-    buffer, found = FrameBuffer(chunk=64, trusted=False), []
+    buffer, found = FrameBuffer(chunk=64, trusted=False), list[Frame]()
     for byte in encode(commands.PING) * 100:  # nobody asks for frames meanwhile
         buffer.space()[0] = byte
         buffer.received(1)

@@ -3,8 +3,7 @@
 import pytest
 
 from offloader.errors import TopicMovedError
-from offloader.pulsar.inbox import Inbox
-from offloader.pulsar.window import Window
+from offloader.pulsar.reader import Inbox, Window
 
 
 class Calls:

@@ -176,7 +176,7 @@ def test_without_a_living_host_each_one_is_named(settings):
 
 
 def test_who_waits_for_a_broker_that_cannot_be_reached_waits_for_one_attempt_together(settings, monkeypatch):
-    callers, asked, opened = 8, threading.Semaphore(0), []
+    callers, asked, opened = 8, threading.Semaphore(0), list[int]()
 
     def clock():
         asked.release()

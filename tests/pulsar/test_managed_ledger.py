@@ -4,7 +4,8 @@ import pytest
 
 from offloader.errors import BrokerUnavailableError, ProtocolError
 from offloader.model import LedgerSpan
-from offloader.pulsar.managed_ledger import keeps_properties, pin_token, topic_info
+from offloader.pulsar.subscription_rest import keeps_properties, pin_token
+from offloader.pulsar.topic_rest import topic_info
 
 INFO = {"version": 1, "creationDate": "2026-11-21T12:12:20.531Z"}
 
@@ -28,6 +29,23 @@ def test_the_open_ledgers_own_counts_are_in_the_current_ones():
     assert found.created == 1_795_263_140_531
     assert found.offloaded == {3}
     assert not found.terminated
+
+
+@pytest.mark.parametrize(
+    ("version", "ledgers", "trimmed"), [(1, 1, False), (3, 3, False), (3, 2, True), (None, 1, True)]
+)
+def test_a_record_that_changed_more_often_than_ledgers_are_listed_may_have_lost_some(version, ledgers, trimmed):
+    info = {**INFO, "version": version, "ledgers": [{"ledgerId": n} for n in range(ledgers)]}
+    assert topic_info(info, stats([(13, 0, 0, False)], "13:-1")).may_have_trimmed is trimmed
+
+
+def test_a_shadow_topic_names_its_source():
+    source = "persistent://public/default/source"
+    info = {**INFO, "ledgers": [], "properties": {"PULSAR.SHADOW_SOURCE": source}}
+    assert topic_info(info, stats([(13, 0, 0, False)], "13:-1")).shadow_of == source
+    assert not topic_info({**INFO, "properties": None}, stats([(13, 0, 0, False)], "13:-1")).shadow_of
+    with pytest.raises(ProtocolError, match="properties"):
+        topic_info({**INFO, "properties": ["x"]}, stats([(13, 0, 0, False)], "13:-1"))
 
 
 def test_a_new_topic_is_empty():
@@ -112,6 +130,16 @@ def test_a_position_that_is_none_is_refused(wrong):
 def test_names_of_subscriptions_are_told_as_users_wrote_them():
     answer = {**stats([(1, 1, 1, False)], "1:0"), "cursors": {"my+subscription": {}, "a%2Fb%2Bc": {}}}
     assert topic_info(INFO, answer).subscriptions == {"my subscription", "a/b+c"}
+
+
+def test_all_ledgers_that_a_broker_reports_are_known():
+    answer = {
+        **stats([(7, 1, 1, False)], "7:0"),
+        "cursors": {"one": {"cursorLedger": 3}, "two": {"cursorLedger": -1}},
+        "compactedLedger": {"ledgerId": 4, "entries": 1},
+        "schemaLedgers": [{"ledgerId": 5}],
+    }
+    assert topic_info(INFO, answer).all_ledgers - {-1} == {3, 4, 5, 7}
 
 
 def subscribed(said):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from offloader.errors import BrokerUnavailableError, SubscriptionBusyError, TopicMovedError, TopicNotFoundError
 from offloader.model import EntryRange, Gap, GapKind, Position, TopicName
-from offloader.testing.cluster import MemoryCluster
+from tests.fakes.cluster import MemoryCluster
 
 TOPIC = TopicName.parse("persistent://public/ns/a")
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+import time
 
 import pytest
 
@@ -304,3 +305,26 @@ def test_who_must_subscribe_again_is_asked_with_those_of_the_same_broker(broker,
     assert sorted(pins.groups(TOPICS[:6])) == [TOPICS[:3], TOPICS[3:6]]
     pins.close()
     other.close()
+
+
+def disconnected(pins):
+    """The next topics that are."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if found := pins.take_disconnected():
+            return found
+    raise AssertionError("no consumer was closed")
+
+
+def test_a_consumer_that_a_broker_or_its_connection_closed_is_listed_once(broker, pins):
+    pins.open(TOPIC)
+    assert pins.take_disconnected() == []
+    close_consumer(broker, TOPIC)
+    assert disconnected(pins) == [TOPIC]
+    pins.open(TOPIC)
+    for peer in broker.peers:
+        peer.close()
+    assert disconnected(pins) == [TOPIC]
+    pins.open(TOPIC)
+    pins.drop(TOPIC)
+    assert pins.take_disconnected() == []

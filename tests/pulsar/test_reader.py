@@ -53,7 +53,7 @@ def source(settings):
 
 
 def drain(reader, count):
-    found = []
+    found: list[RawEntry] = []
     while len(found) < count:
         batch = reader.read(5)
         assert batch, f"only {len(found)} of {count} entries came"
@@ -87,7 +87,7 @@ def test_entries_that_are_larger_than_those_before_are_read_again_not_held(broke
     entries = [(entry(size), 1) for size in sizes]
     Ledger(broker, entries)
     reader = source.open(TOPIC, 7, 0, max_bytes=4000)
-    found, largest = [], max(len(e) for e, _ in entries)
+    found, largest = list[RawEntry](), max(len(e) for e, _ in entries)
     while len(found) < len(entries):
         batch = reader.read(5)
         assert sum(len(e.data) for e in batch) <= max(4000, largest)

@@ -27,10 +27,9 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 from offloader.model import EntryRange, Gap, GapKind, TopicName
-from offloader.pulsar.admin import AdminClient, effective_policies, is_system_topic
-from offloader.pulsar.gaps import explain, kind_of
-from offloader.pulsar.redirects import refusal
-from offloader.pulsar.rest import MAX_REDIRECTS, RestClient
+from offloader.pulsar.admin import AdminClient, effective_policies
+from offloader.pulsar.broker_source import explain, kind_of
+from offloader.pulsar.rest import MAX_REDIRECTS, RestClient, refusal
 from offloader.pulsar.settings import PulsarSettings
 from tests.pulsar.certificates import certificate
 
@@ -42,7 +41,9 @@ class FakeAdmin:
     """Answers by path: (status, body, headers); 404 for what it was not told."""
 
     def __init__(self, tls=None):
-        self.answers, self.asked, self.headers = {}, [], []
+        self.answers: dict[str, tuple[int, object, dict[str, str]]] = {}
+        self.asked: list[tuple[str, str]] = []
+        self.headers: list[dict[str, str]] = []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -69,6 +70,7 @@ class FakeAdmin:
             self.http.socket = tls.wrap_socket(self.http.socket, server_side=True)
         self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02})
         self.thread.start()
+        self.name = f"http://localhost:{self.http.server_port}"
 
     @property
     def host(self):
@@ -164,6 +166,24 @@ def test_a_404_that_no_pulsar_gave_says_nothing_of_what_there_is(admin, rest, pa
         rest.get(path)
 
 
+@pytest.mark.parametrize(
+    ("date", "told"),
+    [("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777_000), ("yesterday", None), (None, None)],
+)
+def test_each_answer_tells_the_brokers_time(date, told):
+    headers = {} if date is None else {"Date": date}
+    carried = httpx.MockTransport(lambda _: httpx.Response(200, text="4.0.7", headers=headers))
+    client = AdminClient(PulsarSettings(admin_url="http://localhost:8080"), transport=carried)
+    assert client.time_ms() == told
+
+
+def test_an_answer_that_is_an_error_tells_no_time():
+    headers = {"Date": "Sun, 06 Nov 1994 08:49:37 GMT"}
+    carried = httpx.MockTransport(lambda _: httpx.Response(503, headers=headers))
+    with pytest.raises(BrokerUnavailableError):
+        AdminClient(PulsarSettings(admin_url="http://localhost:8080"), transport=carried).time_ms()
+
+
 def test_a_401_is_about_what_we_may_where_a_broker_says_it_and_knows_who_we_are(admin):
     rest = RestClient(PulsarSettings(admin_url=f"http://{admin.host}", auth_plugin="token", auth_params="token:abc"))
     admin.on("/admin/v2/x", {"reason": "whatever"}, 401)
@@ -177,7 +197,7 @@ def test_a_401_is_about_what_we_may_where_a_broker_says_it_and_knows_who_we_are(
 
 @pytest.mark.parametrize("wrong", [None, 7, "text", {}, [7], [None], ["://x"], {"a": 1}])
 def test_lists_are_lists_of_names(admin, client, wrong):
-    admin.on("/admin/v2/persistent/public/ns", json.dumps(wrong))
+    admin.on("/admin/v2/persistent/public/ns?includeSystemTopic=true", json.dumps(wrong))
     with pytest.raises(ProtocolError, match="public/ns"):
         client.topics("public/ns")
 
@@ -197,14 +217,16 @@ def test_objects_are_objects(admin, client, call, wrong):
     admin.on("/admin/v2/brokers/internal-configuration", wrong)
     for path in ("internalStats", "internal-info"):
         admin.on(f"{PATH}/{path}", wrong)
-    argument = {"namespace_policies": ["public/ns"], "namespace_properties": ["public/ns"], "topic_info": [TOPIC]}.get(
-        call, []
-    )
+    arguments: dict[str, list[str | TopicName]] = {
+        "namespace_policies": ["public/ns"],
+        "namespace_properties": ["public/ns"],
+        "topic_info": [TOPIC],
+    }
     if call == "namespace_properties" and wrong == "null":
         assert client.namespace_properties("public/ns") == {}
         return
     with pytest.raises(ProtocolError):
-        getattr(client, call)(*argument)
+        getattr(client, call)(*arguments.get(call, []))
 
 
 def test_an_error_without_a_json_body_is_told_in_one_line(admin, rest):
@@ -247,7 +269,6 @@ LOOKUP = "/lookup/v2/topic/persistent/public/ns/a%20topic"
 def elsewhere():
     """A host that goes by another name, and what it was asked with."""
     other = FakeAdmin()
-    other.name = f"http://localhost:{other.http.server_port}"
     other.on(f"/admin/v2/{TOPIC_CALL}", [1])
     yield other
     other.close()
@@ -474,11 +495,20 @@ def test_pulsars_own_topics_are_left_out(admin, client):
         "__change_events",
         "__transaction_buffer_snapshot-partition-1",
         "t-s__transaction_pending_ack",
+        "__consumer_offsets",
+        "__consumer_offsets-partition-1",
+        "__transaction_buffer_snapshot_of_mine",
     ]
-    admin.on("/admin/v2/persistent/public/ns", [f"persistent://public/ns/{name}" for name in names])
-    assert [topic.name for topic in client.topics("public/ns")] == ["p-partition-0", "t"]
-    assert client.topics("pulsar/system") == []
-    assert is_system_topic(TopicName.parse("pulsar/system/transaction_coordinator_assign-partition-3"))
+    path = "/admin/v2/persistent/public/ns?includeSystemTopic=true"
+    admin.on(path, [f"persistent://public/ns/{name}" for name in names])
+    assert [topic.name for topic in client.topics("public/ns")] == [
+        "__consumer_offsets",
+        "__consumer_offsets-partition-1",
+        "__transaction_buffer_snapshot_of_mine",
+        "p-partition-0",
+        "t",
+    ]
+    assert [topic.name for topic in client.all_topics("public/ns")] == sorted(names)
 
 
 def test_a_topic_is_asked_in_the_order_that_tells_a_missing_one(admin, client):

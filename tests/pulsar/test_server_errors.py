@@ -6,7 +6,7 @@ from offloader.errors import (
     AuthenticationFailedError,
     AuthorizationFailedError,
     BrokerUnavailableError,
-    FatalError,
+    NotAllowedError,
     OutcomeUnknownError,
     RetryableError,
     SubscriptionBusyError,
@@ -24,10 +24,10 @@ from offloader.pulsar.server_errors import BY_CODE, server_error
         (5, SubscriptionBusyError),
         (6, TopicMovedError),
         (11, TopicNotFoundError),
-        (12, FatalError),
+        (12, NotAllowedError),
         (13, TopicMovedError),
         (14, BrokerUnavailableError),
-        (22, AuthorizationFailedError),
+        (22, NotAllowedError),
     ],
 )
 def test_codes_have_their_class(code, error):

@@ -20,20 +20,28 @@ from offloader.errors import (
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, TopicName
 from offloader.ports.subscriptions import SubscriptionLook, SubscriptionUse
 from offloader.pulsar import commands
+from offloader.pulsar.answers import acknowledged_ranges
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.subscription_stats import (
-    acknowledged_ranges,
-    subscription_look,
-    subscription_uses,
-)
+from offloader.pulsar.subscription_rest import subscription_uses
 from offloader.pulsar.subscriptions import BrokerSubscriptions
+from offloader.pulsar.topic_rest import subscription_look
+from offloader.state.managed_ledger import ListedLedger, OffloadContext
+from offloader.state.subscription import CursorState
+from offloader.state.topic import NewestLedger
 
 TOPIC = TopicName.parse("public/default/t")
 PATH = "/admin/v2/persistent/public/default/t"
 INFO = {"creationDate": "2026-11-21T12:12:20.531Z"}
+RECORD = {"modificationDate": "2026-11-21T12:12:20.532Z", "version": 3}
 CURSOR = {"markDeletePosition": "2:0", "individuallyDeletedMessages": "[(2:4..2:5],(8:-1\u20258:3]]"}
-LEDGERS = [{"ledgerId": 2, "entries": 9}, {"ledgerId": 8, "entries": 0}]
-INTERNAL = {"cursors": {"team%2Fold+job": CURSOR}, "ledgers": LEDGERS}
+LEDGERS = [{"ledgerId": 2, "entries": 9, "size": 900}, {"ledgerId": 8, "entries": 0, "size": 0}]
+INTERNAL = {
+    "cursors": {"team%2Fold+job": CURSOR},
+    "ledgers": LEDGERS,
+    "currentLedgerEntries": 7,
+    "currentLedgerSize": 710,
+    "lastConfirmedEntry": "8:6",
+}
 STATS = {
     "subscriptions": {
         "team/old job": {
@@ -57,6 +65,7 @@ LOOK = SubscriptionLook(
     replicated=True,
     properties=(("owner", "joe"),),
     lengths=((2, 9), (8, None)),
+    sizes={2: (9, 900), 8: (7, 710)},
 )
 
 
@@ -77,7 +86,8 @@ class Broker:
         status, answer = self.answers.get((request.method, request.url.path), self.changed)
         if isinstance(answer, Exception):
             raise answer
-        return httpx.Response(status, content=b"" if answer is None else json.dumps(answer).encode())
+        text = answer if isinstance(answer, str) else "" if answer is None else json.dumps(answer)
+        return httpx.Response(status, content=text.encode())
 
 
 def client(broker):
@@ -87,6 +97,56 @@ def client(broker):
 def test_a_look_is_of_three_answers():
     assert client(Broker()).look(TOPIC, "team/old job") == LOOK
     assert client(Broker()).look(TOPIC, "other") is None
+
+
+def test_a_report_of_a_loaded_topic_counts_its_open_ledger():
+    info = {**INFO, **RECORD, "ledgers": [{"ledgerId": 2, "entries": 9, "size": 900, "timestamp": 70}, {"ledgerId": 8}]}
+    broker = Broker()
+    broker.answers["GET", f"{PATH}/internal-info"] = (200, info)
+    broker.answers["GET", f"{PATH}/internalStats"] = (200, {**INTERNAL, "state": "LedgerOpened"})
+    report = client(broker).report(TOPIC, loaded=True)
+    assert report.ledgers == (ListedLedger(2, 9, 900, 70), ListedLedger(8))
+    at = report.list.modified_ms
+    assert report.newest == NewestLedger(False, 7, 710, at, at)
+    cursor = report.cursors["team/old job"]
+    assert (cursor.mark_delete, cursor.ranges, cursor.last_active_ms, cursor.cursor_ledger) == (
+        (2, 0),
+        LOOK.ranges,
+        9,
+        None,
+    )
+    assert cursor.subscription_properties == (("owner", "joe"),)
+
+
+def test_a_report_of_an_unloaded_topic_is_its_record_and_loads_nothing():
+    cursors = {
+        "closed": {
+            "cursorsLedgerId": -1,
+            "markDelete": {"ledgerId": 2, "entryId": 3},
+            "individualDeletedMessages": [{"from": {"ledgerId": 2, "entryId": 4}, "to": {"ledgerId": 2, "entryId": 5}}],
+            "properties": {"n": 1},
+        },
+        "in%2Fuse": {"cursorsLedgerId": 77},
+    }
+    ledgers = [
+        {"ledgerId": 2, "entries": 9, "size": 900, "timestamp": 70, "isOffloaded": True},
+        {"ledgerId": 8, "entries": 0, "size": 0, "timestamp": 0},
+    ]
+    broker = Broker()
+    broker.answers["GET", f"{PATH}/internal-info"] = (200, {**INFO, **RECORD, "ledgers": ledgers, "cursors": cursors})
+    report = client(broker).report(TOPIC, loaded=False)
+    assert report.ledgers == (ListedLedger(2, 9, 900, 70, OffloadContext(complete=True)), ListedLedger(8))
+    assert report.newest is None
+    listed = report.list
+    assert (listed.version, listed.created_ms, listed.modified_ms) == (3, 1795263140531, 1795263140532)
+    assert report.cursors == {
+        "closed": CursorState((2, 3), (AcknowledgedRange((2, 4), (2, 5)),), properties=(("n", 1),), last_active_ms=0),
+        "in/use": CursorState(cursor_ledger=77, last_active_ms=0),
+    }
+    assert {path for _, path, _ in broker.asked} == {f"{PATH}/internal-info"}
+    broker.answers["GET", f"{PATH}/internal-info"] = (200, {**INFO, "ledgers": 3})
+    with pytest.raises(ProtocolError, match="in a way that we do not know"):
+        client(broker).report(TOPIC, loaded=False)
 
 
 def test_one_that_is_not_durable_is_none():
@@ -207,7 +267,8 @@ def test_its_position_is_copied_to_other_clusters():
 
 
 def test_uses_are_of_loaded_topics():
-    said = {"public/default": {"0x0_0x8": {"persistent": {str(TOPIC): {"subscriptions": {"s": {"consumers": [{}]}}}}}}}
+    topics = {str(TOPIC): {"subscriptions": {"s": {"consumers": [dict[str, object]()]}}}}
+    said = {"public/default": {"0x0_0x8": {"persistent": topics}}}
     assert dict(subscription_uses(said)) == {TOPIC: {"s": SubscriptionUse(1, 0)}}
     assert dict(subscription_uses({"public/default": {"0x0_0x8": {}}})) == {}
     assert dict(subscription_uses(None)) == {}
@@ -217,3 +278,18 @@ def test_a_part_of_a_batch_on_the_wire():
     found = commands.batch_id(PartlyAcknowledged(3, 7, (-1, 0x3E0)))
     assert (found.ledger_id, found.entry_id, list(found.ack_set), found.batch_size) == (3, 7, [-1, 0x3E0], 74)
     assert commands.batch_id(PartlyAcknowledged(3, 7, ())).batch_size == 0
+
+
+@pytest.mark.parametrize("absent", ["isReplicated", "subscriptionProperties"])
+def test_a_broker_that_does_not_report_a_trait_leaves_it_unknown(absent):
+    said = {name: value for name, value in STATS["subscriptions"]["team/old job"].items() if name != absent}
+    look = subscription_look(INFO, INTERNAL, {"subscriptions": {"team/old job": said}}, "team/old job")
+    assert not look.traits_known
+    assert LOOK.traits_known
+
+
+@pytest.mark.parametrize(("version", "keeps"), [("2.10.0", False), ("4.0.7", True)])
+def test_whether_properties_are_kept_is_by_the_version_of_the_topics_broker(version, keeps):
+    broker = Broker()
+    broker.answers["GET", "/admin/v2/brokers/version"] = (200, version)
+    assert client(broker).keeps_properties(TOPIC) is keeps

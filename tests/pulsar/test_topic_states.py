@@ -9,17 +9,16 @@ import pytest
 
 from offloader.errors import ProtocolError, TopicNotFoundError
 from offloader.model import AcknowledgedRange, TopicName
-from offloader.ports.topic_states import CursorLook, CursorLooks, SubscriptionTraits, TopicSchema
+from offloader.ports.admin import SubscriptionTraits, TopicCursors, TopicSchema
+from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.topic_states import BrokerTopicStates
+from offloader.state.subscription import CursorState
 
 TOPIC = TopicName.parse("public/default/t-partition-3")
 CURSOR = {
     "markDeletePosition": "2:0",
     "individuallyDeletedMessages": "[(2:4..2:5],(8:-1\u20258:3]]",
     "properties": {"pulsar.replicated.subscription": 1},
-    "state": "NoLedger",
-    "lastLedgerSwitchTimestamp": "2026-11-26T11:43:37.289Z",
 }
 INTERNAL = {
     "ledgers": [{"ledgerId": 2, "entries": 10}, {"ledgerId": 8, "entries": 0}],
@@ -31,8 +30,6 @@ STATS = {
             "isDurable": True,
             "isReplicated": True,
             "subscriptionProperties": {"owner": "joe"},
-            "consumers": [{}],
-            "type": "Shared",
         },
         "reader": {"isDurable": False},
     }
@@ -49,18 +46,18 @@ def states(**answers):
         answer = answers[request.url.path.rpartition("/")[2]]
         return answer if isinstance(answer, httpx.Response) else httpx.Response(200, text=json.dumps(answer))
 
-    return BrokerTopicStates(PulsarSettings(), transport=httpx.MockTransport(broker))
+    return AdminClient(PulsarSettings(), transport=httpx.MockTransport(broker))
 
 
 def test_cursors_are_told_with_the_ledgers_of_the_same_moment():
     ranges = (AcknowledgedRange((2, 4), (2, 5)), AcknowledgedRange((8, -1), (8, 3)))
-    look = CursorLook((2, 0), ranges, (("pulsar.replicated.subscription", 1),), True, "2026-11-26T11:43:37.289Z")
-    assert states(internalStats=INTERNAL).cursors(TOPIC) == CursorLooks(((2, 10), (8, None)), {"team/old job": look})
+    look = CursorState((2, 0), ranges, properties=(("pulsar.replicated.subscription", 1),))
+    assert states(internalStats=INTERNAL).cursors(TOPIC) == TopicCursors(((2, 10), (8, None)), {"team/old job": look})
 
 
 def test_only_durable_subscriptions_are_told():
-    assert states(stats=STATS).subscriptions(TOPIC) == {
-        "team/old job": SubscriptionTraits(True, (("owner", "joe"),), 1, "Shared")
+    assert states(stats=STATS).subscription_traits(TOPIC) == {
+        "team/old job": SubscriptionTraits(True, (("owner", "joe"),))
     }
 
 
@@ -109,7 +106,7 @@ def test_cursors_in_another_form_are_refused(answer):
 @pytest.mark.parametrize("answer", [None, 7, {"subscriptions": 1}, {"subscriptions": {"a": {"isDurable": "yes"}}}])
 def test_subscriptions_in_another_form_are_refused(answer):
     with pytest.raises(ProtocolError):
-        states(stats=answer).subscriptions(TOPIC)
+        states(stats=answer).subscription_traits(TOPIC)
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"version": -1}, {"version": "1"}])

@@ -18,9 +18,9 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 from offloader.model import TopicName
-from offloader.ports.visits import TopicUse
+from offloader.ports.admin import TopicUse
+from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.visits import BrokerVisits
 
 TOPIC = TopicName.parse("acme/orders/a b")
 PATH = "/admin/v2/persistent/acme/orders/a%20b"
@@ -55,9 +55,9 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def visits(cluster: Cluster) -> BrokerVisits:
+def visits(cluster: Cluster) -> AdminClient:
     settings = PulsarSettings(admin_url="http://one:8080,two:8080")
-    return BrokerVisits(settings, transport=httpx.MockTransport(cluster))
+    return AdminClient(settings, transport=httpx.MockTransport(cluster))
 
 
 def statistics(*topics: str) -> dict[str, Any]:
@@ -66,10 +66,13 @@ def statistics(*topics: str) -> dict[str, Any]:
     return {"acme/orders": {"0x00000000_0x80000000": bundle, "0x80000000_0xffffffff": {}}}
 
 
-def test_every_broker_says_what_it_has_loaded(cluster: Cluster, visits: BrokerVisits) -> None:
+def test_every_broker_says_what_it_has_loaded(cluster: Cluster, visits: AdminClient) -> None:
     cluster.answers["one:8080/admin/v2/broker-stats/topics"] = (200, statistics("persistent://acme/orders/a"))
     cluster.answers["two:8080/admin/v2/broker-stats/topics"] = (200, statistics("persistent://acme/orders/b"))
-    assert visits.loaded() == {"persistent://acme/orders/a": "one:8080", "persistent://acme/orders/b": "two:8080"}
+    assert visits.loaded_topics() == {
+        "persistent://acme/orders/a": "one:8080",
+        "persistent://acme/orders/b": "two:8080",
+    }
 
 
 @pytest.mark.parametrize(
@@ -77,36 +80,36 @@ def test_every_broker_says_what_it_has_loaded(cluster: Cluster, visits: BrokerVi
     [(503, "", BrokerUnavailableError), (403, {"reason": "no"}, AuthorizationFailedError), (200, [], ProtocolError)],
 )
 def test_one_broker_s_silence_is_no_absence(
-    cluster: Cluster, visits: BrokerVisits, status: int, answer: Any, error: type[OffloadError]
+    cluster: Cluster, visits: AdminClient, status: int, answer: Any, error: type[OffloadError]
 ) -> None:
     cluster.answers["one:8080/admin/v2/broker-stats/topics"] = (200, statistics())
     cluster.answers["two:8080/admin/v2/broker-stats/topics"] = (status, answer)
     with pytest.raises(error):
-        visits.loaded()
+        visits.loaded_topics()
 
 
-def test_a_broker_without_topics_may_say_nothing(cluster: Cluster, visits: BrokerVisits) -> None:
+def test_a_broker_without_topics_may_say_nothing(cluster: Cluster, visits: AdminClient) -> None:
     cluster.answers["/admin/v2/broker-stats/topics"] = (200, "")
-    assert visits.loaded() == {}
+    assert visits.loaded_topics() == {}
 
 
 @pytest.mark.parametrize("answer", [[], {}, "x", [1]])
-def test_no_broker_is_no_answer(cluster: Cluster, visits: BrokerVisits, answer: Any) -> None:
+def test_no_broker_is_no_answer(cluster: Cluster, visits: AdminClient, answer: Any) -> None:
     cluster.answers["/admin/v2/brokers/west"] = (200, json.dumps(answer))
     with pytest.raises(ProtocolError):
-        visits.loaded()
+        visits.loaded_topics()
 
 
-def test_topics_and_names_that_partitions_share(cluster: Cluster, visits: BrokerVisits) -> None:
+def test_topics_and_names_that_partitions_share(cluster: Cluster, visits: AdminClient) -> None:
     listed = ["persistent://acme/orders/p-partition-0", "persistent://acme/orders/__change_events"]
     cluster.answers["/admin/v2/persistent/acme/orders?includeSystemTopic=true"] = (200, listed)
     cluster.answers["/admin/v2/persistent/acme/orders/partitioned"] = (200, ["persistent://acme/orders/p"])
-    known = visits.known("acme/orders")
+    known = visits.known_topics("acme/orders")
     assert sorted(map(str, known.topics)) == sorted(listed)
     assert known.partitioned == {"persistent://acme/orders/p"}
 
 
-def test_trim_and_unload_go_to_the_owner(cluster: Cluster, visits: BrokerVisits) -> None:
+def test_trim_and_unload_go_to_the_owner(cluster: Cluster, visits: AdminClient) -> None:
     cluster.redirect = lambda request: "http://two:8080" if request.url.host == "one" else None
     cluster.answers |= {f"two:8080{PATH}/{call}": (204, "") for call in ("trim", "unload")}
     visits.trim(TOPIC)
@@ -133,7 +136,7 @@ def test_trim_and_unload_go_to_the_owner(cluster: Cluster, visits: BrokerVisits)
     ],
 )
 def test_what_a_refused_trim_is_taken_for(
-    cluster: Cluster, visits: BrokerVisits, status: int, answer: Any, error: type[OffloadError]
+    cluster: Cluster, visits: AdminClient, status: int, answer: Any, error: type[OffloadError]
 ) -> None:
     cluster.answers[f"{PATH}/trim"] = (status, answer)
     with pytest.raises(OffloadError) as raised:
@@ -141,7 +144,7 @@ def test_what_a_refused_trim_is_taken_for(
     assert type(raised.value) is error
 
 
-def test_who_uses_a_topic(cluster: Cluster, visits: BrokerVisits) -> None:
+def test_who_uses_a_topic(cluster: Cluster, visits: AdminClient) -> None:
     stats: dict[str, Any] = {"publishers": [], "waitingPublishers": 0, "subscriptions": {"s": {"consumers": []}}}
     cluster.answers[f"{PATH}/stats"] = (200, stats)
     assert visits.use(TOPIC) == TopicUse(0, 0)
@@ -151,15 +154,15 @@ def test_who_uses_a_topic(cluster: Cluster, visits: BrokerVisits) -> None:
 
 
 @pytest.mark.parametrize("stats", [[], {"publishers": 3}, {"publishers": [], "subscriptions": {"s": {}}}, None])
-def test_statistics_that_say_nothing_are_not_nobody(cluster: Cluster, visits: BrokerVisits, stats: Any) -> None:
+def test_statistics_that_say_nothing_are_not_nobody(cluster: Cluster, visits: AdminClient, stats: Any) -> None:
     cluster.answers[f"{PATH}/stats"] = (200, stats)
     with pytest.raises(ProtocolError):
         visits.use(TOPIC)
 
 
-def test_retention_at_three_levels(cluster: Cluster, visits: BrokerVisits) -> None:
+def test_retention_at_three_levels(cluster: Cluster, visits: AdminClient) -> None:
     policy = {"retentionTimeInMinutes": 3, "retentionSizeInMB": -1}
     cluster.answers[f"{PATH}/retention?applied=true"] = (200, policy)
     cluster.answers["/admin/v2/namespaces/acme/orders"] = (200, {"retention_policies": policy})
-    assert visits.topic_retention(TOPIC) == visits.namespace_retention("acme/orders") == policy
-    assert visits.default_retention()["clusterName"] == "west"
+    assert visits.applied_retention(TOPIC) == visits.namespace_policies("acme/orders")["retention_policies"] == policy
+    assert visits.runtime_configuration()["clusterName"] == "west"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.pulsar.window import MAX_ENTRIES, Window, message_count
+from offloader.pulsar.reader import MAX_ENTRIES, Window, message_count
 from tests.pulsar.entries import entry
 
 

@@ -6,20 +6,20 @@ import asyncio
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from offloader._proto import metadata_pb2 as pb
 from offloader.bookkeeper.nodes import AclEntry
 from offloader.cursors.copies import CopiedCursor, CursorCopy, CursorSource
 from offloader.cursors.copy_store import write_copy
-from offloader.cursors.core.acknowledged import AcknowledgedSet, acks_of_bits
+from offloader.cursors.core.ledger_acks import LedgerAcks
 from offloader.cursors.core.piece_codec import encode_piece
-from offloader.cursors.core.protection import Incarnation, Protection, RecordId
 from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.facts import FactsCopier
-from offloader.cursors.protection_store import ProtectionStore
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.topics.workers import Workers
+from offloader.lifecycle.deletion.marking import Marker
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     DeletionEvidence,
@@ -30,26 +30,27 @@ from offloader.lifecycle.deletion.records import (
     LedgerNode,
     LedgerType,
 )
-from offloader.lifecycle.deletion.system_topic.secret import open_mark
-from offloader.lifecycle.topics.cursors.removals import CursorRemovals
+from offloader.lifecycle.deletion.system_topic.opening import open_mark
+from offloader.metadata.envelope import wrap
 from offloader.metadata.former_offload import TO_STREAMING, FormerOffload, FormerOffloads
 from offloader.metadata.heartbeats import Heartbeat, Heartbeats
-from offloader.metadata.layout import subscription_folder
+from offloader.metadata.layout import cursor_folder, slot_name, subscription_folder
 from offloader.metadata.rescue_log import Rescues
 from offloader.metadata.rescues import RescueForgotten
 from offloader.model import Position, TopicName
+from offloader.ports.admin import TopicSchema
 from offloader.ports.object_store import ObjectStore
-from offloader.ports.topic_states import TopicSchema
-from offloader.testing.topic_states import MemoryTopicStates
+from tests.fakes.topic_states import MemoryTopicStates
 from tests.lifecycle.deletion.support import candidate
 from tests.lifecycle.rescue.support import KEPT, Archive, KeptCluster, messages
-from tests.lifecycle.topics.removing import SUB, TOPIC, RemovalWorld
+from tests.lifecycle.topics.removing import BEGIN, SUB, TOPIC, RemovalWorld
 from tests.offload.simulation import Simulation
 from tests.release.golden import CLUSTER, FIRST, SECOND
 
 FORGOTTEN_LEDGER = 8
 SCHEMA = TopicSchema(0, "JSON", b'{"type": "record", "name": "Order", "fields": []}', 1_700_000_000, (("by", "joe"),))
 NODE = LedgerNode(b"a managed ledger", 1, 2, (AclEntry(31, "world", "anyone"),), (("sub", LedgerNode(b"", 0, 2)),))
+FORMER = "former"
 MARKED = (
     candidate(41),
     candidate(
@@ -96,12 +97,12 @@ class Beside:
         )
 
     def _subscriptions(self) -> None:
-        """A copy of Pulsar's, what of it is protected, and one that the archive keeps for gateways."""
+        """A copy of Pulsar's, and one that the archive keeps for gateways."""
         first = self.sim.cluster.ledgers(self.topic).spans[0].ledger
         copied = CopiedCursor(
             "job",
             (first, 3),
-            {first: encode_piece(acks_of_bits(0b1100000))},
+            {first: encode_piece(LedgerAcks(bits=bytes([0b1100000])))},
             (("#pulsar.internal.counter", 1),),
             (("by", "joe"),),
             replicated=True,
@@ -109,15 +110,12 @@ class Beside:
             missing=("parts of batches",),
         )
         write_copy(self.store, CursorCopy(self.topic, 0, self.sim.clock.now, (copied,), "4.0.7"), self.sim.uuid, None)
-        memory = AcknowledgedSet((first, 3), {first: 0b1100000})
-        protection = Protection(Incarnation(1, 2), RecordId(3, 4, 5, 6), memory)
-        ProtectionStore(self.store, self.sim.uuid).write(self.topic, {"job": protection}, self.sim.clock.now)
         for gateway in ("one", "two"):
             asyncio.run(own(self.store, self.sim, self.topic, gateway))
             kept = self._opened(first)
             kept.acknowledge_up_to(Position(0, first, 1))
             kept.acknowledge((0, first), 4, 6)
-            kept.describe((("replicated", 1),))
+            kept.count_property("replicated", 1)
             kept.flush()
 
     def _opened(self, first: int) -> DurableCursor:
@@ -136,8 +134,10 @@ class Beside:
         switch = queue.set_switch(on=True, now=self.sim.clock.now)
         for record in MARKED:
             queue.write(replace(record, switch=switch.number), None)
-        remover = replace(RemovalWorld().remover, removals=CursorRemovals(self.store, CLUSTER, self.sim.uuid))
-        remover.mark(TOPIC, SUB, "operator")
+        world, now = RemovalWorld(), lambda: BEGIN
+        world.side.mark(world.side.plan(TOPIC, SUB), Marker(queue, now, None, by_name=True, dry=False), "operator")
+        former = pb.Body(cursor_removal=pb.CursorRemoval(state="marked"))  # as before subscriptions were in the queue
+        self.store.put(f"{cursor_folder(CLUSTER, TOPIC, FORMER)}records/{slot_name(0)}", wrap("token", former))
         open_mark(self.store, CLUSTER, self.sim.uuid, lambda: self.sim.rng.randbytes(32))
 
     def _rescued(self) -> None:

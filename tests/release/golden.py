@@ -11,13 +11,13 @@ from __future__ import annotations
 import base64
 import json
 import random
-import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
+from dev.release.build import extract
 from offloader.config.levels import TopicPolicy
 from offloader.metadata.catalog_codec import HEAD_MAGIC, plain
 from offloader.metadata.deal import Deal, DealBy
@@ -27,10 +27,10 @@ from offloader.model import GapKind, TopicName
 from offloader.ports.object_store import ObjectStore, Stat
 from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.local import LocalStore
-from offloader.testing.cluster import MemoryCluster
-from offloader.testing.cluster_state import Ledger, MemoryCursor, MemoryEntry, MemoryTopic, Namespace
 from tests.archive.support import message
-from tests.offload.bridges import BUCKET, BridgedSimulation, ReadablePolicies
+from tests.bridge.driver.simulation import BUCKET, BridgedSimulation, ReadablePolicies
+from tests.fakes.cluster import MemoryCluster
+from tests.fakes.cluster_state import Ledger, MemoryCursor, MemoryEntry, MemoryTopic, Namespace
 from tests.offload.simulation import Simulation
 
 ARCHIVES = Path(__file__).resolve().parents[1] / "fixtures" / "archives"
@@ -54,7 +54,7 @@ MOVED = TopicName.parse("public/second/moved")  # the second shard has it, and a
 MOVING = TopicName.parse("public/second/moving")  # it is to be the second shard's: only the claim is missing
 TOPICS = (LONG, OPEN, LOST, GONE, GOING, AGAIN, BRIDGED, REBUILT, LEFT, HISTORY)  # of the first shard
 PASSED = (MOVED, MOVING)
-REFERENCED = TopicName.parse("public/default/referenced")  # brokers have offloaded some ledgers; they are read there
+COPIED = TopicName.parse("public/default/copied")  # brokers have offloaded some ledgers; the archive has copies of them
 STOCK = "s3://stock"  # where they have them
 FORMER_GENERATION = catalog_folder(REBUILT)  # the only thing that a check speaks of: it has to stay
 FIRST, SECOND = (Deal("sim", index, 2, DealBy.NAMESPACE) for index in range(2))
@@ -110,7 +110,7 @@ def cluster_fields(cluster: MemoryCluster) -> dict[str, Any]:
         "namespaces": sorted(state.namespaces),
         "topics": [
             {"topic": str(name), "living": each is state.topics.get(name), **_topic_fields(each)}
-            for name in (*TOPICS, *PASSED, REFERENCED)
+            for name in (*TOPICS, *PASSED, COPIED)
             for each in state.all_incarnations(name)
         ],
     }
@@ -245,8 +245,7 @@ def newer(data: bytes) -> bytes:
 
 def unpacked(version: str, folder: Path) -> Golden:
     """A copy that may be written to."""
-    with tarfile.open(ARCHIVES / f"{version}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    extract(ARCHIVES / f"{version}.tar.xz", folder)
     return Golden(version, folder / "root", json.loads((folder / "cluster.json").read_text()))
 
 

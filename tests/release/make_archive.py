@@ -30,8 +30,8 @@ from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.ports.object_store import ObjectStore
 from tests.archive.support import message
+from tests.bridge.driver.simulation import BUCKET
 from tests.in_turn import InTurn
-from tests.offload.bridges import BUCKET
 from tests.offload.simulation import Simulation
 from tests.offload.stock_offloader import closed_ledgers, offload
 from tests.release.beside import Beside
@@ -40,6 +40,7 @@ from tests.release.golden import (
     ARCHIVES,
     BRIDGED,
     CLUSTER,
+    COPIED,
     FIRST,
     GOING,
     GONE,
@@ -52,7 +53,6 @@ from tests.release.golden import (
     OPEN,
     PASSED,
     REBUILT,
-    REFERENCED,
     SETTINGS,
     STOCK,
     TOPICS,
@@ -106,7 +106,7 @@ def made(folder: Path) -> dict[str, object]:
     _leave(sim)
     _rebuild(sim)
     _bridge(sim, produce)
-    _refer(sim, produce, in_folder(folder / "stock", STOCK))
+    _take_over(sim, produce, in_folder(folder / "stock", STOCK))
     Beside(sim, LONG).write()
     second = _pass_on(sim, produce)
     produce(OPEN, 5)
@@ -184,17 +184,17 @@ def _bridge(sim: Archived, produce: Produce) -> None:
     sim.rounds(4, 30_000)
 
 
-def _refer(sim: Archived, produce: Produce, stock: ObjectStore) -> None:
-    """A topic is taken in whose ledgers brokers have offloaded; they stay where they are."""
+def _take_over(sim: Archived, produce: Produce, stock: ObjectStore) -> None:
+    """A topic is taken in whose ledgers brokers have offloaded; each becomes a copy of the brokers' object."""
     sim.stock = stock
     sim.kill()
-    sim.cluster.create(REFERENCED)
-    sim.cluster.add_subscription(REFERENCED, "mine")
-    produce(REFERENCED, 40)
-    for ledger in closed_ledgers(sim.cluster, REFERENCED)[:2]:
-        offload(sim.cluster, stock, REFERENCED, ledger)
+    sim.cluster.create(COPIED)
+    sim.cluster.add_subscription(COPIED, "mine")
+    produce(COPIED, 40)
+    for ledger in closed_ledgers(sim.cluster, COPIED)[:2]:
+        offload(sim.cluster, stock, COPIED, ledger)
     sim.rounds(3)
-    _ask(sim, RequestKind.MIGRATE_REFERENCE, REFERENCED)
+    _ask(sim, RequestKind.MIGRATE_COPY, COPIED)
     sim.rounds(6)
     sim.settle()
 

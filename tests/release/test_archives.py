@@ -13,28 +13,27 @@ from offloader.archive.archive import Archive
 from offloader.archive.items import ArchivedEntry
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
+from offloader.bridge.core.rounds import BridgePhase
+from offloader.bridge.log import BridgeLog
 from offloader.cli.main import main
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.metadata import requests
-from offloader.metadata.bridge_log import BridgeLog
-from offloader.metadata.bridges import BridgePhase
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.envelope import DELETIONS_VERSION, FORMAT_VERSION
 from offloader.metadata.journal import Journal
 from offloader.metadata.manifest import FAN
 from offloader.metadata.stock_keys import data_key
-from offloader.model import Part, SegmentStatus, TopicName
+from offloader.model import V1, Part, SegmentStatus, Source, TopicName
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.operations.verify.verify import verify
 from offloader.storage.local import LocalStore
-from offloader.storage.open import StoreSettings
-from offloader.testing.cluster import MemoryCluster
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import Truth, truth_of_cluster
+from tests.fakes.cluster import MemoryCluster
+from tests.invariants import check_invariants
 from tests.release.golden import (
     AGAIN,
     BRIDGED,
+    COPIED,
     FORMER_GENERATION,
     GOING,
     GONE,
@@ -47,15 +46,14 @@ from tests.release.golden import (
     OPEN,
     PASSED,
     REBUILT,
-    REFERENCED,
     SECOND,
-    STOCK,
     TOPICS,
     VERSIONS,
     Continued,
     Golden,
     cluster_of,
 )
+from tests.truth import Truth, truth_of_cluster
 
 CONFIG = """
 application: sim
@@ -222,29 +220,26 @@ def test_a_deletion_that_was_recorded_goes_on_or_is_taken_back(golden: Golden) -
     sim.close()
 
 
-def test_a_topic_whose_ledgers_brokers_have_is_read_there_and_goes_on(golden: Golden) -> None:
-    catalog = Catalogs(golden.store, "").load(REFERENCED)
-    theirs = [segment.brokers for segment in catalog.segments if segment.brokers is not None]
-    assert [place.bucket for place in theirs] == [STOCK, STOCK]
-    assert len(catalog.segments) > len(theirs)
-    check_referenced(golden)
+def test_a_topic_whose_ledgers_brokers_had_offloaded_is_read_from_copies_and_goes_on(golden: Golden) -> None:
+    catalog = Catalogs(golden.store, "").load(COPIED)
+    copies = [segment for segment in catalog.segments if segment.source is Source.OFFLOADED]
+    assert [segment.cuts.version for segment in copies] == [V1, V1]
+    assert len(catalog.segments) > len(copies)
+    check_copied(golden)
     sim = golden.continued()
-    sim.produce(REFERENCED, 20)
+    sim.produce(COPIED, 20)
     sim.settle()
-    check_referenced(golden, sim.cluster)
+    check_copied(golden, sim.cluster)
     check_at_rest(sim)
     sim.close()
 
 
-def check_referenced(golden: Golden, cluster: MemoryCluster | None = None) -> None:
-    """All its entries are read, some of them from the brokers' bucket, and a check that looks there finds nothing."""
-    stores = Stores(StoreSettings(golden.store.url), borrowed=golden.store, opener=lambda _: golden.stock)
-    items = Archive(OpenArchive(stores)).topic(REFERENCED).items()
+def check_copied(golden: Golden, cluster: MemoryCluster | None = None) -> None:
+    """All its entries are read, whatever is left in the brokers' bucket."""
+    items = Archive(OpenArchive(Stores.of(golden.store))).topic(COPIED).items()
     read = [(item.position.place, item.data) for item in items if isinstance(item, ArchivedEntry)]
-    written = (cluster or cluster_of(golden.said["cluster"])).entries(REFERENCED)
+    written = (cluster or cluster_of(golden.said["cluster"])).entries(COPIED)
     assert read == [((entry.ledger, entry.entry), entry.data) for entry in written]
-    found = verify(golden.store, open_bucket=lambda _: golden.stock).findings
-    assert [finding.key for finding in found] == [FORMER_GENERATION]
 
 
 def test_nothing_of_it_is_an_orphan_but_what_was_forgotten(golden: Golden) -> None:
@@ -258,7 +253,6 @@ def test_nothing_of_it_is_an_orphan_but_what_was_forgotten(golden: Golden) -> No
 def test_commands_work_on_it(golden: Golden, command: str) -> None:
     path = golden.root.parent / "offloader.yaml"
     path.write_text(CONFIG.format(root=golden.root))
-    topics = [str(topic) for topic in (*TOPICS, *PASSED)] if command == "verify" else []  # all in its own bucket
-    result = CliRunner().invoke(main, [*command.split(), *topics, "--config", str(path)])
+    result = CliRunner().invoke(main, [*command.split(), "--config", str(path)])
     assert result.exit_code == (2 if command == "verify" else 0), result.output
     assert ("1 findings" in result.output) == (command == "verify"), "its former generation"

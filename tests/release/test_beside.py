@@ -7,22 +7,22 @@ from dataclasses import replace
 
 import pytest
 
+from offloader.archive.archive import rescued_ledger
 from offloader.archive.items import ArchivedEntry
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.rescued import rescued_ledger
 from offloader.archive.topic import ArchivedTopic
 from offloader.cursors.copy_store import read_copy
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.facts import read_facts
-from offloader.cursors.protection_store import ProtectionStore
 from offloader.cursors.stored import kept_subscription
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.values import LookUpAgainError
 from offloader.lifecycle.deletion.queue import DeletionQueue
-from offloader.lifecycle.deletion.system_topic.secret import open_mark
-from offloader.lifecycle.topics.cursors.removals import CursorRemovals
+from offloader.lifecycle.deletion.records import subscription_record_name
+from offloader.lifecycle.deletion.system_topic.opening import open_mark
+from offloader.lifecycle.topics.cursors.former import pending_former
 from offloader.metadata.former_offload import FormerOffloads
 from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.layout import subscription_folder
@@ -30,7 +30,7 @@ from offloader.metadata.rescue_log import Rescues
 from offloader.model import Position
 from tests.lifecycle.rescue.support import KEPT, messages
 from tests.lifecycle.topics.removing import SUB, TOPIC
-from tests.release.beside import FORGOTTEN_LEDGER, MARKED, SCHEMA, Beside, own
+from tests.release.beside import FORGOTTEN_LEDGER, FORMER, MARKED, SCHEMA, Beside, own
 from tests.release.golden import CLUSTER, FIRST, LONG, SECOND, Golden
 
 
@@ -46,7 +46,6 @@ def check_read(golden: Golden) -> None:
     (cursor,) = copy.cursors
     assert (cursor.name, cursor.mark_delete[1], cursor.replicated) == ("job", 3, True)
     assert [list(acks.runs()) for acks in cursor.acks().values()] == [[(5, 6)]]
-    assert ProtectionStore(store, never).read(LONG)["job"].record.metadata == 6
     facts = read_facts(store, LONG)
     assert facts is not None
     assert facts.schemas == (SCHEMA,)
@@ -58,11 +57,11 @@ def check_read(golden: Golden) -> None:
     assert switch is not None
     assert switch.on
     found = {stored.record.name: stored.record for stored in queue.readable()}
+    removal = found.pop(subscription_record_name(str(TOPIC), SUB))
+    assert removal.subscription is not None
+    assert removal.subscription.look.mark_delete == (1, 4)
     assert found == {record.name: replace(record, switch=switch.number) for record in MARKED}
-    removals = CursorRemovals(store, CLUSTER, never)
-    removal = removals.read((TOPIC, SUB))
-    assert removal is not None
-    assert removals.saved(removal.record).look.mark_delete == (1, 4)
+    assert [(one.subscription, one.state) for one in pending_former(store, CLUSTER)] == [(FORMER, "marked")]
     assert Rescues(store, CLUSTER).rescued(FORGOTTEN_LEDGER) is None
     rescued = ArchivedTopic(Stores.of(store), TopicRecords(rescued_ledger(store, KEPT)))
     assert [item.data for item in rescued.items() if isinstance(item, ArchivedEntry)] == [

@@ -8,18 +8,17 @@ from collections.abc import Callable
 import pytest
 
 from offloader._proto import metadata_pb2 as pb
+from offloader.bridge.log import BridgeLog
 from offloader.cursors.copy_store import read_copy
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.facts import read_facts
-from offloader.cursors.protection_store import ProtectionStore
 from offloader.cursors.stored import kept_subscription
 from offloader.errors import FormatVersionError
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.lifecycle.deletion.queue import DeletionQueue
-from offloader.lifecycle.deletion.system_topic.secret import open_mark
-from offloader.lifecycle.topics.cursors.removals import CursorRemovals
+from offloader.lifecycle.deletion.system_topic.opening import open_mark
+from offloader.lifecycle.topics.cursors.former import pending_former
 from offloader.metadata import requests
-from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import plain
 from offloader.metadata.envelope import unwrap
@@ -31,20 +30,12 @@ from offloader.metadata.rescue_log import Rescues
 from offloader.metadata.root import read_root
 from offloader.ports.object_store import ObjectStore
 from tests.lifecycle.rescue.support import KEPT
-from tests.lifecycle.topics.removing import SUB, TOPIC
 from tests.release.beside import MARKED
 from tests.release.golden import BRIDGED, CLUSTER, FIRST, LONG, LOST, MOVED, REBUILT, SECOND, Golden, newer
 
 
 def token() -> str:
     return "token"
-
-
-def saved(store: ObjectStore) -> object:
-    removals = CursorRemovals(store, CLUSTER, token)
-    found = removals.read((TOPIC, SUB))
-    assert found is not None
-    return removals.saved(found.record)
 
 
 LONGS = f"{LONG.tenant}/{LONG.namespace_part}/{LONG.name}"
@@ -60,16 +51,12 @@ READERS: dict[str, Callable[[ObjectStore], object]] = {
     f"{LONGS}/_subscriptions/": lambda store: kept_subscription(store, LONG, "reader"),
     f"{LONGS}/_cursors/": lambda store: read_copy(store, LONG),
     f"{LONGS}/_facts/": lambda store: read_facts(store, LONG),
-    f"{LONGS}/_protected/": lambda store: ProtectionStore(store, token).read(LONG),
     "_gateways/": lambda store: ClaimLog(store, token).newest(LONG),
     "_migration/": lambda store: FormerOffloads(store, token).newest("public/default"),
     "_rescued/": lambda store: Rescues(store, CLUSTER).rescued(KEPT),
     "_deletion/memory/records/": lambda store: DeletionQueue(store, CLUSTER, token).read(MARKED[0].name),
     "_deletion/memory/switch/": lambda store: DeletionQueue(store, CLUSTER, token).switch(),
-    "_deletion/memory/cursors/public/default/t/team%2Fold%20job/saved/": saved,
-    "_deletion/memory/cursors/public/default/t/team%2Fold%20job/records/": lambda store: CursorRemovals(
-        store, CLUSTER, token
-    ).read((TOPIC, SUB)),
+    "_deletion/memory/cursors/": lambda store: pending_former(store, CLUSTER),
     "_deletion/memory/system-topic-secret": lambda store: open_mark(store, CLUSTER, token, lambda: b""),
 }
 """Who reads what is below a key, and nothing that is below the ones before."""

@@ -130,10 +130,13 @@ class ObjectContract:
         assert store.stat(key) is None
         assert list(store.list()) == []
 
-    def test_if_absent_takes_the_first_and_refuses_others(self, store: ObjectStore, other: ObjectStore) -> None:
-        first = store.put("slot", b"mine", if_absent=True)
+    @pytest.mark.parametrize("as_upload", [False, True])
+    def test_if_absent_takes_the_first_and_refuses_others(
+        self, store: ObjectStore, other: ObjectStore, as_upload: bool
+    ) -> None:
+        first = store.put("slot", b"mine", if_absent=True, as_upload=as_upload)
         assert first is not None
-        assert other.put("slot", b"theirs", if_absent=True) is None
+        assert other.put("slot", b"theirs", if_absent=True, as_upload=as_upload) is None
         assert store.read("slot")[0] == b"mine"
 
     def test_if_absent_with_the_same_bytes_is_ours(self, store: ObjectStore) -> None:

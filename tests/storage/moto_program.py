@@ -9,8 +9,7 @@ import threading
 from io import BytesIO
 from typing import Any
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from moto.server import MotoRequestHandler
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import run_simple
 
 
@@ -32,7 +31,7 @@ class OneAtATime:
 def serve(application: OneAtATime, port: int) -> None:
     """Until it is asked to end."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    run_simple("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)  # type: ignore[arg-type]
+    run_simple("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -44,7 +44,8 @@ class Rule:
     without a body.
     `damaged`: a byte of the request's body, or of the answer's where that has none, is changed on the way.
     `unsent`: the connection is closed and nothing is forwarded. `header`: only those that have it.
-    `without`: forwarded without this header, and answered.
+    `without`: forwarded without this header, and answered. `answered`: forwarded, and the answer has these headers
+    in place of its own (an empty value: it has none).
     """
 
     matches: Callable[[str, str], bool]
@@ -58,6 +59,7 @@ class Rule:
     damaged: bool = False
     header: str = ""
     without: str = ""
+    answered: Mapping[str, str] = field(default_factory=dict)
 
 
 class Proxy:
@@ -188,7 +190,10 @@ class _Handler(BaseHTTPRequestHandler):
         if rule is not None and rule.without:
             del self.headers[rule.without]
         status, headers, answer = self.server.proxy.forward(self.command, self.path, self.headers, body)
-        if rule is None or rule.without:
+        if rule is not None and rule.answered:
+            headers = [pair for pair in headers if pair[0].lower() not in rule.answered]
+            headers += [(name, value) for name, value in rule.answered.items() if value]
+        if rule is None or rule.without or rule.answered:
             self._answer(status, headers, answer)
         elif rule.damaged:
             self._answer(status, headers, answer if body else _damaged(answer))

@@ -11,11 +11,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import pytest
 from azure.core.credentials import AccessTokenInfo
 from azure.core.exceptions import ClientAuthenticationError
 from azure.identity import DefaultAzureCredential
+from azure.storage.blob import BlobProperties, ImmutabilityPolicy
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,7 @@ from offloader.model import MIB
 from offloader.ports.object_store import NO_CRC, ObjectStore, UploadedPart
 from offloader.storage import azure_client
 from offloader.storage.azure import AzureStore
+from offloader.storage.azure_answers import stat_of
 from offloader.storage.azure_client import open_azure
 from offloader.storage.azure_names import block_id, check_name, in_order, listed_from
 from offloader.storage.open import open_store
@@ -356,3 +359,12 @@ def test_on_a_slow_line_bytes_may_take_longer_than_to_connect() -> None:
         thread.join()
         store.close()
     assert sum(arrived) > 8 * MIB
+
+
+def test_what_azure_keeps_is_shown() -> None:
+    found = BlobProperties()
+    found.size, found.etag = 1, '"e"'
+    assert (stat_of(found).held, stat_of(found).held_until) == (False, 0)
+    found.has_legal_hold = True
+    found.immutability_policy = ImmutabilityPolicy(expiry_time=datetime(2100, 1, 1, tzinfo=UTC))
+    assert (stat_of(found).held, stat_of(found).held_until) == (True, 4_102_444_800_000)

@@ -6,7 +6,7 @@ import pytest
 
 from offloader.errors import OutcomeUnknownError, StoreFullError, StoreUnavailableError
 from offloader.storage.memory import MemoryBacking, MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.storage.contract import StoreContract
 from tests.storage.contract_copies import CopyContract, StrictCopyContract
 from tests.storage.subject import Subject, upload_parts

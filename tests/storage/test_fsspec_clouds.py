@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from offloader.errors import (
     AccessDeniedError,
@@ -24,7 +26,7 @@ from offloader.storage.fsspec import FsspecStore
 Open = Callable[..., FsspecStore]
 
 
-class Cloud(fsspec.get_filesystem_class("memory")):
+class Cloud(MemoryFileSystem):
     """Behaves as one of them where a test says so."""
 
     cachable = False
@@ -78,7 +80,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_read_again(cloud: Cloud,
     store = opened("memory")
     for before, after in [(b"short", b"much longer"), (b"much longer", b"short"), (b"same size", b"size same")]:
         store.put("k", before)
-        cloud.before_reading.append(lambda data=after: store.put("k", data))
+        cloud.before_reading.append(partial(store.put, "k", after))
         assert store.read("k") == (after, store.stat("k"))
 
 

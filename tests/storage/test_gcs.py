@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -24,7 +25,7 @@ from offloader.errors import (
     UploadGoneError,
 )
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.gcs_body import PIECE, MultipartBody
+from offloader.storage.gcs_requests import PIECE, MultipartBody
 from offloader.storage.gcs_uploads import COMPOSE_LIMIT
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
@@ -64,6 +65,7 @@ class TestGoogle(StoreContract):
         assert len(server.objects) == 1
 
 
+@pytest.mark.large
 class TestGoogleWithFaults(GcsFaultContract):
     """And with all conditions."""
 
@@ -174,11 +176,16 @@ def test_a_listing_passes_over_the_parts_of_open_uploads(server: Google, store: 
     store.put("last", b"2")
     for number in range(30):
         upload_parts(store, store.begin(f"k{number}"), [b"x"] * 40)
-    asked: list[str] = []
+    buckets: list[str] = []
     listed = server.listed
-    server.listed = lambda bucket, query: asked.append(bucket) or listed(bucket, query)  # type: ignore[method-assign]
+
+    def counted(bucket: str, asked: dict[str, str]) -> dict[str, Any]:
+        buckets.append(bucket)
+        return listed(bucket, asked)
+
+    server.listed = counted
     assert list(store.list()) == [("!first", 1), ("last", 1)]
-    assert len(asked) == 2
+    assert len(buckets) == 2
     assert list(store.folders()) == []
 
 
@@ -290,6 +297,19 @@ def test_what_is_sent_is_not_copied_and_can_be_sent_again() -> None:
 
 
 def test_without_the_library_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "offloader.storage.gcs_client", None)
+    monkeypatch.setitem(sys.modules, "offloader.storage.gcs", None)
     with pytest.raises(ConfigError, match="extra gcs"):
         open_store(StoreSettings("gs://bucket/root"))
+
+
+def test_what_google_keeps_is_shown(server: Google, store: ObjectStore) -> None:
+    for key in ("free", "temporary", "event", "until"):
+        store.put(key, b"x")
+    until = "2100-01-01T00:00:00Z"
+    said: dict[str, dict[str, object]] = {"temporary": {"temporaryHold": True}, "event": {"eventBasedHold": True}}
+    said["until"] = {"retentionExpirationTime": until}
+    for (_, name), stored in server.objects.items():
+        stored.resource.update(said.get(name.rpartition("/")[2], {}))
+    found = [store.stat(key) for key in ("free", "temporary", "event", "until")]
+    shown = [(each.held, each.held_until) for each in found if each is not None]
+    assert shown == [(False, 0), (True, 0), (True, 0), (False, 4_102_444_800_000)]

@@ -19,7 +19,7 @@ from offloader.errors import (
     StoreUnavailableError,
     UnprovenStoreError,
 )
-from offloader.storage import local, local_files
+from offloader.storage import local_files
 from offloader.storage.local import LEFT_OVER_AFTER_SECONDS, LocalStore
 from offloader.storage.settings import StoreSettings
 from tests.storage.contract import StoreContract
@@ -184,7 +184,12 @@ def test_folders_that_hold_no_wanted_key_are_not_read(root: Path, monkeypatch: p
         store.put(key, b"x")
     read: list[str] = []
     scan = os.scandir
-    monkeypatch.setattr(local.os, "scandir", lambda path: read.append(str(Path(path).relative_to(root))) or scan(path))
+
+    def read_folder(path: str | Path) -> object:
+        read.append(str(Path(path).relative_to(root)))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", read_folder)
     assert [key for key, _ in store.list("b/1/")] == ["b/1/x"]
     assert read == ["b/1"]
     read.clear()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from offloader.errors import FormatVersionError, PartRejectedError, StoreUnavailableError, UploadGoneError
 from offloader.ports.object_store import ObjectStore, UploadedPart
-from offloader.storage import local_uploads
+from offloader.storage import local_files, local_uploads
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
 from tests.storage.subject import noise, upload_parts
@@ -36,7 +36,7 @@ class Zombie:
         self._store = store
         self._arrived, self._released = threading.Event(), threading.Event()
         self._thread_id = 0
-        write = local_uploads.write_at
+        write = local_files.write_at
 
         def gate(fd: int, data: bytes, offset: int = 0) -> None:
             if threading.get_ident() == self._thread_id:

@@ -7,7 +7,7 @@ import pytest
 from offloader.errors import ObjectNotFoundError, StoreFullError
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.metered import MeteredStore
-from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.storage.contract import StoreContract
 from tests.storage.contract_copies import CopyContract, StrictCopyContract
 from tests.storage.subject import Subject

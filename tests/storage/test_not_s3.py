@@ -12,6 +12,7 @@ from offloader.errors import FatalError, OutcomeUnknownError
 from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
+from tests.examples import few
 from tests.storage.answering import one_answer
 
 PART = UploadedPart(1, 1, "e", 1)
@@ -44,7 +45,7 @@ def answering(
 
 
 @pytest.mark.parametrize("call", ALL)
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("status", few([301, 302, 307, 308], 1))
 def test_an_endpoint_that_only_redirects_is_asked_once_and_named(call: str, status: int) -> None:
     with answering(status, b"<html>moved</html>", Location="https://elsewhere/k") as (store, asked):
         with pytest.raises(FatalError, match=r"correct storage\.endpoint .*https://elsewhere/k"):

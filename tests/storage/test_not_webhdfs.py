@@ -43,7 +43,7 @@ def store(proxy: Proxy) -> Iterator[ObjectStore]:
 def test_an_answer_of_something_else_is_told_with_the_setting(
     proxy: Proxy, store: ObjectStore, call: str, rule: dict[str, object]
 ) -> None:
-    proxy.add(Rule(lambda *_: True, times=10_000, **rule))  # type: ignore[arg-type]
+    proxy.add(Rule(lambda *_: True, times=10_000, **rule))
     with pytest.raises(FatalError, match=r"storage\.root") as caught:
         CALLS[call](store)
     assert "\n" not in str(caught.value)

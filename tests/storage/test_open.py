@@ -36,7 +36,12 @@ def test_each_url_has_its_store(tmp_path: Path, stores: Stores) -> None:
 def test_a_scheme_may_be_in_capitals_whichever_store_it_names(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     memory = fsspec.filesystem("memory")
-    monkeypatch.setattr(fsspec, "url_to_fs", lambda url, **_: (memory, opened.append(url) or "/root"))
+
+    def url_to_fs(url: str, **_: object) -> tuple[object, str]:
+        opened.append(url)
+        return memory, "/root"
+
+    monkeypatch.setattr(fsspec, "url_to_fs", url_to_fs)
     scheme, address = root.split("://")
     assert open_store(StoreSettings(root), read_only=True).url == f"{scheme.lower()}://{address}"
     assert opened == [f"{scheme.lower()}://{address}"]

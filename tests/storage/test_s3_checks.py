@@ -7,9 +7,9 @@ import hashlib
 import pytest
 from crc32c import crc32c
 
-from offloader.ports.object_store import UploadedPart
-from offloader.storage.rules import crc_text
-from offloader.storage.s3_checks import composite_crc, composite_etag, is_made_of
+from offloader.ports.object_store import NO_CRC, UploadedPart
+from offloader.storage.rules import crc_text, holds_parts
+from offloader.storage.s3_answers import composite_crc, composite_etag, is_made_of, plain_etag
 
 
 def part(number: int, content: bytes) -> UploadedPart:
@@ -30,21 +30,36 @@ def head(size: int = 11, **values: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("field", ["ChecksumCRC32C", "ETag"])
-def test_the_content_check_tells_objects_of_one_size_apart(field: str) -> None:
+def test_what_the_store_offers_proves_an_object_and_disproves_none(field: str) -> None:
     compute = {"ChecksumCRC32C": composite_crc, "ETag": lambda parts: f'"{composite_etag(parts)}"'}[field]
-    assert is_made_of(head(**{field: compute(PARTS)}), PARTS)
-    assert not is_made_of(head(**{field: compute(OTHERS)}), PARTS)
-    assert not is_made_of(head(**{field: compute(PARTS[::-1])}), PARTS)
-    assert not is_made_of(head(10, **{field: compute(PARTS)}), PARTS)
+    assert is_made_of(head(**{field: compute(PARTS)}), PARTS) is True
+    assert is_made_of(head(**{field: compute(OTHERS)}), PARTS) is None
+    assert is_made_of(head(**{field: compute(PARTS[::-1])}), PARTS) is None
+    assert is_made_of(head(10, **{field: compute(PARTS)}), PARTS) is False
 
 
 def test_an_etag_of_another_form_decides_nothing() -> None:
-    assert is_made_of(head(ETag='"opaque"'), PARTS)
-    assert is_made_of(head(ETag=f'"{"0" * 32}"'), PARTS)
-    assert is_made_of(head(ETag=f'"{"0" * 32}-2"'), [UploadedPart(1, 11, "opaque", 0)])
-    assert not is_made_of(head(12, ETag='"opaque"'), PARTS)
+    assert is_made_of(head(ETag='"opaque"'), PARTS) is None
+    assert is_made_of(head(ETag=f'"{"0" * 32}"'), PARTS) is None
+    assert is_made_of(head(ETag=f'"{"0" * 32}-2"'), [UploadedPart(1, 11, "opaque", 0)]) is None
+    assert is_made_of(head(12, ETag='"opaque"'), PARTS) is False
 
 
 def test_the_checksum_counts_before_the_etag() -> None:
     # Where objects are encrypted with a key of the customer, ETags are no MD5s, and only look as if.
-    assert is_made_of(head(ChecksumCRC32C=composite_crc(PARTS), ETag=f'"{"0" * 32}-2"'), PARTS)
+    assert is_made_of(head(ChecksumCRC32C=composite_crc(PARTS), ETag=f'"{"0" * 32}-2"'), PARTS) is True
+
+
+def test_bytes_that_are_read_back_are_compared_part_by_part() -> None:
+    def is_held(content: bytes, parts: list[UploadedPart] = PARTS) -> bool:
+        return holds_parts(lambda at, size: content[at : at + size], len(content), parts)
+
+    assert is_held(b"firstsecond")
+    assert not is_held(b"fIrstsecond")
+    assert not is_held(b"firstseconD")
+    assert not is_held(b"firstsecond!")
+    assert is_held(b"fIrstsecond", [UploadedPart(1, 5, "copied", NO_CRC), PARTS[1]])
+
+
+def test_a_weak_etag_is_the_etag() -> None:
+    assert plain_etag('W/"abc"') == plain_etag('"abc"') == "abc"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from offloader.errors import FatalError
 from offloader.storage.rules import may_be_listed
-from offloader.storage.webhdfs_names import before, key_of, path_of, written
+from offloader.storage.webhdfs import before, key_of, path_of, written
 
 PIECES = st.text(st.sampled_from("ab-.~é日🙂 "), min_size=1, max_size=4).filter(lambda piece: piece not in (".", ".."))
 KEYS = st.lists(PIECES, min_size=1, max_size=3).map("/".join)

@@ -9,7 +9,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.storage.webhdfs_sums import file_sum, is_sum_of
+from offloader.storage.webhdfs_calls import file_sum, is_sum_of
 
 MIB = 1024 * 1024
 ONE_BLOCK, SEVERAL = "MD5-of-0MD5-of-512CRC32C", "MD5-of-2048MD5-of-512CRC32C"

@@ -12,8 +12,8 @@ from offloader.metadata import layout
 from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.deletions import Deleted, Deleting, DeletionBegun, DeletionReason, SegmentRange, buried
 from offloader.model import Gap, GapKind, Position, Segment, TopicName
+from offloader.ports.admin import TopicSchema
 from offloader.ports.object_store import ObjectStore
-from offloader.ports.topic_states import TopicSchema
 from tests.archive.messages.encoder import Encoded, Producer, Sent, batch, chunked, marker, single
 from tests.archive.support import Archive, gap
 from tests.format.support import Stored

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.catalog_cache import CatalogCache
+from offloader.archive.opened import CatalogCache
 from offloader.metadata.compaction import compact
 from offloader.metadata.deletions import DeletedRange, DeletionReason
 from offloader.metadata.history import History
@@ -18,9 +17,8 @@ from offloader.model import Position
 from offloader.pages.plots import WIDTH
 from offloader.ports.object_store import Stat
 from offloader.storage.memory import MemoryStore
-from offloader.viewer.outline import outline
-from offloader.viewer.piece import Piece
-from offloader.viewer.timeline import timeline
+from offloader.viewer.timeline import Piece, timeline
+from offloader.viewer.viewed import outline
 from tests.archive.support import TOPIC, Archive, stream
 
 RECORDS = 401
@@ -72,7 +70,7 @@ def test_a_stretch_of_it_is_told_record_by_record(store: CountingStore, history:
 
 def test_nothing_is_nothing(history: History) -> None:
     assert outline(history, 5, 5) == []
-    figure = timeline([], (), (), lambda _: "")
+    figure = timeline([], (), lambda _: "")
     assert (figure.bars, figure.ticks, figure.timed) == ((), (), False)
 
 
@@ -81,7 +79,7 @@ TIMES = st.none() | st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2
 
 @given(st.lists(st.tuples(TIMES, st.booleans()), max_size=40))
 def test_every_bar_is_inside_the_figure_whatever_clocks_say(said: list[tuple[tuple[int, int] | None, bool]]) -> None:
-    figure = timeline([piece(n, times, lost=lost) for n, (times, lost) in enumerate(said)], (), (), lambda _: "/x")
+    figure = timeline([piece(n, times, lost=lost) for n, (times, lost) in enumerate(said)], (), lambda _: "/x")
     assert all(bar.x >= 0 and bar.width > 0 and bar.x + bar.width <= WIDTH + 10 for bar in figure.bars)
     assert len([bar for bar in figure.bars if bar.height == 1]) == len(said)
     assert {bar.kind for bar in figure.bars} == {kind for kind, _ in figure.legend}
@@ -91,16 +89,15 @@ def test_one_clock_that_is_wrong_does_not_hide_all_others() -> None:
     hour = 3_600_000
     pieces = [piece(n, (10**12 + n * hour, 10**12 + (n + 1) * hour)) for n in range(100)]
     pieces.append(piece(100, (0, 1)))
-    figure = timeline(pieces, (), (), lambda _: "")
+    figure = timeline(pieces, (), lambda _: "")
     assert min(bar.width for bar in figure.bars[:99]) > WIDTH / 300
 
 
 def test_a_loss_stands_between_its_neighbours_and_what_is_deleted_has_its_colour() -> None:
     pieces = [piece(0, (0, 100)), piece(1, (100, 200)), piece(2, None, lost=True), piece(3, (500, 600))]
     span = DeletedRange(Position(0, 1, 0), Position(0, 1, 0), (DeletionReason.TIME,), "old", 1, 1, 1)
-    brokers = replace(span, start=Position(0, 1, 1), end=Position(0, 1, 1), reasons=(DeletionReason.BRIDGED,))
-    figure = timeline(pieces, (span,), (brokers,), lambda _: "")
-    assert [bar.kind for bar in figure.bars] == ["gone", "done", "bad", "good"]
+    figure = timeline(pieces, (span,), lambda _: "")
+    assert [bar.kind for bar in figure.bars] == ["gone", "good", "bad", "good"]
     loss = figure.bars[2]
     assert figure.bars[1].x < loss.x
     assert 0 <= figure.bars[3].x - (loss.x + loss.width) < 2

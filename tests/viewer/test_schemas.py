@@ -7,15 +7,14 @@ import json
 from struct import pack
 
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import DESCRIPTOR, KeyValue
 from offloader.errors import DamagedRecordError
-from offloader.ports.topic_states import TopicSchema
-from offloader.viewer.schemas import PARSING_INFO, decoded, version_of
-from offloader.viewer.values import SHOWN_TEXT, json_text, views_of
+from offloader.ports.admin import TopicSchema
+from offloader.viewer.schemas import PARSING_INFO, SHOWN_TEXT, decoded, json_text, version_of, views_of
 from tests.viewer.example import AVRO, avro_order
 
 
@@ -34,7 +33,7 @@ def own_file() -> FileDescriptorProto:
     return file
 
 
-FALSE_TIME = FileDescriptorProto(name="t", package="google.protobuf", message_type=[{"name": "Timestamp"}])
+FALSE_TIME = FileDescriptorProto(name="t", package="google.protobuf", message_type=[DescriptorProto(name="Timestamp")])
 
 
 @pytest.mark.parametrize(

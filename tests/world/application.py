@@ -14,10 +14,12 @@ from typing import ParamSpec, cast
 
 import httpx
 
+from offloader.bridge.driver.feature import BridgeFeature
 from offloader.config import Config
 from offloader.config.bridging import Bridge
 from offloader.config.policies import Policies
 from offloader.errors import OffloadError, OvertakenError
+from offloader.lifecycle.clocks import Clocks
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
 from offloader.metrics import Metrics
@@ -26,7 +28,6 @@ from offloader.offload import settings as derived
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.plans import Plan
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context, SteadyClock
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
@@ -36,6 +37,7 @@ from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.work import THREADS, Pool, Work
 from offloader.offload.worker import tasks
+from offloader.offload.worker.entry_sources import EntrySources
 from offloader.offload.worker.secrets import Public
 from offloader.offload.worker.slice_worker import died
 from offloader.offload.worker.tasks import WorkerSettings
@@ -43,8 +45,8 @@ from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.settings import StoreSettings
-from offloader.testing.invariants import PaceLog
-from tests.offload.bridges import ReadablePolicies
+from tests.bridge.driver.simulation import ReadablePolicies
+from tests.invariants import PaceLog
 from tests.world.bridges import Bridges
 from tests.world.brokers import Brokers
 from tests.world.clients import Window, WorldPins, WorldSource
@@ -290,14 +292,14 @@ class Start:
         self.registry = TopicRegistry(context, rates, setup.discovery_ms, config.namespaces)
         self.plans = Plans(self.uuid(), self._planned)
         self.spark = Spark(self._scheduler, self._executor, setup.executors)
-        retaining = Retaining(context, RETENTION_MS, RETENTION_MS)
+        retaining = Retaining(context, RETENTION_MS, RETENTION_MS, Clocks())
         parts = self._bridges.parts(edges.store, self.uuid) if setup.readable else None
-        bridging = Bridging(context, Bridge.model_validate({"minInterval": "20s", "maxInterval": "1m"}), parts)
+        bridging = BridgeFeature(context, Bridge.model_validate({"minInterval": "20s", "maxInterval": "1m"}), parts)
         requests = RequestHandler(context, setup.poll_ms, retaining, bridging)
-        plans = LanePlans(context, self.registry, self.plans, setup.lanes, rates)  # type: ignore[arg-type]
+        plans = LanePlans(context, self.registry, self.plans, setup.lanes, rates)
         passing_on = self._passing_on(context, self.registry, requests)
         driver = Driver(
-            context, self.registry, plans, requests, retaining, bridging, setup.poll_ms, passing_on=passing_on,
+            context, self.registry, plans, requests, retaining, [bridging], setup.poll_ms, passing_on=passing_on,
             cpu_seconds=partial(next, count(step=ROUND_SECONDS)),
         )  # fmt: skip
         return self._watched(driver)
@@ -305,8 +307,8 @@ class Start:
     def _watched(self, driver: Driver) -> Driver:
         """Measure how long each round takes."""
         plain, journal = driver.round, driver.context.journal
-        journal.record = self._timed(journal.record)  # type: ignore[method-assign]
-        journal.check_not_overtaken = self._timed(journal.check_not_overtaken)  # type: ignore[method-assign]
+        journal.record = self._timed(journal.record)
+        journal.check_not_overtaken = self._timed(journal.check_not_overtaken)
 
         def round_() -> None:
             began, excused = self._scheduler.now, self._excused()
@@ -317,7 +319,7 @@ class Start:
                 self.seen.rounds.append(took / MS)
                 self.seen.own = max(self.seen.own, (took - self._excused() + excused) / MS)
 
-        driver.round = round_  # type: ignore[method-assign]
+        driver.round = round_
         return driver
 
     def _excused(self) -> int:
@@ -350,7 +352,7 @@ class Start:
             public = Public(PulsarSettings(application=f"{name}-{id(slices)}"), StoreSettings(""), ())
             settings = WorkerSettings(public, None, threads)
             reached = (public, None, settings.wrapper, settings.stock)
-            tasks._open[reached] = (_Only(edges.source), edges.store)  # type: ignore[assignment]
+            tasks._open[reached] = (cast("EntrySources", _Only(edges.source)), edges.store)
             try:
                 return list(tasks.run_slices(slices, settings))
             finally:

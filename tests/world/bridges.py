@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from offloader.bridge.piece_tasks import BridgeStores
-from offloader.metadata.bridge_log import BridgeLog
+from offloader.bridge.driver.parts import BridgeParts
+from offloader.bridge.log import BridgeLog
+from offloader.bridge.transfer import BridgeStores
 from offloader.model import TopicName
-from offloader.offload.driver.bridge_ports import BridgeParts
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
-from offloader.testing.cluster import MemoryCluster
-from tests.offload.bridges import BUCKET, BridgedSimulation, BrokerRecords, Kills, MemoryBuilds, MemorySwaps
+from tests.bridge.driver.simulation import BUCKET, BridgedSimulation, BrokerRecords, Kills, MemoryBuilds, MemorySwaps
+from tests.fakes.cluster import MemoryCluster
 from tests.world.brokers import Brokers
 from tests.world.scheduler import MS
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from offloader.errors import BrokerUnavailableError
 from offloader.model import TopicName
-from offloader.pulsar.managed_ledger import PIN_PROPERTY, keeps_properties
-from offloader.testing.cluster import PIN, MemoryCluster
-from offloader.testing.cluster_state import MemoryCursor, MemoryTopic
+from offloader.pulsar.subscription_rest import PIN_PROPERTY, keeps_properties
+from tests.fakes.cluster import PIN, MemoryCluster
+from tests.fakes.cluster_state import MemoryCursor, MemoryTopic
 from tests.world.scheduler import MS, SECOND, Scheduler
 
 OPERATION_TIMEOUT = 30 * SECOND
@@ -43,7 +43,7 @@ class Brokers:
     cluster: MemoryCluster
     all: list[Broker]
     latency_ms: tuple[float, float] = (0.5, 5.0)
-    bytes_per_second: dict[TopicName, int] = field(default_factory=dict)
+    bytes_per_second: dict[TopicName, float] = field(default_factory=dict)
     dispatched: Counter[TopicName] = field(default_factory=Counter)
     owners: dict[TopicName, Broker] = field(default_factory=dict)
 

@@ -6,10 +6,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import count
 
+from offloader.metadata import requests
+from offloader.metadata.requests import Request, RequestKind
 from offloader.model import GapKind, TopicName
-from offloader.pulsar.managed_ledger import keeps_properties
-from offloader.testing.cluster import PIN
+from offloader.offload.driver.topic import Topic
+from offloader.pulsar.subscription_rest import keeps_properties
+from tests.fakes.cluster import PIN
 from tests.world.application import Setup
 from tests.world.ingress import LIES
 from tests.world.world import World
@@ -85,7 +90,39 @@ def _lives(world: World, happenings: Mapping[Happening, float]) -> None:
         if any(e.hidden is None and not e.delivered for e in world.cluster.entries(topic)):
             world.cluster.resolve(topic, commit=rng.random() < 0.5)
         world.produce(topic, 1)
+    if not world.kept:
+        world.meanwhile("operator", partial(operate, world))
     world.rest(1_800)
+
+
+def operate(world: World) -> None:
+    """Somebody says that topics were deleted, where the application asks for that and its records prove nothing."""
+    asked: dict[TopicName, str] = {}
+    application, store, tokens = world.setup.application, world.bucket.plain, map(str, count())
+    while True:
+        world.sleep(5)
+        registry, context = world.app.registry, world.app.context
+        if registry is None or context is None:
+            continue
+        for topic in list(registry.topics.values()):
+            told = topic.in_question and f"accept-loss {topic.name} --deleted" in topic.poll.error
+            pending = topic.name in asked and requests.outcome_of(store, application, asked[topic.name]) is None
+            if told and not pending and not is_as_claimed(world, topic) and not has_witness(world, topic):
+                world.scheduler.log(f"operator: {topic.name} was deleted")
+                request = Request(RequestKind.ACCEPT_LOSS, topic.name, context.clock_ms())
+                asked[topic.name] = requests.submit(store, application, request, tokens.__next__)
+
+
+def is_as_claimed(world: World, topic: Topic) -> bool:
+    """Whether Pulsar has it, and not another one of its name."""
+    claim, there = topic.catalog.claim, world.cluster.exists(topic.name)
+    return there and claim is not None and claim.created == world.cluster.admin.topic_info(topic.name).created
+
+
+def has_witness(world: World, topic: Topic) -> bool:
+    """Whether another topic is there that was claimed before the last record of this one: that is enough."""
+    others = [t for t in world.app.registry.topics.values() if t is not topic] if world.app.registry is not None else []
+    return any(t.catalog.claimed_at <= topic.catalog.last_seen and is_as_claimed(world, t) for t in others)
 
 
 def topic_of(world: World) -> TopicName:
@@ -358,8 +395,7 @@ def delete_subscription(world: World) -> None:
 
 
 def switch_off(world: World) -> None:
-    """The namespace is not to be offloaded for a while: its topics are released, and nobody keeps what is written
-    then."""
+    """The namespace is not to be offloaded for a while: its topics are paused, and Pulsar keeps what is written."""
     properties = world.cluster.namespace(NAMESPACE).properties
     properties[SWITCH] = "false"
     for_a_while(world, world.rng.choice([1, 20, 60]), lambda: properties.update({SWITCH: "true"}))

@@ -9,9 +9,9 @@ from offloader.errors import BrokerUnavailableError, TopicMovedError
 from offloader.model import EntryRange, Gap, Position, TopicName
 from offloader.ports.entry_source import EntryReader, Extent, RawEntry
 from offloader.ports.pins import TopicEnd
-from offloader.pulsar.gaps import explain
+from offloader.pulsar.broker_source import explain
 from offloader.pulsar.rest import RestClient
-from offloader.testing.cluster_clients import MemoryReader
+from tests.fakes.cluster_clients import MemoryReader
 from tests.world.brokers import OPERATION_TIMEOUT, Broker, Brokers
 from tests.world.scheduler import MS, SECOND
 
@@ -62,6 +62,9 @@ class WorldPins:
         return found | {
             t: BrokerUnavailableError(f"{o.host} did not answer") for t, o in owners.items() if t not in found
         }
+
+    def take_disconnected(self) -> list[TopicName]:
+        return self._plain.take_disconnected()
 
     def acknowledge(self, topic: TopicName, position: Position) -> None:
         self._ask(topic)

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
+from typing import cast
 from urllib.parse import quote_plus, unquote
 
 import httpx
@@ -16,7 +17,7 @@ import httpx
 from offloader.model import GapKind, TopicName
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.testing.cluster_state import MemoryTopic
+from tests.fakes.cluster_state import MemoryTopic
 from tests.world.brokers import Broker, Brokers
 from tests.world.scheduler import SECOND
 
@@ -105,7 +106,7 @@ class Ingress:
     def reached_by(self, client: RestClient) -> RestClient:
         """The product's client on its way to it: all of it but httpx, which takes longer than everything that is
         asked."""
-        client._client = _Http(self)  # type: ignore[assignment]
+        client._client = cast("httpx.Client", _Http(self))
         return client
 
 
@@ -270,7 +271,7 @@ class _Page:
     def _info(self, topic: MemoryTopic) -> dict[str, object]:
         """Dates are formatted where the answering JVM thinks that it is."""
         return {
-            "version": 1,
+            "version": len(topic.ledgers) + topic.removed,
             "creationDate": self.date(topic),
             "modificationDate": self.date(topic),
             "ledgers": self._ledgers(topic),

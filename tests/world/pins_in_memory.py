@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offloader.model import Position, TopicName
-from offloader.testing.cluster import MemoryCluster
+from tests.fakes.cluster import MemoryCluster
 from tests.world.pins import Told
 
 T = TopicName.parse("public/default/t")

@@ -11,9 +11,9 @@ from offloader.errors import OffloadError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.journal_reading import applications, read_journals
+from offloader.metadata.state import TopicState
 from offloader.model import TopicName
 from offloader.offload import settings as derived
-from offloader.offload.core.segments import State
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.context import Context, SteadyClock
 from offloader.offload.driver.driver import Driver
@@ -186,10 +186,10 @@ class ShardWorld(World):
         """Every topic is held, and everything of it is committed and acknowledged; nothing is begun anywhere."""
         for topic in topics or [t for t in self.topics if self.cluster.exists(t)]:
             start, last = self.holder(topic), self.last(topic)
-            if start is None or start.registry is None:
+            if start is None or start.registry is None or start.context is None:
                 return False
             known = start.registry.topics.get(topic)
-            if known is None or known.inquiry is not None or not acknowledged(known):
+            if known is None or known.inquiry is not None or not acknowledged(start.context, known):
                 return False
             end, claim = known.catalog.end, known.catalog.claim
             if claim is None or claim.created != self.cluster.admin.topic_info(topic).created:
@@ -199,7 +199,7 @@ class ShardWorld(World):
                 return False
         return not any(_unfinished(state) for states in self.journals().values() for state in states)
 
-    def journals(self) -> dict[str, list[State]]:
+    def journals(self) -> dict[str, list[TopicState]]:
         """What all journals hold."""
         plain = self.bucket.plain
         found = read_journals(plain, applications(plain))
@@ -233,5 +233,5 @@ class ShardWorld(World):
         return f"owners={self.owners()}\n" + "\n".join(said)
 
 
-def _unfinished(state: State) -> bool:
+def _unfinished(state: TopicState) -> bool:
     return bool(state.unfinished or state.abandoned or state.passed_to)

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from offloader.model import Lane, Receipt, Slice
 from offloader.offload.core.plans import Plan
@@ -109,7 +110,7 @@ class Spark:
         self._queue.clear()
         for executor in self.executors:
             executor.lost = True
-            self._scheduler.spawn("undertaker", self._scheduler.world, lambda e=executor: self._bury(e, zombie_seconds))
+            self._scheduler.spawn("undertaker", self._scheduler.world, partial(self._bury, executor, zombie_seconds))
         self.executors = []
 
     def _bury(self, executor: Executor, seconds: float) -> None:
@@ -140,7 +141,7 @@ class Spark:
                     continue
                 task.executor = executor
                 executor.running.append(task)
-                self._scheduler.spawn("task", executor.process, lambda t=task, e=executor: self._run(t, e))
+                self._scheduler.spawn("task", executor.process, partial(self._run, task, executor))
 
     def _run(self, task: _Task, executor: Executor) -> None:
         """In the executor's process."""

@@ -9,6 +9,7 @@ from itertools import count
 from typing import TypeVar
 
 from offloader.errors import OutcomeUnknownError, StoreUnavailableError
+from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.ports.object_store import ObjectStore, OpenUpload, Stat, UploadedPart
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.rules import split_handle
@@ -25,6 +26,12 @@ USUAL_LATENCY_MS = (2.0, 30.0)
 def anything(key: str) -> bool:
     """Every key."""
     return True
+
+
+def is_data_key(key: str) -> bool:
+    """Those of data objects."""
+    parsed = parse_topic_key(key)
+    return parsed is not None and parsed.kind is KeyKind.DATA
 
 
 @dataclass
@@ -69,17 +76,28 @@ class BucketStore:
         self.retry_deadline = self.longest_call = RETRY_DEADLINE
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,
     ) -> Stat | None:
+        if as_upload:
+            self._transfer(data)
         return self._call("put", key, lambda: self._plain.put(key, data, meta=meta, if_absent=if_absent))
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None, copies: bool = False) -> str:
         return self._call("begin", key, lambda: self._begin(key, meta))
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
+        self._transfer(data)
+        return self._call("put_part", _key(upload), lambda: self._plain.put_part(upload, number, offset, data, crc32c))
+
+    def _transfer(self, data: bytes) -> None:
         seconds = len(data) / 100e6
         self._bucket.scheduler.sleep(int(seconds * SECOND))
-        return self._call("put_part", _key(upload), lambda: self._plain.put_part(upload, number, offset, data, crc32c))
 
     def copy_part(
         self, upload: str, number: int, offset: int, source: ObjectStore, key: str, at: int, size: int, etag: str = ""

@@ -5,18 +5,17 @@ nothing that they have not read is let go of before.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from offloader.metadata.bridge_log import BridgeLog
+from offloader.bridge.log import BridgeLog
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
+from tests.examples import tries
 from tests.world.application import Setup
 from tests.world.world import World, live
 
 TOPICS = [TopicName.parse(f"public/default/t{number}") for number in range(2)]
-SEEDS = max(2, int(os.environ.get("OFFLOADER_WORLDS", "160")) // 80)
+SEEDS = max(2, tries("OFFLOADER_WORLDS", 32, 160) // 80)
 
 
 def closed(world: World, topic: TopicName) -> set[int]:
@@ -38,7 +37,10 @@ def is_bridged(world: World) -> bool:
     if app.registry is None or app.driver is None or app.process.dead or set(TOPICS) - set(app.registry.topics):
         return False
     topics = app.registry.topics
-    known = all(app.driver.bridging.done(topics[t], topics[t].catalog.end) and world.offloaded(t) for t in TOPICS)
+    known = all(
+        all(f.is_done(topics[t], topics[t].catalog.end) for f in app.context.features) and world.offloaded(t)
+        for t in TOPICS
+    )
     return known and all(
         closed(world, t) == world.bridges.records.contexts.get(t, {}).keys() & closed(world, t) for t in TOPICS
     )
@@ -87,6 +89,7 @@ def lives(world: World) -> None:
     check(world)
 
 
+@pytest.mark.explores
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_happens_brokers_read_every_closed_ledger_in_the_end(seed: int) -> None:
     live(lives, seed, setup=Setup(readable=True))
@@ -106,6 +109,6 @@ def test_a_pin_that_does_not_wait_is_seen(waits: bool, monkeypatch: pytest.Monke
     if waits:
         live(is_refused, setup=setup)
         return
-    monkeypatch.setattr("offloader.offload.driver.acknowledging.limit_of", lambda _: None)
+    monkeypatch.setattr("offloader.bridge.driver.feature.limit_of", lambda _: None)
     with pytest.raises(AssertionError):
         live(is_refused, setup=setup)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from offloader.model import TopicName
-from offloader.testing.cluster import MemoryCluster
+from tests.examples import few
+from tests.fakes.cluster import MemoryCluster
 from tests.world.brokers import Broker, Brokers
 from tests.world.ingress import LIES, Answer, default_backend
 from tests.world.world import World, live
@@ -71,7 +72,7 @@ TROUBLES = {
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
+@pytest.mark.parametrize("trouble", few(TROUBLES.values(), 8), ids=TROUBLES)
 def test_whatever_an_ingress_does_the_application_goes_on_and_nothing_is_deleted_or_lost(trouble: Trouble) -> None:
     def scenario(world: World) -> None:
         world.begin(T, U)

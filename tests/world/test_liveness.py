@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from offloader.metadata.journal import CALLS_OF_A_WAIT
 from offloader.model import TopicName
 from tests.world.application import Setup
@@ -32,6 +34,7 @@ def hang() -> None:
     threading.Event().wait()
 
 
+@pytest.mark.large
 def test_a_store_that_is_away_for_ten_minutes_restarts_nobody_and_costs_nothing() -> None:
     def scenario(world: World) -> None:
         world.begin(*TOPICS)
@@ -65,7 +68,7 @@ def test_a_store_that_takes_writes_and_answers_none_of_them_restarts_nobody_and_
         for second in range(300):
             world.sleep(1)
             assert alive(world), f"/healthz fails after {second} s of an outage"
-        ready = world.app.context.metrics.health.ready()  # type: ignore[union-attr]
+        ready = world.app.context.metrics.health.ready()
         assert "not known yet" in ready.text
         world.heal()
         world.sleep(300)
@@ -81,7 +84,7 @@ def test_a_driver_that_hangs_is_noticed() -> None:
     def scenario(world: World) -> None:
         world.begin(*TOPICS)
         assert world.app.driver is not None
-        world.app.driver.registry.update = hang  # type: ignore[method-assign]
+        world.app.driver.registry.update = hang
         assert dead_after(world, LIVENESS + 10) >= LIVENESS - 5
 
     live(scenario)
@@ -93,7 +96,7 @@ def test_a_driver_that_hangs_in_the_middle_of_an_outage_is_noticed() -> None:
         world.weather(down=True)
         world.sleep(200)
         assert world.app.driver is not None
-        world.app.driver.registry.update = hang  # type: ignore[method-assign]
+        world.app.driver.registry.update = hang
         world.heal()
         dead_after(world, CALLS_OF_A_WAIT * RETRY_DEADLINE + 30 + LIVENESS)
 
@@ -105,7 +108,7 @@ def test_a_call_of_the_store_that_never_ends_is_noticed() -> None:
         world.begin(*TOPICS)
         assert world.app.context is not None
         world.app.context.journal.check_not_overtaken()
-        world.bucket.plain.stat = lambda key: hang()  # type: ignore[method-assign,assignment]
+        world.bucket.plain.stat = lambda key: hang()
         dead_after(world, CALLS_OF_A_WAIT * RETRY_DEADLINE + LIVENESS + 10)
         assert not alive(world)
 

@@ -8,20 +8,22 @@ again.
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
 
+from tests.examples import FIRST_SEED, tries
 from tests.world.chaos import chaotic, is_robbed, lives
 from tests.world.world import World, live
 
 GROUPS = 16  # so that several processes share the work
-WORLDS = int(os.environ.get("OFFLOADER_WORLDS", "160"))
+WORLDS = tries("OFFLOADER_WORLDS", 16, 160)
 ONE = os.environ.get("OFFLOADER_WORLD")
-FIRST = 0 if os.environ.get("CI") == "true" else random.SystemRandom().randrange(10**9)
+FIRST = FIRST_SEED
+
+pytestmark = pytest.mark.explores
 
 
 def lived(seed: int, life: Callable[[World], None] = lives) -> World:
@@ -43,6 +45,7 @@ def test_whatever_happens_and_is_taken_away_nothing_is_missing_without_a_record_
         lived(seed, is_robbed)
 
 
+@pytest.mark.large
 def test_a_seed_gives_the_same_world_again_also_in_another_process() -> None:
     """Whose sets and dictionaries are in another order."""
     one, again = lived(11), lived(11)

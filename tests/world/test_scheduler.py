@@ -38,15 +38,24 @@ def test_time_goes_on_only_where_nobody_can_run():
 
 def test_pools_futures_events_and_queues_are_python_s_own():
     def main(scheduler):
+        def slowly(number):
+            time.sleep(1)
+            return number
+
+        def work():
+            box.put(threading.current_thread().name)
+            got.set()
+
         with ThreadPoolExecutor(2) as pool:
             began = time.monotonic()
-            assert list(pool.map(lambda n: (time.sleep(1), n)[1], range(6))) == list(range(6))
+            assert list(pool.map(slowly, range(6))) == list(range(6))
             assert time.monotonic() - began == 3
             slow = pool.submit(time.sleep, 100)
             with pytest.raises(FutureTimeoutError):
                 slow.result(timeout=1)
-        got, box = threading.Event(), queue.SimpleQueue()
-        thread = threading.Thread(target=lambda: (box.put(threading.current_thread().name), got.set()), name="mine")
+        got = threading.Event()
+        box: queue.SimpleQueue[str] = queue.SimpleQueue()
+        thread = threading.Thread(target=work, name="mine")
         thread.start()
         assert got.wait()
         thread.join()
@@ -111,7 +120,12 @@ def test_a_killed_process_has_no_effect_any_more():
 def test_a_paused_process_wakes_up_later_and_finds_that_time_has_gone_by():
     def main(scheduler):
         process, seen = Process("app"), []
-        scheduler.spawn("main", process, lambda: (time.sleep(1), seen.append(time.monotonic())))
+
+        def work():
+            time.sleep(1)
+            seen.append(time.monotonic())
+
+        scheduler.spawn("main", process, work)
         time.sleep(0.5)
         scheduler.pause(process)
         time.sleep(500)

@@ -19,6 +19,8 @@ from tests.world.test_shards import TOPICS
 from tests.world.world import live_in
 
 Happening = Callable[[ShardWorld], None]
+pytestmark = pytest.mark.explores
+
 SHARE = 4  # one of so many worlds has shards
 
 
@@ -66,15 +68,15 @@ HAPPENINGS: dict[Happening, float] = {
     stall: 2,
     start_twice: 0.5,
     resize: 1.5,
-    chaos.nothing: 3,  # type: ignore[dict-item]
-    chaos.roll: 1,  # type: ignore[dict-item]
-    chaos.unload: 1,  # type: ignore[dict-item]
-    chaos.restart_broker: 1,  # type: ignore[dict-item]
-    chaos.hang_broker: 0.5,  # type: ignore[dict-item]
-    chaos.ingress_lies: 1,  # type: ignore[dict-item]
-    chaos.slow_topic: 0.5,  # type: ignore[dict-item]
-    chaos.store_weather: 2,  # type: ignore[dict-item]
-    chaos.hidden: 1,  # type: ignore[dict-item]
+    chaos.nothing: 3,
+    chaos.roll: 1,
+    chaos.unload: 1,
+    chaos.restart_broker: 1,
+    chaos.hang_broker: 0.5,
+    chaos.ingress_lies: 1,
+    chaos.slow_topic: 0.5,
+    chaos.store_weather: 2,
+    chaos.hidden: 1,
 }
 
 
@@ -105,8 +107,8 @@ def lived(seed: int) -> ShardWorld:
     settings = chaotic(seed)
     setup = replace(settings.pop("setup"), shards=1 + seed % 4, executors=1)  # type: ignore[type-var]
     again = f"OFFLOADER_WORLD={seed} .venv/bin/python -m pytest tests/world/test_shards_random.py"
-    world = ShardWorld(seed, setup=setup, reproduce=again, **settings)  # type: ignore[arg-type]
-    live_in(world, lives)  # type: ignore[arg-type]
+    world = ShardWorld(seed, setup=setup, reproduce=again, **settings)
+    live_in(world, lives)
     return world
 
 

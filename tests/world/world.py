@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,9 +23,9 @@ from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import Position, TopicName
 from offloader.offload.driver.acknowledging import acknowledged
-from offloader.testing.cluster import MemoryCluster
-from offloader.testing.invariants import HARMLESS, check_invariants
-from offloader.testing.truth import truth_of_cluster
+from tests.fakes.cluster import MemoryCluster
+from tests.invariants import HARMLESS, check_invariants
+from tests.truth import truth_of_cluster
 from tests.world.application import Setup, Start
 from tests.world.bridges import Bridges
 from tests.world.brokers import Broker, Brokers
@@ -35,6 +36,7 @@ from tests.world.threads import simulated
 
 KEEP_ALIVE = 60 * SECOND  # after so long brokers close the connections of a process that does not answer
 RETENTION_CHECK_S = 120
+_RECORD_WRITE = re.compile(r" store \S+ put \S*(_journal|_catalog)/")
 
 
 W = TypeVar("W", bound="World")
@@ -43,7 +45,7 @@ W = TypeVar("W", bound="World")
 def live(scenario: Callable[[World], None], seed: int = 1, **settings: object) -> World:
     """Let a scenario happen in a world of its own. A failure is told with the seed, and its events are written to a
     file."""
-    world = World(seed, **settings)  # type: ignore[arg-type]
+    world = World(seed, **settings)
     live_in(world, scenario)
     return world
 
@@ -55,7 +57,7 @@ def live_in(world: W, scenario: Callable[[W], None]) -> None:
     gc.disable()
     try:
         with simulated():
-            world.scheduler.run(lambda: world.live(scenario))  # type: ignore[arg-type]
+            world.scheduler.run(lambda: world.live(scenario))
     except BaseException as error:
         error.add_note(f"{world.reproduce}\nevents: {world.write_events()}")
         raise
@@ -282,7 +284,9 @@ class World:
             return False
         if any(s.unfinished or s.abandoned for s in app.context.journal.topics.values()):
             return False
-        if not all(self.knows(t) and self.offloaded(t) and acknowledged(app.registry.topics[t]) for t in living):
+        if not all(
+            self.knows(t) and self.offloaded(t) and acknowledged(app.context, app.registry.topics[t]) for t in living
+        ):
             return False
         return not any(
             s.unfinished for s in self.journal().values()
@@ -306,12 +310,19 @@ class World:
             self.bucket.plain, truths, at_rest=at_rest, allowed=allowed, paces=[s.seen.pace for s in self.starts]
         )
 
+    def check_idle(self, seconds: float = 240, most: int = 25) -> None:
+        """Without new entries few records are written: one more segment at most. A loop would write thousands."""
+        before = len(self.scheduler.events)
+        self.sleep(seconds)
+        writes = [event for event in self.scheduler.events[before:] if _RECORD_WRITE.search(event)]
+        assert len(writes) <= most, f"{len(writes)} records in {seconds} s without entries: {writes[-4:]}"
+
     # Weather
 
     def weather(self, **so: object) -> None:
         """How the store is from now on."""
         self.scheduler.log(f"weather {sorted(so)}")
-        self.bucket.weather = Weather(**so)  # type: ignore[arg-type]
+        self.bucket.weather = Weather(**so)
 
     def heal(self) -> None:
         """Everything is well again."""

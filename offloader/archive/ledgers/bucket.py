@@ -1,6 +1,7 @@
-"""A bucket of Pulsar's own offloader without any context: which of its objects are a topic's ledgers.
+"""A bucket of Pulsar's own offloader: which of its objects are a topic's ledgers.
 
-Its keys name no topic, so every index object is asked for its metadata (one HEAD each), and every data object without
+The user of an archive names a source for that (`LedgerBucket`). Without records and brokers the bucket alone is read:
+its keys name no topic, so every index object is asked for its metadata (one HEAD each), and every data object without
 one. What is missing as a whole cannot be seen from a bucket: nothing says which ledgers a topic had. A pair of which
 something is there but not sound is a ledger all the same: readers tell of it as damaged.
 """
@@ -10,19 +11,24 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from offloader.archive.findings import Finding, FindingKind
-from offloader.archive.ledgers.found import Contradiction, FoundLedgers
+from offloader.archive.ledgers.found import Contradiction, FoundLedgers, found_in
 from offloader.archive.ledgers.pair import LedgerPair, owner_of
 from offloader.archive.snapshot import OffloadedLedger
-from offloader.bookkeeper.managed_ledgers import topic_of
-from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
+from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError, TopicNotFoundError
 from offloader.format.v1 import decode_ledger_index
 from offloader.metadata.stock_keys import LedgerKey, data_key, index_key, parse_key
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore, Stat
+from offloader.pulsar.settings import PulsarSettings
+from offloader.state.managed_ledger_codec import decode_managed_ledger
+from offloader.state.names import topic_of
 from offloader.storage.bounded_reads import read_index
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 
 THREADS = 16
 _NAME, _VERSION, _CLUSTER = "managedledgername", "s3managedledgeroffloaderformatversion", "pulsarclustername"
@@ -206,3 +212,51 @@ def _damage(pair: LedgerPair) -> tuple[bool, bool, bool, str]:
         bool(kinds & {FindingKind.MISSING_OBJECT, FindingKind.WRONG_SIZE}),
         pair.uuid,
     )
+
+
+@dataclass(frozen=True)
+class LedgerBucket:
+    """The bucket that `managedLedgerOffloadBucket` names. Can be pickled.
+
+    Which objects are a topic's is known, in this order, from `records` (managed-ledger records as the metadata store
+    has them), from the brokers at `admin`, or from the metadata of every index object in the bucket: the last cannot
+    prove that no ledger is missing, and needs `cluster` where several clusters share the bucket.
+    """
+
+    store: StoreSettings
+    records: Mapping[TopicName, bytes] = field(default_factory=dict)
+    admin: PulsarSettings | None = None
+    cluster: str | None = None
+    _heads: dict[str, Stat] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def find(self, topic: TopicName, scanned: BucketScan | None = None) -> FoundLedgers:
+        """What is offloaded of a topic; no ledgers where it is not known. Raises DamagedRecordError and what Pulsar or
+        the store raise.
+
+        `scanned`: what `scan` has told of the bucket already, which then is not listed again.
+        """
+        if topic in self.records:
+            return found_in(topic, decode_managed_ledger(self.records[topic]), self.url_of)
+        found = None if self.admin is None else self._ask(self.admin, topic)
+        return found or (scanned or self.scan(topic.__eq__)).of(topic)
+
+    def scan(self, wanted: Callable[[TopicName], bool] = lambda _: True) -> BucketScan:
+        """What the bucket alone tells of the topics that are wanted, by default of all."""
+        with closing(open_store(self.store, read_only=True)) as store:
+            return scan(store, wanted, cluster=self.cluster, store_url=self.store.root, heads=self._heads)
+
+    def url_of(self, bucket: str) -> str:
+        """The URL of the store with the objects of a context that names this bucket: same end point, same keys."""
+        root = self.store.root
+        own = not bucket or self.store.scheme != "s3" or root.partition("://")[2].split("/")[0] == bucket
+        return root if own else f"s3://{bucket}"
+
+    def _ask(self, admin: PulsarSettings, topic: TopicName) -> FoundLedgers | None:
+        """None where the brokers do not know the topic."""
+        from offloader.pulsar.admin import AdminClient  # httpx takes 0.1 s to import
+
+        with closing(AdminClient(admin)) as client:
+            try:
+                return found_in(topic, client.managed_ledger(topic), self.url_of)
+            except TopicNotFoundError:
+                return None

@@ -1,14 +1,17 @@
-"""What a topic's ledgers are that stock brokers offloaded, and these with its own catalog as one sequence. Pure."""
+"""A topic's ledgers that stock brokers offloaded, which of them are bridged, and these with its own catalog as one
+sequence. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from offloader.archive.findings import Finding
 from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
+from offloader.bridge.core.rounds import BridgedLedgers
 from offloader.metadata.state import TopicCatalog
-from offloader.model import LedgerList, TopicName
+from offloader.model import LedgerList, LedgerSpan, Position, TopicName
+from offloader.state.managed_ledger import ManagedLedger
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,20 @@ class FoundLedgers:
     findings: tuple[Finding, ...] = ()
     doubtful: tuple[OffloadedLedger, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
+
+
+def found_in(topic: TopicName, listed: ManagedLedger, url_of: Callable[[str], str] = lambda _: "") -> FoundLedgers:
+    """The ledgers with a complete copy. `url_of`: the URL of the store with a bucket's objects ("": none is named)."""
+    lasts = [listed.last_entry(one) for one in listed.ledgers]
+    offloaded = (
+        OffloadedLedger(
+            Position(0, one.ledger, 0), Position(0, one.ledger, last), one.copy.uuid, one.size, url_of(one.copy.bucket)
+        )
+        for one, last in zip(listed.ledgers, lasts, strict=True)
+        if one.copy.complete and one.copy.uuid and last is not None and last >= 0
+    )
+    spans = (LedgerSpan(one.ledger, last) for one, last in zip(listed.ledgers, lasts, strict=True))
+    return FoundLedgers(topic, tuple(offloaded), LedgerList(tuple(spans)), listed.created_ms)
 
 
 def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicSnapshot:
@@ -81,3 +98,21 @@ def _incarnation_of(catalog: TopicCatalog, ledger: int) -> int:
         begun.setdefault(catalog.claim.incarnation, catalog.claim.begin.ledger)
     before = [incarnation for incarnation, first in begun.items() if first <= ledger]
     return max(before) if before else min(begun, default=0)
+
+
+def without_bridged(found: FoundLedgers, bridged: BridgedLedgers) -> FoundLedgers:
+    """Without the objects of a round that is under way, which may be there in part. Those of finished rounds are as our
+    log says, whatever became of them: brokers own them."""
+    ours = bridged.uuids
+    if not ours:
+        return found
+    known = (_known(each, bridged) for each in found.ledgers if each.uuid not in bridged.under_way)
+    told = tuple(each for each in found.contradictions if not {each.taken, each.other} & ours)
+    return replace(found, ledgers=tuple(known), contradictions=told)
+
+
+def _known(found: OffloadedLedger, bridged: BridgedLedgers) -> OffloadedLedger:
+    ours = bridged.ledgers.get(found.start.ledger)
+    if ours is None or ours.ledger.uuid != found.uuid:
+        return found
+    return replace(OffloadedLedger.of(ours), store=found.store)

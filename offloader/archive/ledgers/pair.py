@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
 from offloader.archive.findings import Finding, FindingKind, offset_in
 from offloader.archive.snapshot import LAST_ENTRY, OffloadedLedger, Unreadable
-from offloader.bookkeeper.managed_ledgers import managed_ledger_name, managed_ledger_of
-from offloader.errors import DamagedObjectError, ObjectNotFoundError
+from offloader.errors import DamagedObjectError, ObjectArchivedError, ObjectNotFoundError
 from offloader.format.ledger_account import LedgerAccount, account_ledger
 from offloader.format.v1 import LedgerIndex, decode_ledger_index
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import Position, TopicName
 from offloader.ports.object_store import ObjectStore
+from offloader.state.names import managed_ledger_name, managed_ledger_of
 from offloader.storage.bounded_reads import read_index, read_ranges
 
 
@@ -151,6 +152,14 @@ class LedgerPair:
     def add(self, kind: FindingKind, key: str, message: str, position: Position | None = None) -> None:
         at = position or Position(0, self.ledger, 0)
         self.findings.append(Finding(kind, key, message, self.topic, offset_in(message), at))
+
+    @contextmanager
+    def archived_is_finding(self, key: str) -> Iterator[None]:
+        """Where the store keeps the object in an archive tier, this is a finding of it, and not raised."""
+        try:
+            yield
+        except ObjectArchivedError as error:
+            self.add(FindingKind.ARCHIVED_OBJECT, key, str(error))
 
     def _has(self, kind: FindingKind) -> bool:
         return any(finding.kind is kind for finding in self.findings)

@@ -8,15 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from offloader.archive.items import EntryRun
-from offloader.archive.messages.aborted import committed
 from offloader.archive.messages.contents import Opener
-from offloader.archive.messages.entries import Entries, gathered
-from offloader.archive.messages.envelopes import Envelopes, parse_envelopes
+from offloader.archive.messages.entries import Entries, Envelopes, committed, gathered, parse_envelopes
 from offloader.archive.messages.filters import MessageFilter, publish_time
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.payloads import UnpackOptions
-from offloader.archive.messages.row_columns import matching
-from offloader.archive.messages.row_view import RowSources, RowView
+from offloader.archive.messages.row_columns import RowSources, RowView, matching
 from offloader.archive.messages.rows import make_rows
 from offloader.archive.messages.schema import (
     ENTRY_COLUMN_OF,

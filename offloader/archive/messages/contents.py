@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from offloader.archive.messages.encryption import encryption_of
-from offloader.archive.messages.entries import Entries
+from offloader.archive.messages.entries import Entries, Envelopes, Needs
 from offloader.archive.messages.envelope import parse_envelope
-from offloader.archive.messages.envelopes import Envelopes, Needs
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Encryption, Message, MessageProblem
 from offloader.archive.messages.payloads import Payloads, UnpackOptions

@@ -1,17 +1,29 @@
-"""Entries of one or more runs in one buffer. Numpy arrays say where each lies and which one it is."""
+"""Entries of one or more runs in one buffer, and their envelopes. Numpy arrays say where each lies and which one it is.
+
+Entries of aborted transactions are left out: ledgers that were copied complete hold them, and consumers never get
+them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, KeyValue, MessageMetadata
 from offloader.archive.items import EntryRun
-from offloader.format.scan import Bytes, Int64s, Ranges
-from offloader.model import MIB, Position
+from offloader.archive.messages.envelope import parse_envelope
+from offloader.errors import DamagedObjectError
+from offloader.format.entry import transaction_of
+from offloader.format.many import frames
+from offloader.format.scan import Bytes, Fields, Int64s, Mask, Ranges, scan
+from offloader.model import MIB, EntryRange, Position, Transaction
 
 _WORTH_ITS_OWN = 1 * MIB
+_BROKER_FIELDS = frozenset(BrokerEntryMetadata.DESCRIPTOR.fields_by_name)
+_MOST, _LEAST = "txnid_most_bits", "txnid_least_bits"
+_UINT64 = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -100,3 +112,90 @@ def _together(runs: list[EntryRun]) -> Entries:
         np.repeat(firsts, counts) + np.arange(len(shifts)),
         np.repeat(np.array([run.offset for run in runs], np.int64), counts) + bounds[::2],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """`fields`: of the metadata of entries and of messages in batches. `payloads`: open also what is no batch."""
+
+    fields: frozenset[str]
+    payloads: bool
+
+
+@dataclass(frozen=True)
+class Envelopes:
+    """What stands in front of the payloads. `irregular` entries are no messages, or need protobuf itself to be read."""
+
+    metadata: Fields
+    broker: Fields
+    payload: Ranges
+    irregular: Mask
+
+    @cached_property
+    def compression(self) -> Int64s:
+        return self.metadata.number("compression")
+
+    @cached_property
+    def encrypted(self) -> Mask:
+        return self.metadata.has("encryption_keys")
+
+    @cached_property
+    def chunk(self) -> Mask:
+        return self.metadata.number("num_chunks_from_msg") > 1
+
+    @cached_property
+    def batch(self) -> Mask:
+        return self.metadata.has("num_messages_in_batch") & ~self.chunk
+
+    @cached_property
+    def messages(self) -> Int64s:
+        """As many messages as the metadata claim that a batch has; 1 for what is none."""
+        return np.where(self.batch, np.maximum(self.metadata.number("num_messages_in_batch"), 0), 1)
+
+    @cached_property
+    def size(self) -> Int64s:
+        """Bytes of the payload in clear, as the metadata say."""
+        said = self.metadata.number("uncompressed_size")
+        return np.where(self.compression != 0, said, self.payload.end - self.payload.begin)
+
+
+def parse_envelopes(entries: Entries, wanted: Collection[str]) -> Envelopes:
+    """The wanted fields of the entries' metadata."""
+    data = entries.data
+    split = frames(data, entries.ranges)
+    metadata = scan(data, split.message, MessageMetadata, {*wanted, "publish_time"})
+    broker_fields = scan(data, split.broker, BrokerEntryMetadata, _BROKER_FIELDS & set(wanted))
+    odd = split.irregular | metadata.irregular | broker_fields.irregular | ~metadata.has("publish_time")
+    if "properties" in wanted:  # the only field that has others inside
+        properties = metadata.repeated("properties")
+        odd[properties.row[scan(data, properties.ranges, KeyValue, {"key", "value"}).irregular]] = True
+    payload = Ranges(np.where(odd, 0, split.message.end), np.where(odd, 0, entries.ranges.end))
+    return Envelopes(metadata, broker_fields, payload, odd)
+
+
+def committed(run: EntryRun, aborted: Collection[Transaction]) -> Iterator[EntryRun]:
+    """The run without entries of these transactions."""
+    numbers = _entries_of(entries_of(run), aborted) if aborted and run.count else ()
+    theirs = (EntryRange.closed(run.ledger, run.first + number, run.first + number) for number in numbers)
+    for left in EntryRange(run.ledger, run.first, run.after).without(theirs):
+        yield run.part(left.first, left.after)
+
+
+def _entries_of(entries: Entries, transactions: Collection[Transaction]) -> Iterator[int]:
+    """The numbers of the entries that belong to these transactions."""
+    envelopes = parse_envelopes(entries, {_MOST, _LEAST})
+    most, least = envelopes.metadata.number(_MOST), envelopes.metadata.number(_LEAST)
+    for number in np.flatnonzero(envelopes.irregular | envelopes.metadata.has(_MOST)).tolist():
+        irregular = envelopes.irregular[number]
+        found = (
+            _parsed(entries.bytes(number)) if irregular else (int(most[number]) & _UINT64, int(least[number]) & _UINT64)
+        )
+        if found in transactions:
+            yield number
+
+
+def _parsed(entry: memoryview) -> Transaction | None:
+    try:
+        return transaction_of(parse_envelope(entry).metadata)
+    except DamagedObjectError:  # whoever unpacks it will tell
+        return None

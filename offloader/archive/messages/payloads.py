@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from offloader.archive.messages.chunks import Assembler
+from offloader.archive.messages.chunks import LOOK_BACK, Assembler, Chunk, ChunkHistory, ChunkKey, LookBack
 from offloader.archive.messages.encryption import Decryptor, KeyReader
 from offloader.archive.messages.envelope import Envelope, text
-from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits
-from offloader.archive.messages.lookback import LOOK_BACK, Chunk, ChunkHistory, ChunkKey, LookBack
-from offloader.archive.messages.message import MessageProblem, Payload
+from offloader.archive.messages.message import DEFAULT_LIMITS, MessageLimits, MessageProblem, Payload
 from offloader.errors import DamagedObjectError, MessageTooLargeError
 from offloader.format.compression import decompress
 from offloader.model import Position, Transaction

@@ -9,8 +9,7 @@ import numpy as np
 
 from offloader._proto.pulsar_messages_pb2 import KeyValue, SingleMessageMetadata
 from offloader.archive.messages.contents import Contents
-from offloader.archive.messages.entries import Entries
-from offloader.archive.messages.envelopes import Envelopes, Needs
+from offloader.archive.messages.entries import Entries, Envelopes, Needs
 from offloader.format.scan import Bytes, Fields, Int64s, Mask, Ranges, Repeated, scan, u32s
 
 _U32 = Struct(">I")

@@ -19,11 +19,10 @@ from offloader.archive.messages.arrays import (
     number_array,
     time_array,
 )
-from offloader.archive.messages.entries import Entries
-from offloader.archive.messages.envelopes import Needs
+from offloader.archive.messages.entries import Entries, Needs
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message, MessageProblem
-from offloader.archive.messages.row_view import RowView
+from offloader.archive.messages.row_columns import RowView
 from offloader.format.scan import Int64s, Mask
 from offloader.model import Position, TopicName
 

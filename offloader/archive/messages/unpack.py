@@ -9,8 +9,8 @@ from google.protobuf.message import DecodeError
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata, SingleMessageMetadata
 from offloader.archive.items import EntryRun
-from offloader.archive.messages.aborted import committed
 from offloader.archive.messages.encryption import encryption_of
+from offloader.archive.messages.entries import committed
 from offloader.archive.messages.envelope import Envelope, parse_envelope, raw, signed, text, unbase64
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message, MessageProblem, Payload

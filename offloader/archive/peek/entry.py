@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, CompressionType, MessageMetadata
-from offloader.archive.messages.limits import MAX_MESSAGE
+from offloader.archive.messages.message import MAX_MESSAGE
 from offloader.archive.messages.unpack import unpack_batch
 from offloader.errors import DamagedObjectError
 from offloader.format.compression import decompress

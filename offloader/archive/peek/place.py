@@ -1,19 +1,22 @@
-"""What the archive has at one position: what records say of it, and the entry itself."""
+"""What the archive has at one position: what records say of it, and the entry itself; and all that as JSON has it and
+people see it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.object_range import ObjectRange
-from offloader.archive.reading.deleted_meanwhile import deleted_by_pulsar, deleted_meanwhile
-from offloader.archive.reading.fetches import RangeFetch
+from offloader.archive.peek.entry import take_apart
 from offloader.archive.reading.plan import plan
+from offloader.archive.reading.range_reader import deleted_by_pulsar, deleted_meanwhile
 from offloader.archive.reading.scan import BrokenEntry, Scanner
-from offloader.archive.reading.sparse_index import SparseIndex, decode_sparse_index
+from offloader.archive.reading.sparse_index import RangeFetch, SparseIndex, decode_sparse_index
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
 from offloader.archive.selection import Selection
+from offloader.archive.shown import time_text
 from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
 from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
 from offloader.format.blocks import HEADER_SIZE, BlockHeader, decode_header
@@ -61,7 +64,7 @@ def peek(stores: Stores, records: TopicRecords, position: Position) -> Peeked:
     planned = list(records.plan(alone))
     found = next((owner for snapshot in views if (owner := _owner(snapshot, position)) is not None), None)
     # Of all records of a deleted range only the last is read.
-    owner = found or range_of(records.head.removed.withheld, position)
+    owner = found or range_of(records.head.removed.told, position)
     if isinstance(owner, DeletedRange):
         return Peeked(position, owner, missing=Missing(position, position, owner.told, deleted=True))
     if not planned or owner is None:
@@ -83,7 +86,7 @@ def peek(stores: Stores, records: TopicRecords, position: Position) -> Peeked:
         if told is None:
             raise
         return Peeked(position, owner, missing=Missing(position, position, told, deleted=True))
-    parts = owner.parts if isinstance(owner, Segment) and not item.object.is_bridged else ()
+    parts = owner.parts if isinstance(owner, Segment) else ()
     part = next((part for part in parts if part.first <= place <= part.last), None)
     return Peeked(position, owner, item.object.data_key, part, stored, store=item.object.store)
 
@@ -95,7 +98,7 @@ def _owner(snapshot: TopicSnapshot, position: Position) -> Owner | None:
 
 
 def _why_absent(store: ObjectStore, item: ObjectRange, records: TopicRecords, position: Position) -> str | None:
-    if item.object.is_of_brokers:
+    if item.object.is_bridged:
         return deleted_by_pulsar(item.object)
     return None if item.object.ledger is not None else deleted_meanwhile(store, records.topic, position)
 
@@ -136,3 +139,68 @@ def _found(store: ObjectStore, key: str, index: SparseIndex, number: int, positi
             header = decode_header(data[:HEADER_SIZE], begin)
             return StoredAt(next(run.entries()), run.offset + run.bounds[0], index.blocks[first], begin, header)
     raise DamagedObjectError(faults[0] if faults else f"offset {begin}: {position} is not in its block")
+
+
+def peek_facts(found: Peeked, limit: int) -> dict[str, Any]:
+    """All that is known of a position; a payload is opened up to `limit` bytes."""
+    facts: dict[str, Any] = {"position": str(found.position), "incarnation": found.position.incarnation}
+    facts |= owner_facts(found.owner)
+    if found.gap is not None:
+        gap = found.gap
+        facts["gap"] = {"kind": str(gap.kind), "ledger": gap.ledger, "first": gap.first, "last": gap.last}
+    if found.missing is not None:
+        facts["missing"] = found.missing.why
+    if found.stored is not None:
+        facts["object"] = _object(found)
+        facts["entry"] = take_apart(found.stored.entry.data, limit)
+    return facts
+
+
+def owner_facts(owner: Owner) -> dict[str, Any]:
+    """What a record says of the positions that it accounts for."""
+    place: dict[str, Any] = {"start": str(owner.start), "end": str(owner.end)}
+    if isinstance(owner, Loss):
+        return {"loss": place | {"reason": owner.reason, "acceptedBy": owner.accepted_by, "at": time_text(owner.at)}}
+    if isinstance(owner, DeletedRange):
+        return {"deleted": place | {"segments": owner.segments, "policy": owner.policy, "at": time_text(owner.at)}}
+    if isinstance(owner, OffloadedLedger):
+        return {"ledger": place | {"uuid": owner.uuid, "size": owner.size, "store": owner.store}}
+    return {
+        "segment": {
+            "uuid": owner.uuid,
+            **place,
+            "entries": owner.entries,
+            "size": owner.size,
+            "crc32c": f"{owner.crc32c:08x}",
+            "assigned": time_text(owner.assigned_at),
+            "offloaded": time_text(owner.offloaded_at),
+            "source": str(owner.source),
+            "reason": str(owner.roll_reason),
+        }
+    }
+
+
+def _object(found: Peeked) -> dict[str, Any]:
+    stored, part = found.stored, found.part
+    assert stored is not None
+    facts: dict[str, Any] = {
+        **({"store": found.store} if found.store else {}),
+        "key": found.object_key,
+        "offset": stored.offset,
+        "block": {
+            "number": stored.block_number,
+            "offset": stored.block_offset,
+            "length": stored.block.length,
+            "firstEntry": stored.block.first_entry,
+            "version": stored.block.version,
+        },
+    }
+    if part is not None:
+        facts["part"] = {
+            "number": part.number,
+            "offset": part.offset,
+            "size": part.size,
+            "crc32c": f"{part.crc32c:08x}",
+            "unreadable": part.stats.unreadable,
+        }
+    return facts

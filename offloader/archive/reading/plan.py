@@ -3,22 +3,150 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from offloader.archive.continuity import Junctions, LedgerPart, Span
 from offloader.archive.findings import FindingKind
 from offloader.archive.items import Missing
-from offloader.archive.object_range import ObjectRange, PlanItem, Run, clipped
-from offloader.archive.reading.bridged_ranges import HandedOver, off_the_list
-from offloader.archive.reading.deletions import Deletions
+from offloader.archive.object_range import DataObject, ObjectRange, PlanItem, Run, SplitPoint, clipped, runs
 from offloader.archive.reading.overlaps import distinct_spans
-from offloader.archive.reading.ranges import of_ledger, of_segment
 from offloader.archive.selection import EVERYTHING, Selection
 from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot, Unreadable
 from offloader.errors import DamagedRecordError
-from offloader.metadata.deletions import Tombstone
-from offloader.model import Loss, Position, Segment, TopicName
+from offloader.format.blocks import ENTRY_HEADER_SIZE
+from offloader.metadata.deletions import DeletedRange, range_of
+from offloader.metadata.layout import INDEX, topic_folder
+from offloader.model import MIB, EntryRange, Loss, Part, Position, Segment, TopicName
+
+# Bytes of an offloaded ledger from one split point to the next.
+LEDGER_STEP = 8 * MIB
+
+
+def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Position) -> Iterator[ObjectRange]:
+    """The entries between two positions, with a split point about every `LEDGER_STEP` bytes (lengths are estimates)."""
+    ledger = part.ledger
+    for run in clipped([Run.closed(ledger.start.ledger, part.start.entry, part.end.entry)], first, last):
+        per_entry = ENTRY_HEADER_SIZE + ledger.size / ledger.end.next_entry.entry
+        step = max(1, int(LEDGER_STEP / per_entry))
+        steps = (EntryRange(run.ledger, begin, min(begin + step, run.after)) for begin in run.ids[::step])
+        points = tuple(SplitPoint(run.ledger, each.last, int(each.span * per_entry) + 1) for each in steps)
+        ends = run.last == ledger.end.entry
+        yield ObjectRange(topic, ledger.start.incarnation, ledger.object, (run,), points, ends_object=ends)
+
+
+def of_segment(
+    snapshot: TopicSnapshot, segment: Segment, first: Position, last: Position, selection: Selection
+) -> Iterator[ObjectRange]:
+    """Entries and gaps between two positions, without parts of other times. Raises DamagedRecordError."""
+    alone = not selection.is_timed and selection.start is not None and selection.start == selection.end
+    kept: list[Run] = []
+    parts: list[_WantedPart] = []
+    for part, run in _by_parts(segment, clipped(runs(segment), first, last)):
+        if part is None:
+            kept.append(run)
+        elif part.stats.publish_bounds is None or selection.meets(*part.stats.publish_bounds):
+            _append(kept, run)
+            if not parts or parts[-1].part is not part:
+                parts.append(_WantedPart(part))
+            parts[-1].add(run)
+    if kept:
+        stored = _object_of(snapshot, segment)
+        ends = bool(parts) and parts[-1].last == segment.parts[-1].last
+        yield ObjectRange(
+            snapshot.topic,
+            segment.start.incarnation,
+            stored,
+            tuple(kept),
+            tuple(each.split_point(alone=alone) for each in parts),
+            ends_object=ends,
+        )
+
+
+def _object_of(snapshot: TopicSnapshot, segment: Segment) -> DataObject:
+    data_key = (topic_folder(snapshot.topic) if snapshot.folder is None else snapshot.folder) + segment.uuid
+    return DataObject(data_key, data_key + INDEX, segment.size)
+
+
+def _append(kept: list[Run], run: Run) -> None:
+    """Add a run, which may go on where the last one ended: parts need not end with a run."""
+    if kept and kept[-1].gap is None and (kept[-1].ledger, kept[-1].after) == (run.ledger, run.first):
+        run = replace(run, first=kept.pop().first)
+    kept.append(run)
+
+
+def _by_parts(segment: Segment, found: Iterable[Run]) -> Iterator[tuple[Part | None, Run]]:
+    """The runs, split where a part ends, with their parts (None for gaps). Raises DamagedRecordError."""
+    parts = iter(segment.parts)
+    part = next(parts, None)
+    for run in found:
+        if run.gap is not None:
+            yield None, run
+            continue
+        at = run.first
+        while at < run.after:
+            while part is not None and part.last < (run.ledger, at):
+                part = next(parts, None)
+            if part is None or part.first > (run.ledger, at):
+                raise DamagedRecordError(f"segment {segment.uuid}: {run.ledger}:{at} is in none of its parts")
+            inside = Run.closed(run.ledger, at, min(part.last, (run.ledger, run.last))[1])
+            yield part, inside
+            at = inside.after
+
+
+@dataclass(slots=True)
+class _WantedPart:
+    """How much of a part is wanted."""
+
+    part: Part
+    entries: int = 0
+    last: tuple[int, int] = (-1, -1)
+
+    def add(self, run: Run) -> None:
+        self.entries += run.span
+        self.last = (run.ledger, run.last)
+
+    def split_point(self, *, alone: bool) -> SplitPoint:
+        """A part is read whole, so that its checksum proves it. An entry that is wanted alone has its own checksum."""
+        part = self.part
+        if alone and part.entries > 1 and not part.stats.unreadable:
+            return SplitPoint(*self.last, size=part.size // part.entries)
+        return SplitPoint(*self.last, part.size, part.offset, part.crc32c)
+
+
+class Deletions:
+    """Tells of each deleted range once: where the first of its records is met, of all of it that is selected."""
+
+    def __init__(self, ranges: tuple[DeletedRange, ...]) -> None:
+        self._ranges = ranges
+        self._told: set[Position] = set()
+
+    def has(self, span: Span) -> bool:
+        """Whether a record is of what was deleted. What stock brokers have offloaded is never ours to delete."""
+        return bool(self._ranges) and not isinstance(span, LedgerPart) and range_of(self._ranges, span.end) is not None
+
+    def tell(self, span: Span, selection: Selection, planned_to: Position | None) -> Iterator[Missing]:
+        """What is missing at a record that it has, behind what was planned before."""
+        found = range_of(self._ranges, span.end)
+        if found is None or found.start in self._told or not matters(found, selection):
+            return
+        self._told.add(found.start)
+        first = found.start if selection.start is None else max(found.start, selection.start)
+        last = found.end if selection.end is None else min(found.end, selection.end)
+        if planned_to is not None and found.holds(planned_to):
+            first = max(first, planned_to.next_entry)
+        if first <= last:
+            yield Missing(first, last, found.told, deleted=True)
+
+
+def matters(deleted: DeletedRange, selection: Selection) -> bool:
+    """Whether anything of a deleted range may be selected."""
+    if selection.start is not None and deleted.end < selection.start:
+        return False
+    if selection.end is not None and deleted.start > selection.end:
+        return False
+    since = selection.published_from
+    return since is None or deleted.late is None or deleted.late >= since
 
 
 def plan(
@@ -27,14 +155,12 @@ def plan(
     """Everything that is selected, in topic order; each position once. A Missing says where nothing proves that two
     records follow on. Positions cut ranges short, times leave out whole parts. Records up to `planned_to` give no
     items, but show what the first planned one follows. What is recorded as deleted is told once for each
-    range, as Missing; segments that were handed over to brokers are read from their objects. Raises DamagedRecordError
-    where the records have a hole, an overlap, or contradict themselves."""
+    range, as Missing. Raises DamagedRecordError where the records have a hole, an overlap, or contradict themselves."""
     items: list[PlanItem] = []
     junctions = Junctions(snapshot)
     before: Span | None = None
     first = snapshot.catalog.follows is None
-    removed = snapshot.catalog.head.removed
-    deleted, handed_over = Deletions(removed.withheld), HandedOver(snapshot)
+    deleted = Deletions(snapshot.catalog.head.removed.told)
     for span in distinct_spans(snapshot):
         if planned_to is not None and span.end <= planned_to:
             before = span
@@ -49,7 +175,7 @@ def plan(
             continue
         if before is not None or (first and (selection.start is None or selection.start < span.start)):
             items += _between(snapshot.topic, junctions, before, span)
-        items += _of_span(snapshot, handed_over, span, selection)
+        items += _of_span(snapshot, span, selection)
         before = span
     return items
 
@@ -126,7 +252,7 @@ def _between(topic: TopicName, junctions: Junctions, before: Span | None, after:
     yield Missing(before.end, after.start, f"unproven: {found.message}")
 
 
-def _of_span(snapshot: TopicSnapshot, handed_over: HandedOver, span: Span, selection: Selection) -> Iterator[PlanItem]:
+def _of_span(snapshot: TopicSnapshot, span: Span, selection: Selection) -> Iterator[PlanItem]:
     first = span.start if selection.start is None else max(selection.start, span.start)
     last = span.end if selection.end is None else min(selection.end, span.end)
     match span:
@@ -136,14 +262,8 @@ def _of_span(snapshot: TopicSnapshot, handed_over: HandedOver, span: Span, selec
             yield unreadable.missing(first, last)
         case LedgerPart():
             yield from of_ledger(snapshot.topic, span, first, last)
-        case Tombstone(is_handed_over=True):
-            yield from handed_over.items(span, first, last, selection)
         case Segment():
-            gone = off_the_list(snapshot, span.start.incarnation, span.start.ledger) if span.brokers else ""
-            if gone:
-                yield Missing(first, last, f"deleted by Pulsar: its own copy was archived, and {gone}", deleted=True)
-            else:
-                yield from of_segment(snapshot, span, first, last, selection)
+            yield from of_segment(snapshot, span, first, last, selection)
 
 
 def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, PlanItem | None]:

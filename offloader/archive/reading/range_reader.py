@@ -1,27 +1,31 @@
-"""One object range under way: its index, its fetches, and what each answer gives."""
+"""One object range under way: its index, its fetches, and what each answer gives.
+
+Index objects are kept by their names: they never change.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
 from offloader.archive.items import Missing, ReadItem
-from offloader.archive.object_range import ObjectRange
+from offloader.archive.object_range import DataObject, ObjectRange
 from offloader.archive.reading.checksums import PartChecksums, Proof
-from offloader.archive.reading.deleted_meanwhile import deleted_by_pulsar, deleted_meanwhile
-from offloader.archive.reading.fetches import RangeFetch, fetches
-from offloader.archive.reading.index_cache import IndexCache, LoadedIndex
 from offloader.archive.reading.scan import BrokenEntry, Scanner
-from offloader.archive.reading.sparse_index import decode_sparse_index
+from offloader.archive.reading.sparse_index import RangeFetch, SparseIndex, decode_sparse_index, fetches
 from offloader.archive.reading.stores import OpenedStore
 from offloader.archive.reading.verifier import OnDamage, RangeVerifier, sound_lead
-from offloader.errors import DamagedObjectError, ObjectNotFoundError
+from offloader.errors import DamagedObjectError, FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.format.blocks import HEADER_SIZE
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.deletions import range_of
 from offloader.metadata.layout import parse_topic_key
-from offloader.ports.object_store import Stat
+from offloader.model import MIB, Position, TopicName
+from offloader.ports.object_store import ObjectStore, Stat
 from offloader.storage.bounded_reads import naming, read_index
 
 T = TypeVar("T")
@@ -29,6 +33,69 @@ Body = tuple[bytes, Stat]
 
 # More reports than this would help nobody.
 MOST_DAMAGE = 1000
+# A topic of 1 TiB has about 160 MiB of them.
+CACHE_BYTES = 64 * MIB
+_OVERHEAD = 1024
+
+
+@dataclass(slots=True)
+class LoadedIndex:
+    """`proven`: the etag that the data object had when one of its blocks was seen to be of the index's ledger."""
+
+    index: SparseIndex
+    proven: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        return 4 * self.index.offsets.itemsize * len(self.index) + _OVERHEAD
+
+
+class IndexCache:
+    """The indexes that were used last, within so many bytes. Safe to use from several threads."""
+
+    def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._used = 0
+        self._kept: OrderedDict[Hashable, LoadedIndex] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: Hashable) -> LoadedIndex | None:
+        with self._lock:
+            found = self._kept.get(name)
+            if found is not None:
+                self._kept.move_to_end(name)
+            return found
+
+    def put(self, name: Hashable, loaded: LoadedIndex) -> LoadedIndex:
+        """Keep an index; the one that is kept already where there is one."""
+        with self._lock:
+            kept = self._kept.setdefault(name, loaded)
+            if kept is loaded:
+                self._used += loaded.size
+            while self._used > self._max_bytes and len(self._kept) > 1:
+                self._used -= self._kept.popitem(last=False)[1].size
+            return kept
+
+
+# One for the process: its readers may share what never changes.
+SHARED = IndexCache()
+
+
+def deleted_meanwhile(store: ObjectStore, topic: TopicName, position: Position) -> str | None:
+    """In words why a position of a segment is not there, where that is recorded; None: nothing says so, it is damage.
+    Reads the head of the catalog, which says all that was ever deleted. Raises what the store raises."""
+    try:
+        head = Catalogs(store, "").head(topic)
+    except (IntegrityError, FormatVersionError):
+        return None  # a catalog that cannot be read says nothing
+    found = range_of(head.removed.told, position)
+    return None if found is None else found.told
+
+
+def deleted_by_pulsar(stored: DataObject) -> str:
+    """In words why an object that brokers own is not there."""
+    return f"deleted by Pulsar: {stored.data_key} was bridged, and is not there any more"
 
 
 @dataclass(slots=True)
@@ -184,7 +251,7 @@ class RangeRead:
     def _absent(self, error: DamagedObjectError | ObjectNotFoundError) -> None:
         """An object that is not there may have been deleted since the plan was made: then the catalog says so now. What
         brokers own, nobody else deletes."""
-        if isinstance(error, ObjectNotFoundError) and self._object.is_of_brokers:
+        if isinstance(error, ObjectNotFoundError) and self._object.is_bridged:
             self._deleted = True
             self._verifier.deleted(deleted_by_pulsar(self._object))
             return

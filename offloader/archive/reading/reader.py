@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from offloader.ahead import unawaited_pool
 from offloader.archive.items import Missing, ReadItem
-from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits
+from offloader.archive.messages.message import DEFAULT_LIMITS, MessageLimits
 from offloader.archive.object_range import ObjectRange, PlanItem
-from offloader.archive.reading.index_cache import SHARED, IndexCache
-from offloader.archive.reading.range_reader import RangeRead, ReadStats, Submit
+from offloader.archive.reading.range_reader import SHARED, IndexCache, RangeRead, ReadStats, Submit
 from offloader.archive.reading.stores import Stores
 from offloader.archive.reading.verifier import OnDamage
 from offloader.errors import ConfigError

@@ -125,7 +125,7 @@ class RangeVerifier:
         wanted = None if run is None else (run.ledger, self._entry)
         if wanted is not None and (found.ledger, found.first) >= wanted:
             return found
-        for gap in () if self._range.object.is_bridged else self._gaps:  # there these are filled
+        for gap in self._gaps:
             if gap.ledger == found.ledger and found.first <= gap.last and found.last >= gap.first:
                 entry = max(found.first, gap.first)
                 self._damage(f"{_where(found, entry)}: it is there, where the record has a gap", found.ledger, entry)

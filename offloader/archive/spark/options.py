@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from offloader.archive.messages.limits import MAX_CHUNKED, MAX_MESSAGE
+from offloader.archive.messages.message import MAX_CHUNKED, MAX_MESSAGE
 from offloader.archive.spark.values import NOWHERE, Positions
 from offloader.model import MIB, TopicName
 from offloader.storage.settings import StoreSettings

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from offloader.archive.messages.limits import parse_message_size
+from offloader.archive.messages.message import parse_message_size
 from offloader.archive.spark.options import Form, LedgerBucketOptions, SourceOptions
 from offloader.archive.spark.values import (
     parse_choice,

@@ -1,21 +1,51 @@
-"""Which topics the options name, and the catalog of each: the list of its segments. Several are read at a time."""
+"""Which topics the options name, and the catalog of each: the list of its segments. Several are read at a time.
+
+Stores and catalogs are opened once in each of Spark's processes: workers live longer than tasks.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from offloader.archive.opened import CatalogCache, OpenArchive
+from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.spark.opening import opened
 from offloader.archive.spark.options import SourceOptions
 from offloader.errors import ConfigError, DataLostError
 from offloader.metadata import layout, listing
 from offloader.metadata.log import READERS
 from offloader.model import TopicName
+from offloader.storage.settings import StoreSettings
 
 log = logging.getLogger("offloader.archive.spark")
+
+_STORES: dict[tuple[StoreSettings, ...], Stores] = {}
+_CATALOGS: dict[StoreSettings, CatalogCache] = {}
+_LOCK = threading.Lock()
+
+
+def opened(options: SourceOptions) -> OpenArchive:
+    """The archive that the options name. Its stores and its catalogs are this process's: later calls get them again."""
+    others = () if options.ledgers is None else (options.ledgers.store,)
+    with _LOCK:
+        stores = _STORES.setdefault((options.store, *others), Stores(options.store, others))
+    store = stores.open().store
+    with _LOCK:
+        catalogs = _CATALOGS.setdefault(options.store, CatalogCache(store))
+    if options.ledgers is None:
+        return OpenArchive(stores, catalogs=catalogs)
+    from offloader.archive.ledgers.bucket import LedgerBucket  # most have none
+    from offloader.pulsar.settings import PulsarSettings
+
+    url = options.ledgers.admin_url
+    admin = None if url is None else PulsarSettings(admin_url=url)
+    return OpenArchive(
+        stores, LedgerBucket(options.ledgers.store, admin=admin, cluster=options.ledgers.cluster), catalogs
+    )
 
 
 class SelectedTopics:

@@ -13,11 +13,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from offloader.archive.messages.lookback import LOOK_BACK
+from offloader.archive.messages.chunks import LOOK_BACK
 from offloader.archive.records import TopicRecords
 from offloader.archive.selection import Selection
 from offloader.archive.spark.batch import read_tasks
-from offloader.archive.spark.look_back_plan import LOOK_BACK_STEP
 from offloader.archive.spark.offsets import (
     Ends,
     Offset,
@@ -32,7 +31,7 @@ from offloader.archive.spark.offsets import (
     steps,
 )
 from offloader.archive.spark.options import Form, SourceOptions
-from offloader.archive.spark.planning import TopicPlan, check_positions
+from offloader.archive.spark.planning import LOOK_BACK_STEP, TopicPlan, check_positions
 from offloader.archive.spark.selected_topics import SelectedTopics
 from offloader.archive.spark.task import record_batches
 from offloader.errors import ConfigError, DataLostError

@@ -14,15 +14,15 @@ from pyspark.sql.types import StructType
 
 from offloader.archive.items import EntryRun, Missing
 from offloader.archive.messages.encryption import PemFiles
-from offloader.archive.messages.limits import MessageLimits
+from offloader.archive.messages.message import MessageLimits
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.object_range import ObjectRange, PlanItem, holding, object_of
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.verifier import OnDamage
 from offloader.archive.spark.metrics import MetricsFolder, TaskMetrics
-from offloader.archive.spark.opening import opened
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.planning import TopicSplit
+from offloader.archive.spark.selected_topics import opened
 from offloader.archive.spark.tables import Table
 from offloader.errors import DataLostError, OffloadError
 from offloader.model import Position
@@ -132,7 +132,7 @@ class TaskWork:
         """What brokers have deleted of their own is seen only where it is read: who asks for no begin gets what is
         there, as of what a plan knows to be deleted."""
         stored = holding(split.items, item.start)
-        by_brokers = stored is not None and stored.is_of_brokers
+        by_brokers = stored is not None and stored.is_bridged
         if by_brokers and split.from_begin:
             return
         since = "" if by_brokers else ", after this was planned"

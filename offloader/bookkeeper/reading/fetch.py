@@ -1,14 +1,19 @@
-"""One run on its way: which bookies were asked for it, what they said, and what it means that none gave it."""
+"""Runs of entries on their way: which entries one bookie can be asked for at once, which bookies were asked, what they
+said, and how many bytes a reader may hold and ask for.
+
+With an ensemble as large as the write quorum each bookie holds everything. A larger one is striped: entry e is on the
+bookies e, e + 1, ... (modulo the ensemble's size), as many as the write quorum has; a bookie then holds runs of that
+many entries.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.bookkeeper.reading.budget import Budget
-from offloader.bookkeeper.reading.runs import ReplicaRun
 from offloader.bookkeeper.status import Answer, NoLedgerError, answer
 from offloader.errors import (
     BookieUnavailableError,
@@ -19,7 +24,104 @@ from offloader.errors import (
     OffloadError,
     RetryableError,
 )
+from offloader.model import KIB
 from offloader.ports.entry_source import RawEntry
+
+_UNKNOWN = 64 * KIB
+_OVERHEAD = 64  # a stored entry's header, digest and length
+_WEIGHT = 0.1  # of what was just seen, against what was seen before
+
+
+class ReplicaRun(NamedTuple):
+    """Entries from `first` up to, and without, `after`. Each of `replicas` holds all of them; ask in this order."""
+
+    first: int
+    after: int
+    replicas: tuple[str, ...]
+
+    @property
+    def span(self) -> int:
+        """How many entries."""
+        return self.after - self.first
+
+
+def striped(metadata: LedgerMetadata, entry: int) -> bool:
+    """Whether the bookies that hold this entry hold only some of its neighbours."""
+    return len(metadata.fragment_of(entry).ensemble) > metadata.write_quorum
+
+
+def run_at(metadata: LedgerMetadata, entry: int, after: int, most: int) -> ReplicaRun:
+    """The longest run that begins at `entry`, ends before `after` and has at most `most` entries."""
+    after = min(after, entry + most)
+    after = after if after == entry + 1 else min(after, _next_fragment(metadata, entry, after))
+    if after == entry + 1 or not striped(metadata, entry):
+        return ReplicaRun(entry, after, tuple(dict.fromkeys(metadata.write_set(entry))))
+    after = min(after, entry + metadata.write_quorum)
+    ensemble = metadata.fragment_of(entry).ensemble
+    holders = range(after - 1, entry + metadata.write_quorum)  # from those of the last entry on
+    return ReplicaRun(entry, after, tuple(ensemble[i % len(ensemble)] for i in holders))
+
+
+def _next_fragment(metadata: LedgerMetadata, entry: int, otherwise: int) -> int:
+    return min((f.first_entry for f in metadata.fragments if f.first_entry > entry), default=otherwise)
+
+
+class Budget:
+    """Bounds a reader to `max_bytes`. Answers arrive on another thread than the one that asks."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._expected = 0
+        self._held = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes that have arrived and were not handed out yet."""
+        return self._held
+
+    def room(self, size: int) -> bool:
+        """Whether so many bytes may be asked for now."""
+        return self._held + self._expected + size <= self.max_bytes
+
+    def expect(self, size: int) -> None:
+        """So many bytes were asked for."""
+        with self._lock:
+            self._expected += size
+
+    def arrived(self, expected: int, size: int, *, needed: bool) -> bool:
+        """`size` bytes came where `expected` were. False: drop them, they are more than can be held.
+
+        `needed`: the reader cannot go on without them. Only those may exceed the bound.
+        """
+        with self._lock:
+            self._expected -= expected
+            if not needed and self._held + size > self.max_bytes:
+                return False
+            self._held += size
+            return True
+
+    def release(self, size: int) -> None:
+        """So many bytes were handed out, or dropped after all."""
+        with self._lock:
+            self._held -= size
+
+
+class Sizes:
+    """Begins with the ledger's average where the ledger is closed, and follows what is seen."""
+
+    def __init__(self, metadata: LedgerMetadata) -> None:
+        entries = metadata.last_entry + 1
+        self._mean = metadata.length / entries if metadata.closed and entries > 0 else _UNKNOWN
+
+    def saw(self, size: int, entries: int) -> None:
+        """So many bytes in so many entries."""
+        self._mean += _WEIGHT * (size / entries - self._mean)
+
+    @property
+    def expected(self) -> int:
+        """What one entry will probably not exceed, header included."""
+        return int(self._mean * 1.25) + _OVERHEAD
 
 
 class RunFetch:

@@ -1,10 +1,11 @@
-"""One ledger's entries in order, read ahead from its bookies within a bound of bytes."""
+"""One ledger's entries in order, read ahead from its bookies within a bound of bytes. Bookies that were slow or gone
+lately are asked last."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial
@@ -13,18 +14,15 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from offloader.bookkeeper.api import EntryBookies
-from offloader.bookkeeper.digests import digest_for
-from offloader.bookkeeper.entry_codec import raw_entries
+from offloader.bookkeeper.entry_codec import digest_for, raw_entries
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.bookkeeper.reading.budget import Budget, Sizes
-from offloader.bookkeeper.reading.fetch import RunFetch, verdict
-from offloader.bookkeeper.reading.runs import run_at, striped
-from offloader.bookkeeper.reading.slowness import Slowness
+from offloader.bookkeeper.reading.fetch import Budget, RunFetch, Sizes, run_at, striped, verdict
 from offloader.bookkeeper.status import Answer, TooManyRequestsError, answer
 from offloader.errors import IntegrityError, OffloadError
 from offloader.model import MIB, EntryRange
 from offloader.ports.entry_source import RawEntry
 
+_SECONDS = 10.0
 # One answer's limits. Bookies allow batches of 5 MiB unless configured otherwise; more entries than these were not
 # faster.
 BATCH_ENTRIES = 1000
@@ -32,6 +30,26 @@ BATCH_BYTES = 5 * MIB
 # Requests under way at once: a second batch is read by the bookie while the first one is checked here.
 BATCHES = 2
 SINGLES = 500
+
+
+class Slowness:
+    """Remembers for a while which bookies were slow. Readers may share it. `clock` is in seconds."""
+
+    def __init__(self, seconds: float = _SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def note(self, bookie: str) -> None:
+        """It did not answer as fast as it should."""
+        self._until[bookie] = self._clock() + self._seconds
+
+    def quickest(self, bookies: Sequence[str]) -> str | None:
+        """The first one that was not slow lately, or else the one whose trouble is longest ago; None of none."""
+        if not self._until and bookies:
+            return bookies[0]
+        now = self._clock()
+        return min(bookies, key=lambda bookie: max(self._until.get(bookie, now) - now, 0.0), default=None)
 
 
 class _Arrival(NamedTuple):

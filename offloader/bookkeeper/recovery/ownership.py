@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from offloader.bookkeeper.api import LedgerMetadataStore
-from offloader.bookkeeper.managed_ledgers import is_no_topic, managed_ledger_of, topic_of
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.errors import OffloadError, TopicNotFoundError
 from offloader.model import TopicName
+from offloader.state.names import is_no_topic, managed_ledger_of, topic_of
 
 CURSOR = "pulsar/cursor"
 YOUNG_MS = 120_000

@@ -16,9 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
-from offloader.bookkeeper.digests import master_key
+from offloader.bookkeeper.entry_codec import master_key
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.bookkeeper.recovery.answers import answered, unanswered
 from offloader.bookkeeper.recovery.dangers import young_cookies
 from offloader.bookkeeper.recovery.evidence import Evidence
 from offloader.bookkeeper.recovery.machine import Aborted, Done, Looking, RecoveryRules, start, step
@@ -35,6 +34,8 @@ from offloader.bookkeeper.recovery.messages import (
     Request,
     WriteBack,
     WriteMetadata,
+    answered,
+    unanswered,
 )
 from offloader.bookkeeper.recovery.outcome import RecoveryOutcome
 from offloader.errors import (

@@ -17,22 +17,24 @@ from itertools import groupby, islice, pairwise
 
 from crc32c import crc32c
 
+from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
+from offloader.bookkeeper.model import DigestType, LedgerMetadata
 from offloader.bridge.core.coverage import LedgerCoverage
-from offloader.bridge.core.pieces import ObjectPlan, PlannedPiece, SourceRange
-from offloader.bridge.core.upload_parts import LEAST_PART, PartSizes, upload_parts
+from offloader.bridge.core.pieces import LEAST_PART, ObjectPlan, PartSizes, PlannedPiece, SourceRange, upload_parts
 from offloader.errors import IntegrityError
 from offloader.format.blocks import HEADER_SIZE, BlockHeader
 from offloader.format.crc import combine
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import UNREADABLE
-from offloader.format.index import Index
-from offloader.format.part_index import IndexEntry
+from offloader.format.index import Index, IndexEntry
 from offloader.model import V1, EntryRange, Segment, SegmentLayout
 from offloader.ports.entry_source import RawEntry
 
 MOST_INDEXED = 1 << 16  # entries of an index that brokers read whole, and keep, for each ledger that they open
 _ANY_SIZE = 1 << 62
 _FILLED_CUTS = SegmentLayout(part_size=_ANY_SIZE)
+OWNER = "pulsar/managed-ledger"  # whose ledger it is: Pulsar's name of the topic, `tenant/ns/persistent/topic`
+_OURS = {"application": b"pulsar", "component": b"managed-ledger"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +232,41 @@ def _with_v1_header(pieces: tuple[PlannedPiece, ...], ledger: int, length: int) 
         without = whole.crc32c ^ combine([(former, HEADER_SIZE), (0, rest.size)])
         rest = PlannedPiece.of(rest.source._replace(crc32c=without), rest.offset)
     return header, rest, *pieces[1:]
+
+
+def index_metadata(last: int, length: int, managed_ledger: str, created_ms: int, known: LedgerMetadata | None) -> bytes:
+    """The encoded LedgerMetadataFormat of a closed ledger with entries 0 to `last`, together `length` bytes.
+
+    `known`: BookKeeper's metadata of it, None where they are gone; they are kept but for what nobody needs to read
+    what is offloaded (password, token). `created_ms` counts where they say none. Raises IntegrityError where
+    BookKeeper says that the ledger has another end or length: what we hold then is not all of it.
+    """
+    if known is not None and known.closed and (known.last_entry, known.length) != (last, length):
+        raise IntegrityError(
+            f"BookKeeper's ledger ends with entry {known.last_entry} and has {known.length} bytes, the archive's with "
+            f"entry {last} and {length}"
+        )
+    message = _shape(known)
+    message.length, message.lastEntryId, message.state = length, last, LedgerMetadataFormat.CLOSED
+    created = None if known is None else known.created_ms
+    message.ctime = created_ms if created is None else created
+    custom = {} if known is None else dict(known.custom)
+    for key, value in sorted(({**_OURS, OWNER: managed_ledger.encode()} | custom).items()):
+        message.customMetadata.add(key=key, value=value)
+    return message.SerializeToString(deterministic=True)
+
+
+def _shape(known: LedgerMetadata | None) -> LedgerMetadataFormat:
+    if known is None:
+        return LedgerMetadataFormat(
+            quorumSize=1, ensembleSize=1, ackQuorumSize=1, digestType=LedgerMetadataFormat.DigestType.CRC32C
+        )
+    message = LedgerMetadataFormat(
+        quorumSize=known.write_quorum,
+        ensembleSize=known.ensemble_size,
+        ackQuorumSize=known.ack_quorum,
+        digestType=DigestType(known.digest).name,
+    )
+    for fragment in known.fragments:
+        message.segment.add(ensembleMember=fragment.ensemble, firstEntryId=fragment.first_entry)
+    return message

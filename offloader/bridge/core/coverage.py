@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from offloader.bridge.core.rounds import BridgeVerdict, UnbridgedLedger
 from offloader.errors import IntegrityError
-from offloader.metadata.bridges import BridgeVerdict, UnbridgedLedger
 from offloader.metadata.deletions import Tombstone
 from offloader.model import EntryRange, LedgerRange, Loss, Position, Segment
 
@@ -77,8 +77,6 @@ def cover(
     if reached < wanted.after:
         return UncommittedLedger(ledger, last, reached)
     holding = [each for each in accounts if each.held]
-    if any(each.segment.brokers for each in holding):
-        return _unbridged(wanted, BridgeVerdict.GAPS, "the archive has it only as an object that brokers own")
     return LedgerCoverage(
         ledger,
         last,

@@ -1,22 +1,25 @@
-"""What is to be done next for a topic's bridge, and when: in from what is known of it, out one step. Pure."""
+"""What is to be done next for a topic's bridge, and when: in from what is known of it, out one step; and how many
+topics may be unloaded for it. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
 from itertools import islice, takewhile
 from math import inf
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from offloader.bridge.core.rounds import BridgePhase, BridgeState, UnbridgedLedger
 from offloader.config.bridging import QuietHours
-from offloader.metadata.bridges import BridgePhase, BridgeState, UnbridgedLedger
 from offloader.model import LedgerList, LedgerSpan, Position
 
 MINUTE_MS = 60_000
 BLOCKED_AGAIN_MS = 24 * 60 * MINUTE_MS  # bookies may be back, a deletion undone, an object brought back
+SHARE = 3  # of all unloads the part that what has failed before may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +260,32 @@ def in_hours(hours: QuietHours | None, now: int) -> bool:
     if hours.begin < hours.end:
         return hours.begin <= time < hours.end
     return time >= hours.begin or time < hours.end
+
+
+class _Unload(NamedTuple):
+    at: int
+    again: bool
+
+
+@dataclass
+class UnloadRate:
+    """So many unloads a minute, whichever the minute. Steps that have failed before have a part of them: they neither
+    keep others waiting, nor wait for them."""
+
+    a_minute: int
+    _counted: list[_Unload] = field(default_factory=list)
+
+    def take(self, now: int, *, again: bool = False) -> bool:
+        """Whether a step that unloads may begin now; if so, an unload of its counts already."""
+        self._counted = [one for one in self._counted if now - MINUTE_MS < one.at <= now]
+        tried_again = sum(one.again for one in self._counted)
+        if len(self._counted) >= self.a_minute or (again and tried_again >= max(1, self.a_minute // SHARE)):
+            return False
+        self._counted.append(_Unload(now, again))
+        return True
+
+    def made(self, began: int, now: int, unloads: int, *, again: bool = False) -> None:
+        """A step that began then is over, and has made so many."""
+        if (taken := _Unload(began, again)) in self._counted:
+            self._counted.remove(taken)
+        self._counted += [_Unload(now, again)] * unloads

@@ -24,8 +24,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from offloader.bridge.core.rewrite import OffloadContextFacts, RecordedTopic, recorded, with_contexts, without_contexts
-from offloader.bridge.core.sorting import SortedOut, names, sort_out
+from offloader.bridge.core.record import (
+    first_unfit,
+    newest_of,
+    with_contexts,
+    without_contexts,
+)
+from offloader.bridge.core.rounds import BridgedLedger
 from offloader.bridge.core.swap_steps import (
     CallFailed,
     CallRefused,
@@ -52,7 +57,8 @@ from offloader.bridge.core.swap_steps import (
     WakeTopic,
 )
 from offloader.errors import IntegrityError
-from offloader.metadata.bridges import BridgedLedger
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
+from offloader.state.managed_ledger_codec import decode_managed_ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +135,8 @@ def _read(swap: Swap, seen: RecordSeen) -> Swap:
     if seen.record is None:
         return _without_record(swap)
     try:
-        topic = recorded(seen.record)
-        known = replace(swap, newest=topic.newest if topic.end is None else -1, pending=None, verdict=None)
+        topic = decode_managed_ledger(seen.record)
+        known = replace(swap, newest=newest_of(topic) if topic.terminated is None else -1, pending=None, verdict=None)
         put = _puts_in if goal is SwapGoal.IN else _takes_out
         return put(known, seen.record, seen, topic)
     except IntegrityError as error:
@@ -150,9 +156,9 @@ def _without_record(swap: Swap) -> Swap:
     return _end(replace(swap, ours=(), kept=()), gone, "the topic is not there any more")
 
 
-def _puts_in(swap: Swap, record: bytes, seen: RecordSeen, topic: RecordedTopic) -> Swap:
+def _puts_in(swap: Swap, record: bytes, seen: RecordSeen, topic: ManagedLedger) -> Swap:
     found = sort_out(swap.plan.ledgers, topic)
-    deleted = any(topic.ledgers[one.ledger].bookkeeper_deleted for one in found.ours)
+    deleted = any(_is_deleted(topic, one) for one in found.ours)
     broken = tuple(one for one in (*found.ours, *found.plain) if one.ledger in swap.plan.unsound)
     known = replace(
         swap,
@@ -165,8 +171,16 @@ def _puts_in(swap: Swap, record: bytes, seen: RecordSeen, topic: RecordedTopic) 
     )
     verdict = _verdict(known, found)
     if verdict is None and found.plain:
-        facts = OffloadContextFacts("", swap.plan.driver, swap.plan.properties, seen.at)
-        contexts = {one.ledger: replace(facts, uuid=one.uuid) for one in found.plain}
+        contexts = {
+            one.ledger: OffloadContext(
+                one.uuid,
+                complete=True,
+                properties=swap.plan.properties,
+                driver=swap.plan.driver,
+                timestamp_ms=seen.at,
+            )
+            for one in found.plain
+        }
         both = tuple(sorted((*found.ours, *found.plain), key=lambda one: one.ledger))
         return _unload(replace(known, ours=both), SetRecord(with_contexts(record, contexts), seen.version, seen.born))
     if found.ours and swap.doubt:
@@ -191,19 +205,23 @@ def _back(swap: Swap) -> SwapEnd:
     return SwapEnd.LATER if swap.deleted and not swap.plan.repairs else SwapEnd.WITHDRAW
 
 
-def _takes_out(swap: Swap, record: bytes, seen: RecordSeen, topic: RecordedTopic) -> Swap:
+def _takes_out(swap: Swap, record: bytes, seen: RecordSeen, topic: ManagedLedger) -> Swap:
     present = tuple(one for one in swap.plan.ledgers if names(topic, one))
-    stays = tuple(
-        one for one in present if topic.ledgers[one.ledger].bookkeeper_deleted or one.ledger in swap.plan.lost
-    )
-    listed = (topic.ledgers.get(one.ledger) for one in swap.plan.ledgers if one not in present)
-    stock = frozenset(one.ledger for one in listed if one is not None and one.complete)
-    ours = tuple(one for one in stays if one.ledger < topic.first_unfit)
+    stays = tuple(one for one in present if _is_deleted(topic, one) or one.ledger in swap.plan.lost)
+    listed = (topic.get(one.ledger) for one in swap.plan.ledgers if one not in present)
+    stock = frozenset(one.ledger for one in listed if one is not None and one.copy.complete)
+    ours = tuple(one for one in stays if one.ledger < first_unfit(topic))
     known = replace(swap, ours=ours, kept=tuple(one.ledger for one in stays), stock=stock)
     taken = {one.ledger: one.uuid for one in present if one not in stays}
     if taken or not swap.fenced:
         return _unload(known, SetRecord(without_contexts(record, taken), seen.version, seen.born))
     return _unload(known, None) if swap.doubt else replace(known, action=LoadTopic())
+
+
+def _is_deleted(topic: ManagedLedger, one: BridgedLedger) -> bool:
+    """Whether brokers have deleted BookKeeper's copy."""
+    listed = topic.get(one.ledger)
+    return listed is not None and listed.copy.bookkeeper_deleted
 
 
 # The broker
@@ -262,3 +280,71 @@ def _end(swap: Swap, end: SwapEnd, why: str = "", evidence: tuple[str, ...] = ()
         closed=swap.newest,
     )
     return replace(swap, action=outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class SortedOut:
+    """The ledgers of a round as a record has them. `ours`: with their context. `plain`: without any. `to_come`: from
+    the first one on that cannot have a context now, whatever is the matter with the others; `why` it cannot. `wrong`:
+    why the round must not be bridged."""
+
+    ours: tuple[BridgedLedger, ...]
+    plain: tuple[BridgedLedger, ...]
+    left_out: Mapping[int, LeftOut]
+    to_come: tuple[BridgedLedger, ...] = ()
+    why: str = ""
+    wrong: str = ""
+
+
+def sort_out(ledgers: tuple[BridgedLedger, ...], topic: ManagedLedger) -> SortedOut:
+    """See `SortedOut`."""
+    ours: list[BridgedLedger] = []
+    plain: list[BridgedLedger] = []
+    left_out: dict[int, LeftOut] = {}
+    wrong = ""
+    for place, one in enumerate(ledgers):
+        listed = topic.get(one.ledger)
+        if listed is None:
+            left_out[one.ledger] = LeftOut.OFF_THE_LIST
+        elif why := _hindrance(listed, topic):
+            return SortedOut(tuple(ours), tuple(plain), left_out, ledgers[place:], why, wrong)
+        elif listed.copy.uuid == one.uuid:
+            ours.append(one)
+        elif listed.context is not None:
+            left_out[one.ledger] = LeftOut.STOCK
+        elif _differs(one, listed):
+            wrong = (
+                f"ledger {one.ledger} has {listed.entries} entries of {listed.size} bytes in the topic's list, and "
+                f"{one.last + 1} of {one.length} in the archive"
+            )
+        else:
+            plain.append(one)
+    return SortedOut(tuple(ours), tuple(plain), left_out, wrong=wrong)
+
+
+def names(topic: ManagedLedger, one: BridgedLedger) -> bool:
+    """Whether the record has the context of this very object."""
+    listed = topic.get(one.ledger)
+    return listed is not None and listed.copy.uuid == one.uuid
+
+
+def begun_offload(ledger: int) -> str:
+    """What is said of a ledger that brokers have begun to offload."""
+    return (
+        f"brokers have begun to offload ledger {ledger} by themselves, and have not ended it: pulsar-admin topics "
+        "offload has them do it"
+    )
+
+
+def _hindrance(listed: ListedLedger, topic: ManagedLedger) -> str:
+    """Why the ledger cannot have a context, nor those behind it before its turn is over."""
+    if listed.context is not None and not listed.context.complete:
+        return begun_offload(listed.ledger)
+    if listed.ledger >= first_unfit(topic):
+        return f"ledger {listed.ledger} is the last one of its topic, which brokers read from BookKeeper only"
+    return ""
+
+
+def _differs(one: BridgedLedger, listed: ListedLedger) -> bool:
+    sizes = {listed.size, one.length} - {0}  # 0: not known
+    return listed.entries != one.last + 1 or len(sizes) > 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from offloader.metadata.bridges import BridgedLedger
+from offloader.bridge.core.rounds import BridgedLedger
 
 
 class SwapGoal(StrEnum):

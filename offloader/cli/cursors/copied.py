@@ -20,6 +20,7 @@ from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.metadata.listing import partitions
 from offloader.model import Segment, TopicName
 from offloader.ports.object_store import ObjectStore
+from offloader.printable import meant
 
 COLUMNS = (
     "topic", "subscription", "copied", "mark delete", "ranges", "acknowledged", "batches", "backlog", "bytes",
@@ -77,7 +78,9 @@ def _rows(
     shown: bool,  # noqa: FBT001 (as text)
 ) -> list[tuple[Any, ...]]:
     segments = segments_to_read(session.catalogs.load(copy.topic))
-    wanted = [one for one in copy.cursors if subscription in (None, one.name)]
+    names = [one.name for one in copy.cursors]
+    name = None if subscription is None else meant(subscription, names.__contains__)
+    wanted = [one for one in copy.cursors if name in (None, one.name)]
     return [_row(copy, one, segments, moment(copy.at), size_text if shown else int) for one in wanted]
 
 

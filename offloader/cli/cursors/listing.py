@@ -10,14 +10,14 @@ import click
 from offloader.ahead import map_ahead, unawaited_pool
 from offloader.cli.command import CommandSession, command
 from offloader.cli.cursors import cursors
+from offloader.cli.orphans.deletion_parts import names_of, stored_topics
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME, parsed
-from offloader.errors import DamagedRecordError, FatalError, OffloadError, TopicNotFoundError
+from offloader.errors import DamagedRecordError, OffloadError, TopicNotFoundError
 from offloader.lifecycle.explaining.words import moment_text, size_text
-from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames, why_never_removed
-from offloader.lifecycle.topics.cursors.listing import ListedSubscription, by_bytes_held, listed
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
+from offloader.lifecycle.topics.cursors.stored import ListedSubscription, by_bytes_held, listed
 from offloader.model import TopicName
 from offloader.ports.subscriptions import SubscriptionUse
 
@@ -52,21 +52,13 @@ def parse_target(text: str) -> Target:
     return Target(topic.namespace, topic)
 
 
-def stored_topics(session: CommandSession, timeout: int) -> StoredTopics:
-    """What is stored of subscriptions. Raises ConfigError, FatalError, MetadataUnavailableError."""
-    if timeout <= 0:
-        raise FatalError("--timeout 0: no bookie answers in no time; say at least 1s")
-    return StoredTopics(*session.bookkeeper(timeout / 1000), timeout / 1000)
-
-
-def names_of(session: CommandSession, *, offline: bool = False) -> SubscriptionNames:
-    """What the cluster's own subscriptions are called; as by default where brokers cannot be asked."""
-    return subscription_names(session.config.pulsar.subscription, None if offline else session.admin)
-
-
 def partitions_of(stored: StoredTopics, topic: TopicName) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError where there is neither."""
-    found = [one for one in stored.topics(topic.namespace) if topic in (one, TopicName.parse(one.partitioned_name))]
+    found = [
+        one
+        for one in stored.tree_of_topics.topics(topic.namespace)
+        if topic in (one, TopicName.parse(one.partitioned_name))
+    ]
     if not found:
         raise TopicNotFoundError(
             f"{topic} has no managed ledger in {stored.tree.uri}: there is no such topic, or nobody has used it yet"
@@ -93,7 +85,7 @@ def list_cursors(session: CommandSession, target: Target | None, *, offline: boo
     and backlog are null where nobody can say; consumers is null where only a broker could tell that has not loaded
     the topic, or was not asked.
     """
-    stored = stored_topics(session, timeout)
+    stored = stored_topics(session, timeout / 1000)
     uses = {} if offline else _uses(session)
     names = names_of(session, offline=offline)
     found: list[ListedSubscription] = []
@@ -114,9 +106,9 @@ def chosen_topics(stored: StoredTopics, target: Target | None) -> Iterator[Topic
     if target is not None and target.topic is not None:
         yield from partitions_of(stored, target.topic)
         return
-    namespaces = stored.namespaces() if target is None else [target.namespace]
+    namespaces = stored.tree_of_topics.namespaces() if target is None else [target.namespace]
     found = False
-    for topic in (one for namespace in namespaces for one in stored.topics(namespace)):
+    for topic in (one for namespace in namespaces for one in stored.tree_of_topics.topics(namespace)):
         found = True
         yield topic
     if not found:  # a misspelt name, or a wrong chroot
@@ -156,6 +148,8 @@ def _row(one: ListedSubscription, size: Callable[[int], object]) -> tuple[Any, .
 
 def _note(one: ListedSubscription) -> str:
     said = [one.problem, why_never_removed(one.kind)]
+    if one.by_name_only:
+        said.append(f"no policy removes it: {one.by_name_only}")
     if one.held is not None and one.held.uncounted:
         said.append("its bytes without those of a ledger that is still open")
     return "; ".join(filter(None, said))

@@ -1,98 +1,106 @@
-"""`offloader topics cursors remove|purge|undo|removals`: subscriptions that nobody uses go in two phases."""
+"""`offloader topics cursors remove|purge|undo|removals`: subscriptions that nobody uses are deleted in two phases, as
+all that `offloader orphans` deletes."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import click
 
-from offloader.ahead import map_ahead
-from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
+from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.cursors import cursors
-from offloader.cli.cursors.listing import TIMEOUT, names_of, partitions_of, stored_topics
-from offloader.cli.cursors.removal_told import RemovalTeller
-from offloader.cli.output import say
+from offloader.cli.cursors.listing import TIMEOUT, partitions_of
+from offloader.cli.orphans.decide import undone_told
+from offloader.cli.orphans.deletion_parts import (
+    clocks_of,
+    queue_if_any,
+    queue_of_cluster,
+    say_former,
+    shown,
+    subscription_side,
+    timing,
+)
+from offloader.cli.orphans.pending import list_deletions
+from offloader.cli.orphans.purge import Heard, run_purge
+from offloader.cli.orphans.quarantine import YES
+from offloader.cli.output import say_failed
 from offloader.cli.parsing import TOPIC
-from offloader.errors import ConfigError, FatalError, OffloadError
-from offloader.lifecycle.explaining.words import counted, moment_text
-from offloader.lifecycle.record_queue import DamagedRecord
-from offloader.lifecycle.topics.cursors.machine import due_at, is_due, is_forgotten
-from offloader.lifecycle.topics.cursors.records import CursorName, CursorRemoval, RemovalState
-from offloader.lifecycle.topics.cursors.removals import CursorRemovals, StoredRemoval
-from offloader.lifecycle.topics.cursors.service import CursorRemover
-from offloader.lifecycle.topics.pace import VisitPace
-from offloader.metadata.root import open_root, read_root
+from offloader.errors import FatalError, OffloadError
+from offloader.lifecycle.deletion.configured import bounds_of
+from offloader.lifecycle.deletion.machine import due_at
+from offloader.lifecycle.deletion.marking import Marker, MarkOutcome
+from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.deletion.records import DeletionState, LedgerType, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.records import subscription_record_name as record_name
+from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
+from offloader.lifecycle.deletion.subscription_side import SubscriptionSide, name_of
+from offloader.lifecycle.deletion.undo import undo as undo_deletion
+from offloader.lifecycle.explaining.words import moment_text, size_text
+from offloader.lifecycle.topics.cursors.former import removed_former
+from offloader.metadata.root import read_root
 from offloader.model import TopicName
+from offloader.printable import meant
 
 BY = "offloader topics cursors remove"
+COLUMNS = ("topic", "cursor", "state", "markedAt", "goesAt", "tries", "answer", "reason")
+KINDS = (LedgerType.SUBSCRIPTION,)
+PURGE = "`offloader topics cursors purge --yes` deletes it"
+T = TypeVar("T")
 
 
 @cursors.command("remove")
 @click.argument("topic", callback=TOPIC)
 @click.argument("subscription")
-@click.option("--yes", is_flag=True, help="Mark it; and remove it where it is marked and its time has come.")
+@YES
 @TIMEOUT
 @command()
 def remove(session: CommandSession, topic: TopicName, subscription: str, *, yes: bool, timeout: int) -> int:
-    """Remove a subscription that nobody uses, in two phases. Without --yes it says what would come of it.
+    """Delete a subscription that nobody uses, in two phases. Without --yes it says what would come of it.
 
-    The first phase saves its whole state in the bucket and marks it; nothing else changes. Once lifecycle.quarantine
-    has passed, the application, `topics cursors purge`, or this command again, looks once more: if the broker says
-    that there is no consumer and that nothing was acknowledged between, it deletes it. `topics cursors undo` takes
-    both back. Looking has the topic loaded. A name without -partition-N means all partitions that have such a
-    subscription. Exit code 1 where it is refused, with --yes or without.
+    The first phase marks it: the record has its whole state; nothing else changes. Once lifecycle.quarantine has
+    passed, the application, `topics cursors purge`, or this command again, looks once more: if the broker says that
+    there is no consumer and that nothing was acknowledged between, it deletes it. `topics cursors undo` takes both
+    back. Looking has the topic loaded. A name without -partition-N means all partitions that have such a subscription.
+    Exit code 1 where it is refused, with --yes or without.
 
     \b
-    JSON: one object a line, for each topic: {message, topic, subscription, state, bytes, marked, by, due, ended, next,
-    reason, undo}; state is none where it is not marked; next says who does what; undo says what an undo would not bring
-    back as it was.
+    JSON: one object a line, for each topic: {message, outcome, held, why, next, undo, deletion}; outcome as of
+    `orphans quarantine`; held: bytes that it holds back, null where it is pending already; next says who does what;
+    undo says what an undo would not bring back as it was; deletion as of `orphans list`, and without --yes as it would
+    be.
     """
-    remover = _remover(session, _removals(session, create=yes), timeout)
-    teller = RemovalTeller.of(session)
-    return _each(remover, topic, subscription, lambda one: _remove(teller, remover, one, subscription, yes=yes))
+    side = subscription_side(session, timeout / 1000)
+    queue = queue_of_cluster(session, create=yes)
+    topics = partitions_of(side.stored, topic)
+
+    def is_there(one: TopicName, name: str) -> bool:
+        pending = queue.read(record_name(str(one), name))
+        return side.stored.cursor(one, name) is not None or (pending is not None and not pending.record.has_ended)
+
+    name = meant(subscription, lambda name: any(is_there(one, name) for one in topics))
+    found = [one for one in topics if is_there(one, name)]
+    if not found:
+        raise FatalError(f"{topic}: there is no subscription {subscription}")
+    if former := [one for one in say_former(session) if one.topic in found and one.subscription == name]:
+        raise FatalError(f"{former[0].topic}: {name} is not marked: its removal by an earlier version is pending")
+    return _each(found, str, lambda one: _remove(session, side, queue, one, name, yes=yes))
 
 
 @cursors.command("purge")
-@click.option("--yes", is_flag=True, help="Do it; without it, only say what is due.")
+@YES
 @TIMEOUT
 @command()
 def purge(session: CommandSession, *, yes: bool, timeout: int) -> int:
-    """Run the second phase of what is due, now.
+    """Run the second phase now, for the subscriptions that are due: look again, and delete what nobody has used since.
 
-    Each is looked at again, and deleted where nobody has used it since. Never before lifecycle.quarantine is over.
-    Looking has topics loaded: lifecycle.visits says how many at a time and a minute.
-
-    Safe beside the running application: of two who change a record, one does. Records of what has ended are forgotten
-    after lifecycle.recordRetention. Exit code 2 where a removal failed or was given up; 1 where one could not be read.
+    As `offloader orphans purge`, for subscriptions alone. Never before lifecycle.quarantine is over. Looking has topics
+    loaded: lifecycle.visits says how many at a time and a minute.
 
     \b
-    JSON: one object a line, for each that is due: as of `topics cursors remove`. The last line: {message, due, removed,
-    kept, failed, waiting, firstDue}.
+    JSON: as of `orphans purge`.
     """
-    found, teller = _recorded(session), RemovalTeller.of(session)
-    now, states, damaged = session.dependencies.clock_ms(), Counter[str](), 0
-    due: list[StoredRemoval] = []
-    later: list[int] = []
-    for one in () if found is None else found.records():
-        if isinstance(one, DamagedRecord):
-            damaged += _damage(one)
-        elif is_due(one.record, now, teller.timing):
-            due.append(one)
-        elif one.record.is_in_flight:
-            states["waiting"] += 1
-            later.append(due_at(one.record, teller.timing))
-        elif yes and found is not None and is_forgotten(one.record, now, teller.timing):
-            found.remove(one)
-    if found is None or not yes:
-        for one in due:
-            teller.tell(one.record)
-    elif due:
-        states.update(_purged(session, teller, _remover(session, found, timeout), due))
-    session.output.line(*_summary(len(due), states, min(later, default=None), yes=yes))
-    return ERROR if damaged else FINDINGS if states["failed"] else OK
+    return run_purge(session, KINDS, None, timeout / 1000, yes=yes)
 
 
 @cursors.command("undo")
@@ -102,176 +110,149 @@ def purge(session: CommandSession, *, yes: bool, timeout: int) -> int:
 @TIMEOUT
 @command()
 def undo(session: CommandSession, topic: TopicName, subscription: str, *, yes: bool, timeout: int) -> int:
-    """Take a mark back, or a removal.
+    """Take a mark back, or a deletion.
 
-    What was removed comes back at its position, with what was acknowledged beyond it. Without --yes it says what
+    What was deleted comes back at its position, with what was acknowledged beyond it. Without --yes it says what
     cannot be brought back as it was. Where it was interrupted, call it again. Refused where there is a subscription
-    of that name again, or another topic.
+    of that name again, or another topic. `offloader orphans undo` is the same for one record by its name.
 
     \b
-    JSON: as of `topics cursors remove`.
+    JSON: one object a line, for each topic: {message, next, undo, deletion}; undo says what would not be as it was;
+    deletion as of `orphans list`.
     """
-    removals = _recorded(session)
-    records = [one for one in _readable(removals) if _is_of(one.record, topic, subscription)]
-    if removals is None or not records:
-        raise FatalError(f"{topic}: no removal of {subscription} is recorded")
-    remover, teller = _remover(session, removals, timeout), RemovalTeller.of(session)
-    return _run(records, lambda one: one.record.topic, lambda one: _undo(teller, remover, one, yes=yes))
+    queue, pending = queue_if_any(session), say_former(session)
+    of_topic = [] if queue is None else [
+        one.record for one in queue.readable_of(LedgerType.SUBSCRIPTION) if _is_of(one.record, topic)
+    ]  # fmt: skip
+    removed = [] if queue is None else removed_former(session.store, read_root(session.store).cluster)
+    former = [one for one in (*pending, *removed) if _is_part(one.topic, topic)]
+    names = {record.cursor_name for record in of_topic} | {one.subscription for one in former}
+    name = meant(subscription, names.__contains__)
+    records = [record for record in of_topic if record.cursor_name == name]
+    if queue is None or not records:
+        of_name = [one for one in former if one.subscription == name]
+        says = [one.says for one in of_name if one in removed]  # of what is pending it is said already
+        nothing = f"{topic}: no deletion of {subscription} is recorded" + (" by this version" * bool(of_name))
+        raise FatalError("; ".join((nothing, *says)))
+    side = subscription_side(session, timeout / 1000)
+
+    def act(record: PendingDeleteLedgerInfo) -> None:
+        _undo(session, side, queue, record, yes=yes)
+
+    return _each(records, lambda record: record.topic_name, act)
 
 
 @cursors.command("removals")
 @command()
 def list_removals(session: CommandSession) -> int:
-    """List the removals that are recorded.
-
-    What is marked, removed, kept or undone, and who does what next. Reads the bucket alone.
+    """List the subscriptions that are marked, and what became of them. As `offloader orphans list`, for subscriptions
+    alone. Reads the bucket alone.
 
     \b
-    JSON: one object a line, as of `topics cursors remove`; of a record that cannot be read {topic, subscription, state,
-    reason} alone, state being damaged, and the exit code is 2. The last line: {message, removals}: how many there are,
-    by state.
+    JSON: as of `orphans list`.
     """
-    found, teller, states = _recorded(session), RemovalTeller.of(session), Counter[str]()
-    for one in () if found is None else found.records():
-        if isinstance(one, DamagedRecord):
-            states["damaged"] += 1
-            topic, name = one.name
-            fields = {"topic": str(topic), "subscription": name, "state": "damaged", "reason": one.why}
-            session.output.line(_damage_told(one), fields)
-        else:
-            states[str(one.record.state)] += 1
-            teller.tell(one.record)
-    told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-    message = (
-        f"{counted(states.total(), 'removal')} recorded: {told}"
-        if told
-        else f"no removal is recorded in {session.store.url}"
-    )
-    session.output.line(message, {"message": message, "removals": states})
-    return FINDINGS if states["damaged"] else OK
+    return list_deletions(session, COLUMNS, lambda record: record.ledger_type is LedgerType.SUBSCRIPTION)
 
 
-def _recorded(session: CommandSession) -> CursorRemovals | None:
-    """Those of the bucket's cluster. None: nothing was ever written to it."""
-    store = session.store
-    try:
-        cluster = read_root(store).cluster
-    except ConfigError:
-        return None
-    return CursorRemovals(store, cluster, session.dependencies.new_token)
-
-
-def _removals(session: CommandSession, *, create: bool) -> CursorRemovals:
-    """Those of the cluster that answers; `create`: also in a bucket that has nothing yet."""
-    found = _recorded(session)
-    if found is None or create:
-        cluster, new_token = session.admin.cluster(), session.dependencies.new_token
-        if create:
-            open_root(session.store, cluster, new_token)
-        return CursorRemovals(session.store, cluster, new_token)
-    return found
-
-
-def _remover(session: CommandSession, removals: CursorRemovals, timeout: int) -> CursorRemover:
-    """Both phases, by the configuration. Raises ConfigError."""
-    return CursorRemover(
-        removals=removals,
-        stored=stored_topics(session, timeout),
-        brokers=session.subscriptions,
-        names=names_of(session),
-        timing=RemovalTeller.of(session).timing,
-        clock_ms=session.dependencies.clock_ms,
-    )
-
-
-def _remove(teller: RemovalTeller, remover: CursorRemover, topic: TopicName, name: str, *, yes: bool) -> None:
-    stored = remover.removals.read((topic, name))
+def _remove(
+    session: CommandSession, side: SubscriptionSide, queue: DeletionQueue, topic: TopicName, name: str, *, yes: bool
+) -> None:
+    stored = queue.read(record_name(str(topic), name))
     if stored is not None and not stored.record.has_ended:
-        teller.tell(remover.go_on(stored) if yes else stored.record)
-    elif yes:
-        teller.tell(remover.mark(topic, name, BY))
-    else:
-        plan = remover.plan(topic, name)
-        teller.tell_plan(topic, name, plan)
-        if plan.objection:  # as with --yes
-            raise FatalError(f"{topic}: {name} is not removed: {plan.objection}")
-
-
-def _purged(
-    session: CommandSession, teller: RemovalTeller, remover: CursorRemover, due: list[StoredRemoval]
-) -> Iterator[str]:
-    """What has become of each, a few at a time."""
-
-    def go_on(one: StoredRemoval) -> tuple[StoredRemoval, CursorRemoval | OffloadError]:
-        try:
-            return one, remover.go_on(one)
-        except OffloadError as error:
-            return one, error
-
-    at_once = session.config.lifecycle.visits.at_once
-    with ThreadPoolExecutor(at_once, "cursor-purge") as pool:
-        for stored, after in map_ahead(pool, go_on, _paced(session, due), at_once):
-            if isinstance(after, OffloadError):
-                say(f"error: {stored.record.topic}: {stored.record.subscription}: {after}", err=True)
-                yield "failed"
-                continue
-            teller.tell(after)
-            yield str(after.state) if after.state in (RemovalState.REMOVED, RemovalState.KEPT) else "failed"
-
-
-def _paced(session: CommandSession, due: list[StoredRemoval]) -> Iterator[StoredRemoval]:
-    """A topic is loaded once for all of its subscriptions, as long as these follow each other."""
-    of, pace = session.dependencies, VisitPace(session.config.lifecycle.visits.a_minute)
-    last = None
-    for one in due:
-        if one.record.topic != last:
-            of.sleep(pace.wait_ms(of.clock_ms()) / 1000)
-            last = one.record.topic
-        yield one
-
-
-def _summary(due: int, states: Counter[str], first: int | None, *, yes: bool) -> tuple[str, dict[str, object]]:
-    """`first`: when the first of those that wait is due."""
-    removed, kept, failed, waiting = (states[one] for one in ("removed", "kept", "failed", "waiting"))
-    until = None if first is None else moment_text(first)
-    done = f"{counted(due, 'removal')} due" if due else "nothing is due"
-    if due:
-        done += f": {removed} removed, {kept} kept, {failed} failed" if yes else "; nothing is removed without --yes"
-    message = done + (f"; {waiting} waiting, the first until {until}" if waiting else "")
-    return message, {
-        "message": message, "due": due, "removed": removed, "kept": kept, "failed": failed, "waiting": waiting,
-        "firstDue": until,
-    }  # fmt: skip
-
-
-def _undo(teller: RemovalTeller, remover: CursorRemover, stored: StoredRemoval, *, yes: bool) -> None:
-    if yes:
-        teller.tell(remover.undo(stored))
+        if yes:
+            refusals = _service(session, side, queue).go_on(stored)
+            if refusals:
+                raise FatalError(f"{topic}: {name} is not deleted: {refusals[0]}")
+            stored = queue.read(stored.record.name) or stored
+        standing = _standing(session, stored.record)
+        _tell(session, standing, stored.record, outcome=str(MarkOutcome.PENDING), held=None, why=stored.record.reason)
         return
-    record = stored.record
-    if record.is_in_flight:
-        teller.tell(record, comes="--yes takes the mark back")
+    clocks = clocks_of(session)
+    compared = clocks.compare()
+    if yes and compared.differ:  # the quarantine would begin too early, and end too early
+        raise FatalError(f"{topic}: {name} is not marked: {compared.doubt}")
+    plan = side.plan(topic, name)
+    marker = Marker(queue, clocks.now_ms, None, by_name=True, dry=not yes, ours_ms=clocks.now_ms)
+    mark = side.mark(plan, marker, BY)
+    says = plan.undo.says if plan.undo is not None else ()
+    warning = f"warning: {plan.by_name_only}" if plan.by_name_only else ""
+    message = f"{mark}; it holds back {size_text(plan.held)}" if mark.record is None else (
+        f"{topic}: {name} would be marked; it holds back {size_text(plan.held)}. --yes does it"
+        if not yes
+        else f"{_standing(session, mark.record)}; it held back {size_text(plan.held)}"
+    )  # fmt: skip
+    _tell(
+        session, "; ".join(filter(None, (message, warning))), mark.record,
+        outcome=str(mark.outcome), held=plan.held, why=mark.why or warning, says=says,
+    )  # fmt: skip
+    if mark.record is None:  # as with --yes
+        raise FatalError(f"{topic}: {name} is not marked: {mark.why}")
+
+
+def _undo(
+    session: CommandSession, side: SubscriptionSide, queue: DeletionQueue, record: PendingDeleteLedgerInfo, *, yes: bool
+) -> None:
+    if yes:
+        done = undo_deletion(queue, record.name, lambda _: side, session.dependencies.clock_ms)
+        if done is None:
+            raise FatalError(f"{record.thing}: its record has been removed meanwhile")
+        _tell(session, undone_told(done.record), done.record)
+    elif record.is_in_flight:
+        _tell(session, f"{_standing(session, record)}; --yes takes the mark back", record)
     else:
-        teller.tell(record, remover.undo_plan(record).says, "--yes brings it back")
+        message = f"{_standing(session, record)}; --yes brings it back"
+        _tell(session, message, record, says=side.says(record))
 
 
-def _each(remover: CursorRemover, topic: TopicName, subscription: str, act: Callable[[TopicName], None]) -> int:
-    names = partitions_of(remover.stored, topic)
-    found = [one for one in names if _has(remover, one, subscription)]
-    if not found:
-        raise FatalError(f"{topic}: there is no subscription {subscription}")
-    return _run(found, lambda one: one, act)
+def _tell(
+    session: CommandSession,
+    message: str,
+    record: PendingDeleteLedgerInfo | None,
+    *,
+    says: Sequence[str] = (),
+    **more: object,
+) -> None:
+    """`says`: what an undo would not bring back as it was."""
+    deletion = None if record is None else shown(record, timing(session))
+    fields = {"message": message, **more, "next": _next(session, record), "undo": says, "deletion": deletion}
+    session.output.lines([message, *(f"  an undo: {one}" for one in says)], fields)
 
 
-def _has(remover: CursorRemover, topic: TopicName, subscription: str) -> bool:
-    """By its node, or because its removal is under way."""
-    if remover.stored.cursor(topic, subscription) is not None:
-        return True
-    stored = remover.removals.read((topic, subscription))
-    return stored is not None and not stored.record.has_ended
+def _standing(session: CommandSession, record: PendingDeleteLedgerInfo) -> str:
+    """One record, for people, with who does what next."""
+    ended_otherwise = record.answer is not None and str(record.answer) != str(record.state)
+    word = f"{record.state}, {record.answer}" if ended_otherwise else str(record.state)
+    since = f" since {moment_text(record.ended_at)}" if record.has_ended else ""
+    marked = (
+        f" on {moment_text(record.marked_at)} by {record.marked_by}" if record.state is DeletionState.MARKED else ""
+    )
+    stands = f"{record.topic_name}: {record.cursor_name} is {word}{since}{marked}"
+    return "; ".join(filter(None, (stands, record.reason, _next(session, record))))
 
 
-def _run(these: list[Any], name: Callable[[Any], TopicName], act: Callable[[Any], None]) -> int:
+def _next(session: CommandSession, record: PendingDeleteLedgerInfo | None) -> str:
+    """Who does what next; empty: nothing is left to do."""
+    if record is None:
+        return ""
+    if record.state is DeletionState.GIVEN_UP:
+        return "`offloader orphans retry` tries again, `offloader topics cursors undo --yes` takes it back"
+    if record.state is DeletionState.UNDOING:
+        return "its undo was interrupted: call it again"
+    if not record.is_in_flight:
+        return ""
+    section, due = session.config.lifecycle, due_at(record, timing(session))
+    by_application = section.topic_two_phase_deletion_enabled or section.remove_cursors_after_ms is not None
+    who = "the application looks again and deletes it" if by_application else PURGE
+    is_due = session.dependencies.clock_ms() >= due
+    return f"it is due: {who}" if is_due else f"{who}, not before {moment_text(due)}"
+
+
+def _service(session: CommandSession, side: SubscriptionSide, queue: DeletionQueue) -> LedgerDeletionService:
+    rules = DeletionRules(timing(session), bounds_of(session.config.lifecycle))
+    return LedgerDeletionService(queue, {KINDS[0]: side}, rules, Heard(), clocks_of(session).now_ms)
+
+
+def _each(these: Sequence[T], name: Callable[[T], str], act: Callable[[T], None]) -> int:
     """What fails for one of several does not stop the others."""
     if len(these) == 1:
         act(these[0])
@@ -281,29 +262,14 @@ def _run(these: list[Any], name: Callable[[Any], TopicName], act: Callable[[Any]
         try:
             act(one)
         except OffloadError as error:
-            say(f"error: {name(one)}: {error}", err=True)
+            say_failed(name(one), error)
             code = ERROR
     return code
 
 
-def _readable(removals: CursorRemovals | None) -> Iterator[StoredRemoval]:
-    for one in () if removals is None else removals.records():
-        if isinstance(one, DamagedRecord):
-            _damage(one)
-        else:
-            yield one
+def _is_of(record: PendingDeleteLedgerInfo, topic: TopicName) -> bool:
+    return _is_part(name_of(record)[0], topic)
 
 
-def _damage(one: DamagedRecord[CursorName]) -> bool:
-    say(f"error: {_damage_told(one)}", err=True)
-    return True
-
-
-def _damage_told(one: DamagedRecord[CursorName]) -> str:
-    topic, name = one.name
-    return f"{topic}: what is recorded of {name} cannot be read: {one.why}"
-
-
-def _is_of(record: CursorRemoval, topic: TopicName, subscription: str) -> bool:
-    named = topic in (record.topic, TopicName.parse(record.topic.partitioned_name))
-    return named and record.subscription == subscription
+def _is_part(own: TopicName, topic: TopicName) -> bool:
+    return topic in (own, TopicName.parse(own.partitioned_name))

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, cast
 
 import click
 
+from offloader.bridge.log import BridgeReader
 from offloader.cli.command import CommandSession
 from offloader.cli.output import say
 from offloader.cli.parsing import C, with_options
@@ -18,13 +19,12 @@ from offloader.config.units import format_size
 from offloader.errors import FatalError, OffloadError, OvertakenError
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan, sums
-from offloader.lifecycle.bucket.read_copies import ReadCopies
+from offloader.lifecycle.bucket.reading import check_records
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.candidates import OrphanSide, OrphanVerdict
 from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.ledgers.references import References
-from offloader.metadata.bridge_reader import BridgeReader
 from offloader.metadata.root import read_root
 
 _EVERY = 2.0  # seconds between two lines of progress
@@ -108,9 +108,10 @@ def stock_scanner(
     of = session.dependencies
     name = cluster or read_root(session.store).cluster
     with closing(of.store(session.storage.beside(url, "--stock"))) as store:
-        grace, bridged = session.config.lifecycle.quarantine_floor_ms, BridgeReader(session.store).of
-        read_copies = ReadCopies(session.store).of
-        yield StockScanner(store, references, name, of.clock_ms, grace, bridged, read_copies)
+        section, bridged = session.config.lifecycle, BridgeReader(session.store).of
+        grace, alone = section.quarantine_floor_ms, section.bucket_is_not_shared
+        check = partial(check_records, session.store)
+        yield StockScanner(store, references, name, of.clock_ms, grace, bridged, check, alone)
 
 
 def bucket_counts(scan: ObjectScan) -> dict[str, int]:

@@ -1,4 +1,5 @@
-"""The bucket's part of `orphans explain` and `orphans quarantine`, and the side that deletes there."""
+"""The bucket's part of `orphans explain` and `orphans quarantine`, and the side that deletes there; and what
+the commands of the first phase say in the end."""
 
 from __future__ import annotations
 
@@ -6,7 +7,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from offloader.cli.command import OK, CommandSession
-from offloader.cli.orphans.marked_told import marked_told
 from offloader.errors import ObjectNotFoundError
 from offloader.lifecycle.bucket.holds import holds, why_orphan_held
 from offloader.lifecycle.bucket.names import KeyStanding
@@ -16,9 +16,10 @@ from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.candidates import OrphanSide
-from offloader.lifecycle.deletion.configured import bounds_of
+from offloader.lifecycle.deletion.configured import bounds_of, timing_of
 from offloader.lifecycle.deletion.marking import moved_clock
 from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.explaining.words import counted, moment_text
 from offloader.metadata.root import read_root
 
 
@@ -122,3 +123,17 @@ def _explained(thing: str, found: BucketOrphan | str, evidence: list[str], *, fo
         "evidence": evidence,
         "kept": found.ruling.kept or len(evidence) > len(found.ruling.evidence),
     }
+
+
+def marked_told(session: CommandSession, number: int, what: str, *, yes: bool) -> str:
+    """What the first phase comes to: how many, who deletes them, and not before when. `what`: one of them."""
+    many = counted(number, what)
+    if not yes:
+        return f"{many} would be marked; nothing is without --yes"
+    said = f"{many} {'is' if number == 1 else 'are'} marked"
+    if not number:
+        return said
+    on = session.config.lifecycle.topic_two_phase_deletion_enabled
+    off = "the application deletes nothing (lifecycle.topicTwoPhaseDeletionEnabled), `orphans purge --yes` does"
+    goes = moment_text(session.dependencies.clock_ms() + timing_of(session.config.lifecycle).effective_delay)
+    return f"{said}; {'the application deletes what is marked now' if on else off}, not before {goes}"

@@ -1,16 +1,22 @@
-"""`offloader orphans undo|retry|drop`: what an operator decides about a deletion."""
+"""`offloader orphans undo|retry|drop`: what an operator decides about a deletion.
+
+What an undo can still bring back depends on how often a bookie collects garbage. A bookie that has its HTTP end point
+on says that itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
 
 import click
+from google.protobuf.message import DecodeError
 
+from offloader._proto.bookie_service_pb2 import BookieServiceInfoFormat
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
-from offloader.cli.orphans.bookie_window import window_of
 from offloader.cli.orphans.deletion_parts import (
     BOOKIE_SECONDS,
     NamedDeletion,
@@ -18,27 +24,29 @@ from offloader.cli.orphans.deletion_parts import (
     queue_of_root,
     shown,
     timing,
+    tree_of,
+    way_back_of,
 )
 from offloader.cli.orphans.quarantine import YES
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
-from offloader.errors import FatalError
-from offloader.lifecycle.deletion.decisions import dropped, let_be, recreated, retried, taken_back, undone
-from offloader.lifecycle.deletion.leftover_undo import recreate_leftover
-from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
-from offloader.lifecycle.deletion.records import (
-    DeletionAnswer,
-    DeletionState,
-    LedgerType,
-    PendingDeleteLedgerInfo,
-)
-from offloader.lifecycle.deletion.still_there import still_in_bucket, still_in_zookeeper
-from offloader.lifecycle.deletion.undo import LedgerUndo, UndoneLedger
+from offloader.errors import FatalError, OffloadError
+from offloader.json_text import parse_json
+from offloader.lifecycle.deletion.machine import retried
+from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.undo import LedgerCopies, UndoneLedger, closed_metadata
+from offloader.lifecycle.deletion.undo import drop as drop_deletion
+from offloader.lifecycle.deletion.undo import undo as undo_deletion
 
 Change = Callable[[PendingDeleteLedgerInfo, int], PendingDeleteLedgerInfo]
 _NAMES = click.argument("names", metavar="[ID]...", nargs=-1, callback=parsed(parse_deletion))
 _ALL = click.option("--all", "all_given_up", is_flag=True, help="All that were given up.")
 _EVERY = 10_000  # copies between two lines of progress
+GC_SETTINGS = "/api/v1/config/server_config"
+GC_WAIT = "gcWaitTime"  # ms
+BOOKIE_TIMEOUT = 3.0  # seconds
+MOST_OF_ANSWER = 1 << 20  # bytes
 
 
 @orphans.command()
@@ -53,75 +61,25 @@ def undo(session: CommandSession, named: NamedDeletion) -> int:
     every bookie. That is a second chance and no promise: each bookie drops what it has when it next collects garbage,
     between 0 and its gcWaitTime after the deletion. Can be repeated. Exit code 2 where copies are gone or not known.
 
+    A subscription that was deleted is made again as it was saved; `offloader topics cursors undo` says before what of
+    it cannot be brought back.
+
     \b
     JSON: {message, deletion, entries, lost, lostNumber, unknown, copies}; deletion as of `orphans list`; copies are
     [{bookie, there, gone, silent, windowSeconds, asked}], null where nothing had been deleted yet; asked: the bookie
     itself says its window, else it is Pulsar's default.
     """
-    queue = queue_of_root(session)
-    stored = queue.read(named.record)
-    if stored is not None and not stored.record.has_ended:
-        stored = queue.change(named.record, lambda it: _taken_back(session, it))
-        if stored is not None and stored.record.state is DeletionState.UNDONE:
-            _say_undone(session, stored, None)
-            return OK
+    stored = undo_deletion(queue_of_root(session), named.record, way_back_of(session), session.dependencies.clock_ms)
     if stored is None:
         raise FatalError(named.not_marked)
-    if stored.record.state is DeletionState.UNDONE and stored.record.answer is not DeletionAnswer.DELETED:
-        _say_undone(session, stored, None)  # a second time
-        return OK
-    if stored.record.ledger_type is LedgerType.MANAGED_LEDGER:
-        return _recreate_leftover(session, queue, stored.record)
-    found = _recreate(session, queue, stored)
-    return OK if found.whole else FINDINGS
+    record, found = stored.record, None
+    if record.ledger_type is LedgerType.LEDGER and record.answer is DeletionAnswer.DELETED:
+        found = _copies_left(session, record)
+    _say_undone(session, record, found)
+    return OK if found is None or found.whole else FINDINGS
 
 
-def _taken_back(session: CommandSession, record: PendingDeleteLedgerInfo) -> PendingDeleteLedgerInfo:
-    """As it is after that, if nobody changes it meanwhile. What somebody else has ended stays as it is."""
-    now = session.dependencies.clock_ms()
-    if record.has_ended or not record.in_doubt:
-        return record if record.has_ended else undone(record, now)
-    return taken_back(record, there=_is_there(session, record, now), now=now)
-
-
-def _dropped(session: CommandSession, record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
-    """What may be gone is looked at first: of what we have deleted there is a way back."""
-    if record.state is DeletionState.GIVEN_UP and record.in_doubt:
-        return let_be(record, there=_is_there(session, record, now), now=now)
-    return dropped(record, now)
-
-
-def _is_there(session: CommandSession, record: PendingDeleteLedgerInfo, now: int) -> bool | None:
-    if record.ledger_type in (LedgerType.LEDGER, LedgerType.MANAGED_LEDGER):
-        return still_in_zookeeper(record, _tree(session))
-    return still_in_bucket(record, session.store, now)
-
-
-def _tree(session: CommandSession) -> MetadataTree:
-    tree, _ = session.bookkeeper(BOOKIE_SECONDS)
-    if not isinstance(tree, MetadataTree):
-        raise FatalError("the metadata service is no ZooKeeper: nothing can be deleted, or undone, there")
-    return tree
-
-
-def _recreate_leftover(session: CommandSession, queue: DeletionQueue, record: PendingDeleteLedgerInfo) -> int:
-    """Its ledgers are not looked at: `orphans scan` tells which of them are missing."""
-    now = session.dependencies.clock_ms
-    recreated(record, now())  # raises where it was not we who deleted it
-    recreate_leftover(_tree(session), record)
-    _say_undone(session, queue.change(record.name, lambda it: recreated(it, now())), None)
-    return OK
-
-
-def _recreate(session: CommandSession, queue: DeletionQueue, stored: StoredDeletion) -> UndoneLedger:
-    record, now = stored.record, session.dependencies.clock_ms
-    if record.ledger_type is not LedgerType.LEDGER:
-        raise FatalError(f"{record.thing} was deleted from the bucket: only a bucket with versioning has it still")
-    recreated(record, now())  # raises where it was not we who deleted it
-    tree, (_, bookies) = _tree(session), session.bookkeeper(BOOKIE_SECONDS)
-    way_back = LedgerUndo(tree, bookies, window_of(tree), BOOKIE_SECONDS)
-    metadata = way_back.recreate(record)
-    changed = queue.change(record.name, lambda it: recreated(it, now()))
+def _copies_left(session: CommandSession, record: PendingDeleteLedgerInfo) -> UndoneLedger:
     done = 0
 
     def progress(number: int) -> None:
@@ -130,15 +88,12 @@ def _recreate(session: CommandSession, queue: DeletionQueue, stored: StoredDelet
         if done % _EVERY == 0:
             say(f"undo: {done} copies read", err=True)
 
-    found = way_back.check(record.ledger_id, metadata, progress)
-    _say_undone(session, changed, found)
-    return found
+    tree, (_, bookies) = tree_of(session), session.bookkeeper(BOOKIE_SECONDS)
+    copies = LedgerCopies(bookies, window_of(tree), BOOKIE_SECONDS)
+    return copies.check(record.ledger_id, closed_metadata(record), progress)
 
 
-def _say_undone(session: CommandSession, changed: StoredDeletion | None, found: UndoneLedger | None) -> None:
-    if changed is None:
-        raise FatalError("the record has been removed meanwhile: look at `orphans list`")
-    ledger = changed.record.ledger_id
+def _say_undone(session: CommandSession, record: PendingDeleteLedgerInfo, found: UndoneLedger | None) -> None:
     copies = None if found is None else [
         {
             "bookie": one.bookie,
@@ -151,9 +106,9 @@ def _say_undone(session: CommandSession, changed: StoredDeletion | None, found: 
         for one in found.copies
     ]  # fmt: skip
     session.output.message(
-        _not_marked(changed.record) if found is None else _told(ledger, found),
+        undone_told(record) if found is None else _told(record.ledger_id, found),
         [] if found is None else list(_copy_lines(found)),
-        deletion=shown(changed.record, timing(session)),
+        deletion=shown(record, timing(session)),
         entries=None if found is None else found.entries,
         lost=[] if found is None else list(found.lost),
         lostNumber=0 if found is None else found.lost_number,
@@ -162,7 +117,10 @@ def _say_undone(session: CommandSession, changed: StoredDeletion | None, found: 
     )
 
 
-def _not_marked(record: PendingDeleteLedgerInfo) -> str:
+def undone_told(record: PendingDeleteLedgerInfo) -> str:
+    """What came of an undo, in one line."""
+    if record.answer is DeletionAnswer.DELETED and record.ledger_type is LedgerType.SUBSCRIPTION:
+        return " ".join((f"{record.thing} is there again.", record.reason)).rstrip()
     if record.answer is DeletionAnswer.DELETED:  # and created again
         return f"{record.thing} is there again; `orphans scan` tells whether ledgers of it are missing"
     return f"{record.thing} is not marked any more" + (f"; {record.reason}" if record.reason else "")
@@ -194,7 +152,7 @@ def _told(ledger: int, found: UndoneLedger) -> str:
 @command()
 def retry(session: CommandSession, names: tuple[NamedDeletion, ...], *, all_given_up: bool, yes: bool) -> int:
     """Try deletions again that were given up: they are due at once, looked at in the next round, and deleted if the
-    evidence is still the same.
+    evidence is still the same. Subscriptions that were given up are among them, with --all, too.
 
     \b
     JSON: {message, deletions}; as of `orphans list`, and without --yes as they would be.
@@ -209,12 +167,16 @@ def retry(session: CommandSession, names: tuple[NamedDeletion, ...], *, all_give
 def drop(session: CommandSession, names: tuple[NamedDeletion, ...], *, all_given_up: bool) -> int:
     """Drop deletions that were given up: what they are about stays, and is marked again only by its ID. Where nobody
     knows what came of the last try, it is looked at first; what is gone was deleted, and `orphans undo` is the way
-    back.
+    back. Subscriptions that were given up are among them, with --all, too.
 
     \b
     JSON: {message, deletions}; as of `orphans list`.
     """
-    return _decide(session, names, partial(_dropped, session), "dropped", all_given_up=all_given_up, yes=True)
+
+    def dropped(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+        return drop_deletion(record, way_back_of(session), now)
+
+    return _decide(session, names, dropped, "dropped", all_given_up=all_given_up, yes=True)
 
 
 def _decide(
@@ -258,3 +220,44 @@ def _given_up(queue: DeletionQueue) -> list[NamedDeletion]:
         for one in queue.readable()
         if one.record.state is DeletionState.GIVEN_UP
     ]
+
+
+def window_of(tree: MetadataTree) -> Callable[[str], int | None]:
+    """Asks a bookie, by its id. None: it does not say."""
+
+    def asked(bookie: str) -> int | None:
+        for host, port in _endpoints(tree, bookie):
+            found = ask_window(host, port)
+            if found is not None:
+                return found
+        return None
+
+    return asked
+
+
+def ask_window(host: str, port: int) -> int | None:
+    """Milliseconds. None: no such answer."""
+    connection = HTTPConnection(host, port, timeout=BOOKIE_TIMEOUT)
+    try:
+        connection.request("GET", GC_SETTINGS)
+        answer = connection.getresponse()
+        text = answer.read(MOST_OF_ANSWER)
+        if answer.status != 200:
+            return None
+        said = parse_json(text)
+        value = said.get(GC_WAIT) if isinstance(said, dict) else None
+        return int(value) if isinstance(value, (str, int)) and str(value).isdecimal() else None
+    except (OSError, HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+
+
+def _endpoints(tree: MetadataTree, bookie: str) -> list[tuple[str, int]]:
+    found = []
+    for folder in ("", "/readonly"):
+        with suppress(OffloadError, DecodeError):
+            node = tree.nodes.get(f"{tree.uri.root}/available{folder}/{bookie}")
+            info = BookieServiceInfoFormat.FromString(node.value if node is not None else b"")
+            found += [(one.host, one.port) for one in info.endpoints if one.protocol in ("http", "https")]
+    return [(host, port) for host, port in found if host and 0 < port < 2**16]

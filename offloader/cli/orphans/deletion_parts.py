@@ -14,6 +14,7 @@ from offloader.cli.orphans.bucket_phases import bucket_side
 from offloader.cli.orphans.scanning import has_ledgers, lists_of
 from offloader.cli.output import say
 from offloader.errors import ConfigError, FatalError, OffloadError
+from offloader.lifecycle.clocks import Clocks
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.configured import close_scanner, leftovers_beside, timing_of
 from offloader.lifecycle.deletion.machine import due_at
@@ -28,11 +29,18 @@ from offloader.lifecycle.deletion.records import (
     object_record_name,
 )
 from offloader.lifecycle.deletion.side import DeletionSide
+from offloader.lifecycle.deletion.subscription_side import SubscriptionSide
 from offloader.lifecycle.deletion.timing import DeletionTiming
+from offloader.lifecycle.deletion.undo import BucketWayBack, WayBack, WayBackOf, ZooKeeperWayBack
 from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.ledgers.leftovers import is_pending_acks
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.rescue.evidence import RescueEvidence
+from offloader.lifecycle.topics.cursors.configured import subscription_names
+from offloader.lifecycle.topics.cursors.former import FormerRemoval, pending_former
+from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
+from offloader.lifecycle.topics.cursors.nodes import StoredTopics
+from offloader.lifecycle.topics.pace import pacing
 from offloader.metadata.rescue_log import Rescues
 from offloader.metadata.root import open_root, read_root
 
@@ -75,6 +83,7 @@ def sides_of(session: CommandSession, stock: str | None = None) -> Iterator[dict
             ledgers = stack.enter_context(side_of(session))
             sides[LedgerType.LEDGER] = ledgers
             sides[LedgerType.MANAGED_LEDGER] = leftovers_beside(ledgers)
+            sides[LedgerType.SUBSCRIPTION] = subscription_side(session)
         theirs = None
         if stock is not None:
             theirs = stack.enter_context(stock_scanner(session, stock, lists_of(session)))
@@ -83,6 +92,69 @@ def sides_of(session: CommandSession, stock: str | None = None) -> Iterator[dict
         if theirs is not None:
             sides[LedgerType.OFFLOAD_LEDGER] = bucket
         yield sides
+
+
+def subscription_side(session: CommandSession, timeout_s: float = BOOKIE_SECONDS) -> SubscriptionSide:
+    """That of subscriptions; lifecycle.visits says how many topics are loaded at a time and a minute. Raises
+    ConfigError."""
+    of, visits = session.dependencies, session.config.lifecycle.visits
+    return SubscriptionSide(
+        stored_topics(session, timeout_s),
+        session.subscriptions,
+        names_of(session),
+        clocks_of(session).now_ms,
+        visits.at_once,
+        pacing(visits.a_minute, of.clock_ms, of.sleep),
+    )
+
+
+def stored_topics(session: CommandSession, timeout_s: float) -> StoredTopics:
+    """What is stored of subscriptions. Raises ConfigError, FatalError, MetadataUnavailableError."""
+    if timeout_s <= 0:
+        raise FatalError("--timeout 0: no bookie answers in no time; say at least 1s")
+    return StoredTopics(*session.bookkeeper(timeout_s), timeout_s)
+
+
+def names_of(session: CommandSession, *, offline: bool = False) -> SubscriptionNames:
+    """What the cluster's own subscriptions are called; as by default where brokers cannot be asked."""
+    return subscription_names(session.config.pulsar.subscription, None if offline else session.admin)
+
+
+def clocks_of(session: CommandSession) -> Clocks:
+    """A quarantine is over by this host's clock and by a broker's."""
+    return Clocks(host_ms=session.dependencies.clock_ms, broker_ms=session.admin.time_ms)
+
+
+def way_back_of(session: CommandSession) -> WayBackOf:
+    """What an undo of a record needs, opened when it is needed."""
+
+    def opened(record: PendingDeleteLedgerInfo) -> WayBack:
+        if record.ledger_type in (LedgerType.LEDGER, LedgerType.MANAGED_LEDGER):
+            return ZooKeeperWayBack(tree_of(session))
+        if record.ledger_type is LedgerType.SUBSCRIPTION:
+            return subscription_side(session)
+        return BucketWayBack(session.store)
+
+    return opened
+
+
+def tree_of(session: CommandSession) -> MetadataTree:
+    """Where ledgers' nodes are. Raises ConfigError, FatalError."""
+    tree, _ = session.bookkeeper(BOOKIE_SECONDS)
+    if not isinstance(tree, MetadataTree):
+        raise FatalError("the metadata service is no ZooKeeper: nothing can be deleted, or undone, there")
+    return tree
+
+
+def say_former(session: CommandSession) -> list[FormerRemoval]:
+    """Name the removals that an earlier version of the offloader has left pending."""
+    try:
+        found = pending_former(session.store, read_root(session.store).cluster)
+    except ConfigError:  # nothing was ever written there
+        return []
+    for one in found:
+        say(f"error: {one.says}", err=True)
+    return found
 
 
 @contextmanager
@@ -94,7 +166,7 @@ def side_of(session: CommandSession) -> Iterator[BookKeeperSide]:
     scanner = session.dependencies.scanner(session.config, tree, bookies, session.admin, session.dependencies.clock_ms)
     try:
         rescues = RescueEvidence(lambda: rescues_of_cluster(session))
-        yield BookKeeperSide(tree, bookies, scanner, LoadedTopics(session.admin.loaded_topics), rescues=rescues)
+        yield BookKeeperSide(tree, bookies, scanner, LoadedTopics.of(session.admin), rescues=rescues)
     finally:
         close_scanner(scanner)
 

@@ -8,8 +8,7 @@ from offloader.lifecycle.candidates import OrphanCandidate, OrphanSide
 from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.ledgers.evidence import Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind
-from offloader.lifecycle.ledgers.scanned import LedgerScan
-from offloader.lifecycle.ledgers.summary import AGES, Heap
+from offloader.lifecycle.ledgers.scanned import AGES, Heap, LedgerScan
 from offloader.lifecycle.ledgers.told import leftover_told, missing_told, refusal_told
 from offloader.model import GIB
 from offloader.operations.cost.prices import PriceList

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import click
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
-from offloader.cli.orphans.deletion_parts import STATES, queue_if_any, shown, timing
-from offloader.lifecycle.deletion.records import DeletionState, LedgerType
+from offloader.cli.orphans.deletion_parts import STATES, queue_if_any, say_former, shown, timing
+from offloader.lifecycle.deletion.records import DeletionState, LedgerType, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.watcher import PendingDeletions
 from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.record_queue import DamagedRecord
 
-_COLUMNS = ("id", "type", "component", "topic", "state", "markedAt", "goesAt", "tries", "answer", "reason")
+COLUMNS = ("id", "type", "component", "topic", "state", "markedAt", "goesAt", "tries", "answer", "reason")
 
 
 @orphans.command("list")
@@ -21,15 +23,23 @@ _COLUMNS = ("id", "type", "component", "topic", "state", "markedAt", "goesAt", "
 def list_command(session: CommandSession, *, states: tuple[str, ...]) -> int:
     """List what is marked and what became of it: states, when each is looked at next, answers and reasons.
 
-    Ends are kept for lifecycle.recordRetention. Exit code 2 where a record cannot be read.
+    Ends are kept for lifecycle.recordRetention. Exit code 2 where a record cannot be read, or an earlier version of the
+    offloader has left the removal of a subscription pending.
 
     \b
     JSON: one object a line: {id, record, type, component, topic, state, markedAt, goesAt, tries, answer, reason,
-    endedAt, markedBy, proof, referee, evidence, cursor, uuid}; state is marked, deleting, deleted, kept, undone,
-    given up, or damaged, with {id: null, record, reason} alone. goesAt: not before. record: its name, which `undo`,
-    `retry` and `drop` take, too.
+    endedAt, markedBy, proof, referee, evidence, cursor, uuid}; state is marked, deleting, deleted, kept,
+    undoing, undone, given up, or damaged, with {id: null, record, reason} alone. goesAt: not before. record: its name,
+    which `undo`, `retry` and `drop` take, too.
     """
-    by_config, damaged, number = timing(session), 0, 0
+    return list_deletions(session, COLUMNS, lambda record: not states or record.state in states)
+
+
+def list_deletions(
+    session: CommandSession, columns: Sequence[str], wanted: Callable[[PendingDeleteLedgerInfo], bool]
+) -> int:
+    """Show the records that are wanted, and those that cannot be read. The exit code."""
+    by_config, damaged = timing(session), 0
     rows = []
     fields: dict[str, object]
     queue = queue_if_any(session)
@@ -37,18 +47,17 @@ def list_command(session: CommandSession, *, states: tuple[str, ...]) -> int:
         if isinstance(one, DamagedRecord):
             damaged += 1
             fields = {"id": None, "record": one.name, "state": "damaged", "reason": one.why}
-        elif states and one.record.state not in states:
+        elif not wanted(one.record):
             continue
         else:
             fields = shown(one.record, by_config)
-        number += 1
         if session.output.name == "json":
             session.output.line("", fields)
         else:
-            rows.append(tuple(fields.get(column) for column in _COLUMNS))
+            rows.append(tuple(fields.get(column) for column in columns))
     if session.output.name != "json":
-        session.output.table(_COLUMNS, rows, "nothing is marked")
-    return FINDINGS if damaged else OK
+        session.output.table(columns, rows, "nothing is marked")
+    return FINDINGS if damaged or say_former(session) else OK
 
 
 @orphans.command("in-flight")

@@ -1,18 +1,31 @@
-"""`offloader orphans purge`: the second phase, in this process."""
+"""`offloader orphans purge`: the second phase, in this process.
+
+It sends to PIP-186's system topic where the configuration says so.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from threading import Lock
 
 import click
 
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
-from offloader.cli.orphans.announcing import Announced, announcing
-from offloader.cli.orphans.deletion_parts import moment, queue_if_any, shown, sides_of, timing
+from offloader.cli.orphans.deletion_parts import (
+    BOOKIE_SECONDS,
+    moment,
+    queue_if_any,
+    say_former,
+    shown,
+    sides_of,
+    subscription_side,
+    timing,
+)
 from offloader.cli.orphans.quarantine import YES
 from offloader.cli.orphans.scanning import has_ledgers
 from offloader.cli.output import say
@@ -25,16 +38,54 @@ from offloader.lifecycle.deletion.records import (
     LedgerType,
     PendingDeleteLedgerInfo,
 )
-from offloader.lifecycle.deletion.service import REMOVALS, DeletionRules, LedgerDeletionService
+from offloader.lifecycle.deletion.service import REMOVALS, Announce, DeletionRules, LedgerDeletionService
+from offloader.lifecycle.deletion.system_topic.interfaces import NotAnnounced
 from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.deletion.watcher import PendingDeletions
-from offloader.lifecycle.record_queue import DamagedRecord
+from offloader.metadata.root import read_root
+from offloader.offload.system_topic import system_topic
 
 SHOWN = 20
 
 
-class _Heard:
-    """What a purge tells in the end."""
+@dataclass
+class Announced:
+    """`SystemTopicEvents`: what was sent, and why what was not. A purge receives nothing."""
+
+    done: Counter[LedgerType] = field(default_factory=Counter)
+    missing: Counter[NotAnnounced] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
+
+    def sent(self, ledger_type: LedgerType) -> None:
+        with self._lock:
+            self.done[ledger_type] += 1
+
+    def not_sent(self, why: NotAnnounced) -> None:
+        with self._lock:
+            self.missing[why] += 1
+
+    def received(self) -> None:
+        raise RuntimeError("a purge opens no door")
+
+    acknowledged = sent_again = gave_up = received
+
+
+@contextmanager
+def announcing(session: CommandSession, announced: Announced) -> Iterator[Announce]:
+    """As the application does it. Raises ConfigError where the package is not installed."""
+    if session.config.lifecycle.system_topic not in ("publish", "both"):
+        yield lambda _: None
+        return
+    with ExitStack() as stack:
+        cluster = read_root(session.store).cluster
+        topic = system_topic(session.config, session.store, cluster, announced, stack)
+        if topic is None:
+            raise RuntimeError("the system topic is off")
+        yield stack.enter_context(closing(topic.publisher())).announce
+
+
+class Heard:
+    """What a purge tells in the end: of subscriptions without what was saved, which may be megabytes for each."""
 
     def __init__(self) -> None:
         self.damages: dict[str, str] = {}
@@ -57,10 +108,10 @@ class _Heard:
 
     def ended(self, record: PendingDeleteLedgerInfo) -> None:
         self.failures.pop(record.name, None)
-        self.ends.append(record)
+        self.ends.append(replace(record, subscription=None))
 
     def gave_up(self, record: PendingDeleteLedgerInfo) -> None:
-        self.given_up.append(record)
+        self.given_up.append(replace(record, subscription=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +130,8 @@ class _Marked:
 def purge(session: CommandSession, *, yes: bool, stock: str | None) -> int:
     """Run the second phase now, for what is due: look again, close what is open, delete under guard. Never before the
     quarantine is over. Ledgers need pulsar.metadataServiceUri; without it they wait, and objects go. Records that have
-    ended are removed after lifecycle.recordRetention.
+    ended are removed after lifecycle.recordRetention. Subscriptions that were marked are deleted, too, as by `topics
+    cursors purge`.
 
     Safe beside the running application: of two who change a record one does, and of two who look, the later one alone
     deletes. Where deletion was switched off, what was marked before begins anew. With lifecycle.systemTopic publish or
@@ -92,26 +144,36 @@ def purge(session: CommandSession, *, yes: bool, stock: str | None) -> int:
     reached as it is called; ended and gaveUp as of `orphans list`, failed and damaged are [{record, why}]; removed:
     records; sent: {type: number} to the system topic; notSent: {why: number}.
     """
+    return run_purge(session, tuple(LedgerType), stock, BOOKIE_SECONDS, yes=yes)
+
+
+def run_purge(
+    session: CommandSession, kinds: Collection[LedgerType], stock: str | None, timeout_s: float, *, yes: bool
+) -> int:
+    """The second phase of what is due of these types. `timeout_s`: of a bookie that has a subscription's state. The
+    exit code."""
     queue, by_config = queue_if_any(session), timing(session)
-    heard, announced, removed = _Heard(), Announced(), 0
+    heard, announced, removed = Heard(), Announced(), 0
     marked, why = _Marked(Counter()), dict[LedgerType, str]()
     if queue is not None:
         switch = _switch(queue)
-        marked = _marked(queue, session.dependencies.clock_ms(), by_config, switch)
+        marked = _marked(queue, session.dependencies.clock_ms(), by_config, switch, kinds)
         why = {kind: text for kind, text in _unreachable(session, stock).items() if marked.due[kind]}
         if yes:
             due = marked.due.total() - sum(marked.due[kind] for kind in why)
-            with _service(session, stock, queue, heard, announced, due=due) as service:
+            reached = set(kinds if due else ())
+            with _service(session, stock, queue, heard, announced, reached, timeout_s) as service:
                 removed = _rounds(service, switch, due)
     _tell(session, marked, why, heard, announced, removed, yes=yes)
-    return FINDINGS if heard.refusals or heard.failures or heard.given_up or heard.damages else OK
+    former = say_former(session) if LedgerType.SUBSCRIPTION in kinds else []
+    return FINDINGS if former or heard.refusals or heard.failures or heard.given_up or heard.damages else OK
 
 
 def _tell(
     session: CommandSession,
     marked: _Marked,
     why: Mapping[LedgerType, str],
-    heard: _Heard,
+    heard: Heard,
     announced: Announced,
     removed: int,
     *,
@@ -122,7 +184,12 @@ def _tell(
     missing = announced.missing.total()
     not_sent = [f"{missing} were not sent to the system topic: {', '.join(announced.missing)}"] if missing else []
     waiting = [f"{marked.due[kind]} that are due wait: {text}" for kind, text in why.items()]
-    refused = [f"none of the {kind.many} is deleted: {one}" for kind, each in heard.refusals.items() for one in each]
+    gone = {one.ledger_type for one in heard.ends if one.answer is DeletionAnswer.DELETED}
+    refused = [
+        f"{'no more' if kind in gone else 'none'} of the {kind.many} is deleted: {one}"
+        for kind, each in heard.refusals.items()
+        for one in each
+    ]
     session.output.message(
         _summary(due, marked, heard, yes=yes),
         [*waiting, *refused, *_lines(heard), *not_sent],
@@ -147,13 +214,16 @@ def _switch(queue: DeletionQueue) -> DeletionSwitch:
     return DeletionSwitch(on=True, at=0) if stored is None else replace(stored, on=True)
 
 
-def _marked(queue: DeletionQueue, now: int, timing: DeletionTiming, switch: DeletionSwitch) -> _Marked:
-    due, later = Counter[LedgerType](), []
-    for one in queue.records():
-        if isinstance(one, DamagedRecord) or not one.record.is_in_flight:
+def _marked(
+    queue: DeletionQueue, now: int, timing: DeletionTiming, switch: DeletionSwitch, kinds: Collection[LedgerType]
+) -> _Marked:
+    due, later, rules = Counter[LedgerType](), [], DeletionRules()
+    for one in queue.readable():
+        kind = one.record.ledger_type
+        if kind not in kinds or not one.record.is_in_flight:
             continue
-        if turn(one.record, now, timing, switch) is DeletionTurn.LOOK:
-            due[one.record.ledger_type] += 1
+        if turn(one.record, now, timing, rules.switch_of(kind, switch)) is DeletionTurn.LOOK:
+            due[kind] += 1
         else:
             later.append(due_at(one.record, timing))
     return _Marked(due, len(later), min(later, default=0))
@@ -164,28 +234,30 @@ def _service(
     session: CommandSession,
     stock: str | None,
     queue: DeletionQueue,
-    heard: _Heard,
+    heard: Heard,
     announced: Announced,
-    *,
-    due: int,
+    kinds: AbstractSet[LedgerType],
+    timeout_s: float,
 ) -> Iterator[LedgerDeletionService]:
-    """Where nothing is due, nobody is reached."""
+    """`kinds`: what is reached; none: nothing is due."""
     section = session.config.lifecycle
     parallelism = section.two_phase_deletion_ledger_deletion_parallelism
     rules = DeletionRules(timing_of(section), bounds_of(section), parallelism)
     now_ms = session.dependencies.clock_ms
-    if not due:
-        yield LedgerDeletionService(queue, {}, rules, heard, now_ms)
+    if kinds <= {LedgerType.SUBSCRIPTION}:
+        sides = {kind: subscription_side(session, timeout_s) for kind in kinds}
+        yield LedgerDeletionService(queue, sides, rules, heard, now_ms)
         return
-    with sides_of(session, stock) as sides, announcing(session, announced) as announce:
-        yield LedgerDeletionService(queue, sides, rules, heard, now_ms, announce)
+    with sides_of(session, stock) as sides_of_all, announcing(session, announced) as announce:
+        yield LedgerDeletionService(queue, sides_of_all, rules, heard, now_ms, announce)
 
 
 def _unreachable(session: CommandSession, stock: str | None) -> dict[LedgerType, str]:
     found = {}
     if not has_ledgers(session):
-        for kind in (LedgerType.LEDGER, LedgerType.MANAGED_LEDGER):
-            found[kind] = "ledgers are looked at in ZooKeeper: set pulsar.metadataServiceUri"
+        for kind in (LedgerType.LEDGER, LedgerType.MANAGED_LEDGER, LedgerType.SUBSCRIPTION):
+            what = "subscriptions" if kind is LedgerType.SUBSCRIPTION else "ledgers"
+            found[kind] = f"{what} are looked at in ZooKeeper: set pulsar.metadataServiceUri"
     if stock is None:
         found[LedgerType.OFFLOAD_LEDGER] = "they are in the bucket of Pulsar's own offloader: name it with --stock"
     return found
@@ -203,7 +275,7 @@ def _rounds(service: LedgerDeletionService, switch: DeletionSwitch, due: int) ->
         say(f"purge: {done} of {due}", err=True)
 
 
-def _lines(heard: _Heard) -> list[str]:
+def _lines(heard: Heard) -> list[str]:
     """What was not simply deleted, one by one, up to a number."""
     kept = [one for one in heard.ends if one.answer is not DeletionAnswer.DELETED]
     lines = [
@@ -216,7 +288,7 @@ def _lines(heard: _Heard) -> list[str]:
     return [*lines[:SHOWN], *more]
 
 
-def _summary(due: int, marked: _Marked, heard: _Heard, *, yes: bool) -> str:
+def _summary(due: int, marked: _Marked, heard: Heard, *, yes: bool) -> str:
     wait = f"; {marked.later} more wait, the first until {moment(marked.first)}" if marked.later else ""
     if not due:
         return f"nothing is due{wait}" if wait or marked.due else "nothing is marked"

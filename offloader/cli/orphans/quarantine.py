@@ -1,4 +1,5 @@
-"""`offloader orphans quarantine`: the first phase."""
+"""`offloader orphans quarantine`: the first phase. With `--managed-ledger` left-over managed ledgers of
+pending acks are marked as a whole."""
 
 from __future__ import annotations
 
@@ -10,19 +11,16 @@ import click
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.bucket import BucketOption, bucket_options, scan_bucket
-from offloader.cli.orphans.bucket_phases import MarkedPart, mark_objects, parse_orphan
+from offloader.cli.orphans.bucket_phases import MarkedPart, mark_objects, marked_told, parse_orphan
 from offloader.cli.orphans.deletion_parts import moment, queue_of_cluster, side_of, timing
-from offloader.cli.orphans.left_over import quarantine_leftovers
-from offloader.cli.orphans.marked_told import marked_told
 from offloader.cli.orphans.scanning import has_ledgers, lists_of
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
 from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.candidates import OrphanSide
-from offloader.lifecycle.deletion.configured import bounds_of
-from offloader.lifecycle.deletion.keeping import Keeping
-from offloader.lifecycle.deletion.quarantine import LedgerMark, Quarantine
-from offloader.lifecycle.ledgers.told import told
+from offloader.lifecycle.deletion.configured import bounds_of, leftovers_beside
+from offloader.lifecycle.deletion.quarantine import Keeping, LedgerMark, LeftoverMark, LeftoverQuarantine, Quarantine
+from offloader.lifecycle.ledgers.told import leftover_told, told
 from offloader.metadata.root import read_root
 
 YES = click.option("--yes", is_flag=True, help="Do it; without it, only say what would be done.")
@@ -137,4 +135,35 @@ def _fields(one: LedgerMark) -> dict[str, object]:
         "kind": None if verdict is None else str(verdict.kind),
         "bytes": verdict.ledger.length if verdict is not None and sized else None,
         "evidence": [] if verdict is None else list(told(verdict)),
+    }
+
+
+def quarantine_leftovers(session: CommandSession, names: tuple[str, ...], *, yes: bool) -> int:
+    """Scan, and mark those with these names."""
+    now_ms = session.dependencies.clock_ms
+    with side_of(session) as ledgers:
+        side = leftovers_beside(ledgers)
+        scan = side.scanner.scan(frozenset())
+        queue = queue_of_cluster(session, create=yes)
+        phase = LeftoverQuarantine(queue, side, bounds_of(session.config.lifecycle), now_ms, "command", dry=not yes)
+        found = phase.mark(scan, names)
+    said = marked_told(session, found.number, "left-over managed ledger", yes=yes)
+    session.output.message(
+        "nothing is marked" if found.refusals else said,
+        [*found.refusals, *(f"managed ledger {one}" for one in found.marks)],
+        marks=[_leftover_fields(one) for one in found.marks],
+        refusals=list(found.refusals),
+        goesAt=moment(now_ms() + timing(session).effective_delay),
+    )
+    return FINDINGS if found.refusals or not all(one.outcome.is_pending for one in found.marks) else OK
+
+
+def _leftover_fields(one: LeftoverMark) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "outcome": str(one.outcome),
+        "why": one.why,
+        "kind": "managed ledger of pending acks",
+        "bytes": None if one.found is None else one.found.size,
+        "evidence": [] if one.found is None else list(leftover_told(one.found)),
     }

@@ -31,8 +31,8 @@ from offloader.errors import (
 )
 from offloader.lifecycle.explaining.words import counted
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
-from offloader.lifecycle.rescue.gone_bookies import check_gone
-from offloader.lifecycle.rescue.read_back import damage_of_rescue
+from offloader.lifecycle.rescue.entries import check_gone
+from offloader.lifecycle.rescue.objects import damage_of_rescue
 from offloader.lifecycle.rescue.rescue import DoneRescue, LedgerRescue, RescueOutcome, rescue_refusal
 from offloader.metadata.rescues import RescuedLedger
 from offloader.metadata.root import open_root

@@ -1,24 +1,34 @@
-"""`offloader orphans rescued|forget`: what was copied into the archive, and letting it go."""
+"""`offloader orphans rescued|read|forget`: what was copied into the archive, reading it, and letting it go."""
 
 from __future__ import annotations
+
+import sys
 
 import click
 from rich.console import Console
 
-from offloader.archive.rescued import owner_of_rescued
+from offloader.archive.archive import Archive, owner_of_rescued
+from offloader.archive.messages.encryption import KeyReader
+from offloader.archive.messages.filters import MessageFilter
+from offloader.archive.reading.reader import ReadOptions
+from offloader.archive.selection import Bound, selected
 from offloader.cli.asking import user
+from offloader.cli.cat import messages_of, show
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.formats import FORMATS
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.deletion_parts import BOOKIE_SECONDS, moment, queue_of_root
 from offloader.cli.orphans.quarantine import YES
 from offloader.cli.orphans.scanning import has_ledgers
 from offloader.cli.output import say
 from offloader.cli.progress_bar import download_progress
+from offloader.cli.reading import message_options, opened, range_options
 from offloader.errors import FatalError, LedgerNotFoundError, OffloadError
 from offloader.lifecycle.bucket.holds import holds
 from offloader.lifecycle.deletion.ledger_records import marked_as_rescued
 from offloader.lifecycle.deletion.records import ledger_record_name
-from offloader.lifecycle.rescue.read_back import damage_of_rescue
+from offloader.lifecycle.ledgers.kinds import LedgerKind
+from offloader.lifecycle.rescue.objects import damage_of_rescue
 from offloader.metadata.rescue_log import Rescues, read_rescue
 from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten
 from offloader.metadata.root import read_root
@@ -27,6 +37,15 @@ RESCUED_LEDGERS = click.argument(
     "ledgers", metavar="LEDGER...", nargs=-1, required=True, type=click.IntRange(0, 2**63 - 1)
 )
 _COLUMNS = ("ledger", "topic", "kind", "entries", "bytes", "missing", "objects", "rescuedAt", "by", "problem")
+NO_MESSAGES = frozenset(
+    {
+        LedgerKind.CURSOR,
+        LedgerKind.SCHEMA,
+        LedgerKind.DELAYED_INDEX,
+        LedgerKind.TRANSACTION_LOG,
+        LedgerKind.PENDING_ACKS,
+    }
+)
 
 
 @orphans.command()
@@ -163,3 +182,46 @@ def _row(fields: dict[str, object]) -> tuple[object, ...]:
     missing = fields.get("missing")
     shown = {**fields, "missing": len(missing) if isinstance(missing, list) else None}
     return tuple(shown.get(column) for column in _COLUMNS)
+
+
+@orphans.command()
+@click.argument("ledger", type=click.IntRange(0, 2**63 - 1))
+@range_options("--to", "--until")
+@click.option("--entries", is_flag=True, help="The entries as BookKeeper stored them instead of messages.")
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="As of `topics cat`.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="No more than so many messages (entries).")
+@message_options
+@command()
+def read(
+    session: CommandSession,
+    ledger: int,
+    *,
+    start: Bound | None,
+    end: Bound | None,
+    entries: bool,
+    form: str | None,
+    limit: int | None,
+    private_keys: KeyReader | None,
+    reading: ReadOptions,
+) -> None:
+    """Read what was rescued of a ledger, as `topics cat` reads a topic: to produce it again, for example. Needs no
+    Pulsar, and may only read the bucket. What is no message (a cursor's ledger, a schema's) is read with --entries.
+
+    \b
+    JSON: as of `topics cat`; topic is whose the ledger was.
+    """
+    if not entries:
+        _check_kind(session, ledger)
+    selection = selected(start, end)
+    source = Archive(opened(session), options=reading).rescued(ledger)
+    wanted = MessageFilter(selection.published_from, selection.published_to)
+    found = source.items(selection) if entries else messages_of(source, selection, wanted, private_keys)
+    printed = FORMATS[form or session.output.name](source.name)
+    show(((source.name, each) for each in found), printed, limit, live=sys.stdout.isatty())
+
+
+def _check_kind(session: CommandSession, ledger: int) -> None:
+    """Entries that are no messages would look like damage."""
+    record = Rescues(session.store, read_root(session.store).cluster).rescued(ledger)
+    if record is not None and record.kind in NO_MESSAGES:
+        raise FatalError(f"ledger {ledger} is of kind {record.kind}, which has no messages: read it with --entries")

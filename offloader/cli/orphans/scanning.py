@@ -11,10 +11,8 @@ from offloader.cli.orphans.copies_on_spark import CopiesOnSpark
 from offloader.cli.output import say
 from offloader.errors import ConfigError, OffloadError
 from offloader.lifecycle.ledgers.copies import VerifyCopies
-from offloader.lifecycle.ledgers.lists import read_references
-from offloader.lifecycle.ledgers.open import open_scanner
 from offloader.lifecycle.ledgers.references import References
-from offloader.lifecycle.ledgers.scanner import ClusterScanner
+from offloader.lifecycle.ledgers.scanner import ClusterScanner, open_scanner
 from offloader.lifecycle.ledgers.stock_copies import stock_copies
 
 BOOKIE_SECONDS = 10.0
@@ -55,7 +53,7 @@ def lists_of(session: CommandSession) -> Callable[[], tuple[References, ...]]:
 
     def read() -> tuple[References, ...]:
         with ledger_scanner(session) as scanner:
-            return read_references(scanner)
+            return scanner.references()
 
     return read
 

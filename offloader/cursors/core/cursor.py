@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from offloader.errors import OffloadError
 from offloader.model import KIB, MIB, Position
 
 CACHE_BYTES = 3 * MIB  # PIP-81's maxIndividualAckCacheBytesPerCursor
+PARTS_BYTES = 16 * MIB  # of a ledger's partly acknowledged batches: some 80,000; brokers keep 10,000
 RECORD_BYTES = 256 * KIB  # of pieces: a ledger that is swapped in costs one read of that
 MOST_NAMED = 64  # records that a marker names
 
@@ -41,19 +43,25 @@ class LedgerLength(NamedTuple):
     last: int | None
 
 
+LedgersFrom = Callable[[LedgerKey], Iterable[LedgerLength]]
+"""The topic's ledgers from one on, in order. As few of them are asked for as are needed."""
+
+
 class Cursor:
     """What a subscription has acknowledged. Ledgers that were not used lately may be in the store alone.
 
     What is not written yet is in memory. Whoever writes tells of each record that stands (`written`), in their order,
     and goes on with those of one call of `records` until all of them do."""
 
-    def __init__(self, marker: CursorMarker, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, marker: CursorMarker, *, cache_bytes: int = CACHE_BYTES, parts_bytes: int = PARTS_BYTES) -> None:
         self._mark_delete = marker.mark_delete
         self._properties = marker.properties
         self._pieces = dict(marker.pieces)  # the newest that stands of each ledger
         self._head_written: tuple[object, ...] | None = self._head
         self._cache_bytes = cache_bytes
+        self._parts_bytes = parts_bytes
         self._loaded: OrderedDict[LedgerKey, LedgerAcks] = OrderedDict()  # the least recently used first
+        self._ledgers = sorted(self._pieces)  # the keys of `_pieces` and `_loaded`
         self._memory: dict[LedgerKey, int] = {}
         self._bytes = 0
         self._dirty: set[LedgerKey] = set()
@@ -109,6 +117,16 @@ class Cursor:
             self._forget(key)
         return self._fits()
 
+    def forget_surplus(self) -> None:
+        """Forget what was acknowledged in the least recently used ledgers, written or not, until the rest is within the
+        bound, or one ledger is left."""
+        while not self._fits():
+            key = next(iter(self._loaded))
+            self._forget(key)
+            self._dirty.discard(key)
+            self._pieces.pop(key, None)
+            del self._ledgers[bisect_left(self._ledgers, key)]
+
     # Acknowledgements. They raise SwappedOutError where a piece is needed, and then have changed nothing.
 
     def acknowledge(self, key: LedgerKey, first: int, last: int) -> bool:
@@ -117,10 +135,12 @@ class Cursor:
         return first <= last and self._have(key, lambda acks: acks.acknowledge(first, last))
 
     def acknowledge_part(self, position: Position, size: int, left: int) -> bool:
-        """Messages of a batch of `size`: those whose bit in `left` is 0. Returns whether anything changed."""
-        if position <= self._mark_delete:
+        """Messages of a batch of `size`: those whose bit in `left` is 0. Returns whether anything changed. Beyond a
+        bound no more batches of a ledger are remembered: until they are acknowledged whole, all of them is left."""
+        key = key_of(position)
+        if position <= self._mark_delete or (left and self._has_no_room(key, position.entry)):
             return False
-        return self._have(key_of(position), lambda acks: acks.acknowledge_part(position.entry, size, left))
+        return self._have(key, lambda acks: acks.acknowledge_part(position.entry, size, left))
 
     def acknowledge_up_to(self, position: Position) -> bool:
         """Everything up to and including it. Never moves backwards. Returns whether anything changed."""
@@ -171,13 +191,10 @@ class Cursor:
         first = max(position.entry, self._first_behind(key_of(position)))
         return position.at(self._acks(key_of(position)).first_hole(first))
 
-    def advance(self, ledgers: Iterable[LedgerLength]) -> bool:
-        """Move the mark-delete position over what is acknowledged. `ledgers`: the topic's, in order. Returns whether it
-        moved."""
+    def advance(self, ledgers_from: LedgersFrom) -> bool:
+        """Move the mark-delete position over what is acknowledged. Returns whether it moved."""
         mark = self._mark_delete
-        for key, last in ledgers:
-            if key < key_of(mark):
-                continue
+        for key, last in ledgers_from(key_of(mark)):
             first = mark.entry + 1 if key == key_of(mark) else 0
             end = self._acks(key).first_hole(first) - 1
             if end >= first or last == -1:
@@ -192,21 +209,12 @@ class Cursor:
         for key in list(self._loaded):
             self._forget(key)
         self._pieces.clear()
+        self._ledgers.clear()
         self._dirty.clear()
         self._writing.clear()
         self._mark_delete = position
         self._properties = self._properties if properties is None else properties
         self._head_written = None
-
-    def describe(self, properties: tuple[tuple[str, int], ...]) -> None:
-        """Other properties than before."""
-        self._properties = properties
-
-    def acknowledged(self, key: LedgerKey) -> tuple[list[tuple[int, int]], dict[int, BatchLeft]]:
-        """Of a ledger, behind the mark-delete position: entries, first and last of each run, and batches of which a
-        part is. Raises SwappedOutError."""
-        acks = self._acks(key)
-        return list(acks.runs()), dict(acks.batches)
 
     # Records
 
@@ -246,6 +254,10 @@ class Cursor:
     def _fits(self) -> bool:
         return self._bytes <= self._cache_bytes or len(self._loaded) <= 1
 
+    def _has_no_room(self, key: LedgerKey, entry: int) -> bool:
+        acks = self._acks(key)
+        return acks.batch_memory >= self._parts_bytes and entry not in acks.batches
+
     def _first_behind(self, key: LedgerKey) -> int:
         """The first entry of a ledger that the mark-delete position does not cover."""
         mark = key_of(self._mark_delete)
@@ -266,6 +278,8 @@ class Cursor:
         acks = self._acks(key)
         if not change(acks):
             return False
+        if key not in self._loaded:  # nor among the pieces: it is new
+            insort(self._ledgers, key)
         self._loaded[key] = acks
         self._dirty.add(key)
         self._weigh(key)
@@ -282,12 +296,14 @@ class Cursor:
 
     def _drop_what_is_covered(self) -> None:
         mark = key_of(self._mark_delete)
-        for key in [each for each in self._loaded if each < mark]:
-            self._forget(key)
-        for key in [each for each in self._pieces if each < mark]:
-            del self._pieces[key]
-        self._dirty = {key for key in self._dirty if key >= mark}
-        self._writing = {key for key in self._writing if key >= mark}
+        covered = bisect_left(self._ledgers, mark)
+        for key in self._ledgers[:covered]:
+            if key in self._loaded:
+                self._forget(key)
+            self._pieces.pop(key, None)
+            self._dirty.discard(key)
+            self._writing.discard(key)
+        del self._ledgers[:covered]
         if mark in self._loaded:
             self._loaded[mark].drop_before(self._mark_delete.entry + 1)
             self._weigh(mark)

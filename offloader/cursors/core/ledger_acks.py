@@ -15,7 +15,8 @@ MOST_BYTES = 64 * MIB  # of a bit set: 512 million entries, ten thousand times a
 MOST_ENTRIES = 8 * MOST_BYTES
 MOST_MESSAGES = 1 << 20  # of a batch
 _NOT_FULL = re.compile(rb"[^\xff]")
-_BATCH_COST = 200  # bytes of memory that a partly acknowledged batch takes, about
+LEDGER_COST = 500  # bytes of memory that a ledger takes beside its bits and batches, about
+_BATCH_COST = 200  # bytes of memory that a partly acknowledged batch takes beside its bits, about
 
 
 class BatchLeft(NamedTuple):
@@ -25,12 +26,16 @@ class BatchLeft(NamedTuple):
     left: int
 
 
+def _memory_of(batch: BatchLeft) -> int:
+    return _BATCH_COST + batch.left.bit_length() // 7  # 30 bits of a number take 4 bytes
+
+
 class LedgerAcks:
     """A set of entries, and the batches of which a part is acknowledged. Grows only, but for `drop_before`.
 
     One bit an entry, from the first to the last that is acknowledged: random holes cost no more than none."""
 
-    __slots__ = ("_base", "_batches", "_bits")
+    __slots__ = ("_base", "_batch_memory", "_batches", "_bits")
 
     def __init__(self, base: int = 0, bits: bytes = b"", batches: Mapping[int, BatchLeft] | None = None) -> None:
         """`bits`: little-endian, the first one is of the entry `base`, a multiple of 8."""
@@ -39,6 +44,7 @@ class LedgerAcks:
         self._base = base
         self._bits = bytearray(bits)
         self._batches = dict(batches or {})
+        self._batch_memory = sum(map(_memory_of, self._batches.values()))
 
     @property
     def base(self) -> int:
@@ -63,7 +69,12 @@ class LedgerAcks:
     @property
     def memory(self) -> int:
         """About how many bytes it takes."""
-        return len(self._bits) + _BATCH_COST * len(self._batches)
+        return LEDGER_COST + len(self._bits) + self._batch_memory
+
+    @property
+    def batch_memory(self) -> int:
+        """About how many bytes of that are those of batches."""
+        return self._batch_memory
 
     def is_acknowledged(self, entry: int) -> bool:
         """Whether the entry is, as a whole."""
@@ -100,7 +111,9 @@ class LedgerAcks:
             return self.acknowledge(entry, entry)
         if both == before.left:
             return False
-        self._batches[entry] = BatchLeft(max(before.size, size), both)
+        self._drop_batch(entry)
+        kept = self._batches[entry] = BatchLeft(max(before.size, size), both)
+        self._batch_memory += _memory_of(kept)
         return True
 
     def count_in(self, first: int, last: int) -> int:
@@ -135,7 +148,7 @@ class LedgerAcks:
         if entry <= self._base and not self._batches:
             return
         for batch in [one for one in self._batches if one < entry]:
-            del self._batches[batch]
+            self._drop_batch(batch)
         whole = min(max(entry - self._base, 0) >> 3, len(self._bits))
         del self._bits[:whole]
         self._base += 8 * whole
@@ -168,11 +181,17 @@ class LedgerAcks:
     def _without(self, first: int, last: int) -> bool:
         """Batches that are acknowledged whole."""
         if first == last:
-            return self._batches.pop(first, None) is not None
+            return self._drop_batch(first)
         gone = [entry for entry in self._batches if first <= entry <= last]
         for entry in gone:
-            del self._batches[entry]
+            self._drop_batch(entry)
         return bool(gone)
+
+    def _drop_batch(self, entry: int) -> bool:
+        kept = self._batches.pop(entry, None)
+        if kept is not None:
+            self._batch_memory -= _memory_of(kept)
+        return kept is not None
 
     def _reach(self, first: int, last: int) -> None:
         """Have bits for these entries."""

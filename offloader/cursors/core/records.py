@@ -1,4 +1,4 @@
-"""What one record of a subscription's log says: values. Pure."""
+"""What one record of a subscription's log says: values, to and from bytes. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from offloader._proto import metadata_pb2 as pb
+from offloader.errors import DamagedRecordError
+from offloader.metadata.envelope import unwrap, wrap
+from offloader.metadata.value_codec import damage_of, deltas, sums
 from offloader.model import Position
 
 LedgerKey = tuple[int, int]
 """Incarnation and ledger; their order is that of positions."""
 FORGOTTEN = (("offloader.forgotten", 1),)
 """The properties of a subscription that was deleted."""
-HANDED_OVER = "offloader.handed-over"
-"""The property of a subscription that is at the brokers: since when, in ms."""
+ROLE = "offloader.role."
+"""Behind it the role that began the subscription, as far as it is kept."""
+HAND_OVER = frozenset({"offloader.hand-over", "offloader.handed-over"})
+"""The properties of a subscription that was handed over to brokers, or was about to be: see HandedOverError."""
 DELETED_ON = "offloader.deleted."
 """Behind it a day (YYYY-MM-DD): the property that counts the entries which were deleted then, and not acknowledged."""
 
@@ -50,10 +56,11 @@ class CursorMarker:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionMark:
-    """Where a subscription stands. `mark_delete` None: it is damaged, and nobody knows."""
+    """Where a subscription stands. `mark_delete` None: it is not known, and `trouble` says why."""
 
     name: str
     mark_delete: Position | None
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +101,54 @@ def records_to_move(pieces: Iterable[PieceAt], most: int) -> frozenset[tuple[int
         return frozenset()
     smallest = sorted(sizes, key=lambda record: (sizes[record], record))
     return frozenset(smallest[: len(sizes) - most // 2])
+
+
+def encode_fence(token: str) -> bytes:
+    """Behind a former owner's last record: nothing follows in its epoch."""
+    return wrap(token, pb.Body(fence=pb.Fence()))
+
+
+def encode_record(token: str, epoch: int, slot: int, record: PieceRecord) -> bytes:
+    """A record's bytes, as it stands there."""
+    marker = record.marker
+    named = sorted(marker.pieces.items())
+    mark = marker.mark_delete
+    message = pb.CursorPieces(
+        epoch=epoch,
+        slot=slot,
+        mark_incarnation=mark.incarnation,
+        mark_ledger=mark.ledger,
+        mark_entry=mark.entry,
+        properties=[pb.NamedNumber(name=name, value=value) for name, value in marker.properties],
+        incarnations=deltas(key[0] for key, _ in named),
+        ledgers=deltas(key[1] for key, _ in named),
+        epochs=deltas(piece.epoch for _, piece in named),
+        slots=deltas(piece.slot for _, piece in named),
+        piece_bytes=[piece.size for _, piece in named],
+        pieces=[record.inline[key] for key, piece in named if piece.record == (epoch, slot)],
+    )
+    return wrap(token, pb.Body(cursor_pieces=message))
+
+
+def decode_record(key: str, epoch: int, slot: int, data: bytes) -> PieceRecord | None:
+    """The record that `key` holds; None: a fence. Raises DamagedRecordError, FormatVersionError."""
+    opened = unwrap(key, data)
+    if opened.kind == "fence":
+        return None
+    if opened.kind != "cursor_pieces":
+        raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong into a subscription's log")
+    m = opened.body.cursor_pieces
+    if (m.epoch, m.slot) != (epoch, slot):
+        raise DamagedRecordError(f"{key}: it is record {m.slot} of epoch {m.epoch}")
+    with damage_of(key):
+        ledgers = zip(sums(m.incarnations), sums(m.ledgers), strict=True)
+        places = zip(sums(m.epochs), sums(m.slots), m.piece_bytes, strict=True)
+        pieces = dict(zip(ledgers, (PieceAt(*place) for place in places), strict=True))
+        own = (ledger for ledger, piece in pieces.items() if piece.record == (epoch, slot))
+        inline = dict(zip(own, m.pieces, strict=True))
+        if any(pieces[ledger].size != len(piece) for ledger, piece in inline.items()):
+            raise ValueError("a piece has another size than the marker says")
+        if any(piece.record > (epoch, slot) for piece in pieces.values()):
+            raise ValueError("the marker names a later record")
+    mark = Position(m.mark_incarnation, m.mark_ledger, m.mark_entry)
+    return PieceRecord(CursorMarker(mark, tuple((one.name, one.value) for one in m.properties), pieces), inline)

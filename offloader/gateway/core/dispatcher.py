@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from offloader.gateway.core.compatible import check_compatible
 from offloader.gateway.core.events import (
     DEFAULT_LIMITS,
     CloseConsumer,
@@ -235,3 +234,42 @@ class Dispatcher:
             mode = SingleActive(joining.type, self._topic, self._partition, limits, reading, decide)
         mode.tick(self._now_ms)
         return mode
+
+
+_NAMES = {
+    SubscriptionType.EXCLUSIVE: "Exclusive",
+    SubscriptionType.SHARED: "Shared",
+    SubscriptionType.FAILOVER: "Failover",
+    SubscriptionType.KEY_SHARED: "Key_Shared",
+}
+
+
+def check_compatible(there: Joining, joining: Joining) -> None:
+    """Whether a consumer may join one that is there: raises RefusedError, with the sentences of brokers, where not."""
+    if joining.type != there.type:
+        raise _different(
+            f"Active subscription type of '{_NAMES[there.type]}' is different than the connecting consumer's type"
+            f" '{_NAMES[joining.type]}'."
+        )
+    if there.type == SubscriptionType.EXCLUSIVE:
+        raise RefusedError(ErrorCode.CONSUMER_BUSY, "Exclusive consumer is already connected")
+    if there.type != SubscriptionType.KEY_SHARED:
+        return
+    ours, theirs = there.key_policy, joining.key_policy
+    if ours.mode != theirs.mode:
+        raise _different(
+            f"Active subscription key_shared mode of '{ours.mode}' is different than the connecting consumer's"
+            f" key_shared mode '{theirs.mode}'."
+        )
+    if ours.out_of_order and not theirs.out_of_order:
+        raise _different(
+            "Active subscription allows out of order delivery while the connecting consumer does not allow it."
+        )
+    if theirs.out_of_order and not ours.out_of_order:
+        raise _different(
+            "Active subscription does not allow out of order delivery while the connecting consumer allows it."
+        )
+
+
+def _different(text: str) -> RefusedError:
+    return RefusedError(ErrorCode.CONSUMER_BUSY, f"Subscription is of different type. {text}")

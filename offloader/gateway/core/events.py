@@ -67,12 +67,16 @@ class ConsumerState(NamedTuple):
 
 
 class EntryAck(NamedTuple):
-    """An entry, and what of it is still to be delivered, as bits. 0: nothing, all of it is acknowledged. `size`: how
-    many messages it has, 0: nobody says."""
+    """An entry, and what of it is still to be delivered, as bits. 0: nothing, all of it is acknowledged. A client's
+    word for how many messages the entry has is not believed."""
 
     place: Place
     left: int = 0
-    size: int = 0
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes it takes."""
+        return 250 + self.left.bit_length() // 7  # 30 bits of a number take 4 bytes
 
 
 @dataclass(slots=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from offloader.gateway.core.events import Decision, DispatchLimits, ReadAgain, ReadBehind
+from offloader.gateway.core.events import Decision, DispatchLimits, EntryAck, ReadAgain, ReadBehind
 from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
-from offloader.model import Place
+from offloader.model import MIB, Place
+
+REMEMBERED = 4 * MIB  # of acknowledgements that come while entries are read
 
 
 class ReadAhead:
@@ -68,7 +70,7 @@ class ReadAhead:
     def acknowledged(self, place: Place, left: int) -> None:
         """An entry that may be among those that are being read."""
         if self._onwards and self._onwards.is_wanted and (self._after is None or place > self._after):
-            self._onwards.left[place] = left & self._onwards.left.get(place, left)
+            self._onwards.acknowledged(place, left)
 
     def acknowledged_up_to(self, place: Place) -> None:
         """The same, up to and including a place."""
@@ -110,13 +112,27 @@ class _Onwards:
         self.has_grown = False
         self.up_to = BEFORE_ALL
         self.left: dict[Place, int] = {}
+        self._bytes = 0  # of `left`, about
+
+    def acknowledged(self, place: Place, left: int) -> None:
+        """No more than a bound: whoever acknowledges what it was never given would fill the memory. What is forgotten
+        is delivered again, unless the cursor knows of it in time."""
+        before = self.left.get(place)
+        if before is not None:
+            self.left[place] = left & before
+        elif self._bytes < REMEMBERED:
+            self.left[place] = left
+            self._bytes += EntryAck(place, left).memory
 
     def still_to_deliver(self, entries: Sequence[ServedEntry]) -> Sequence[ServedEntry]:
         if not self.left and self.up_to == BEFORE_ALL:
             return entries
         found = []
         for entry in entries:
-            kept = entry.without(self.left.get(entry.place, -1)) if entry.place > self.up_to else None
+            if entry.place <= self.up_to:
+                continue
+            left = self.left.get(entry.place)
+            kept = entry if left is None else entry.without(left)
             if kept is not None:
                 found.append(kept)
         return found

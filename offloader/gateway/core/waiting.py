@@ -32,13 +32,15 @@ class Item:
         return self.messages if self.left is None else self.left.bit_count()
 
     def shrink(self, left: int) -> int:
-        """Only these messages may still be delivered. Returns how many were acknowledged by that."""
-        bits = (1 << self.messages) - 1 if self.left is None else self.left
-        kept = bits & left
-        if kept == bits:
+        """Only these messages may still be delivered. Returns how many were acknowledged by that. A set that is larger
+        than the batch acknowledges nothing."""
+        if left.bit_length() > self.messages:
             return 0
-        self.left = kept
-        return bits.bit_count() - kept.bit_count()
+        kept = left if self.left is None else self.left & left
+        acknowledged = self.messages_left - kept.bit_count()
+        if acknowledged:
+            self.left = kept
+        return acknowledged
 
 
 class EntryQueue:

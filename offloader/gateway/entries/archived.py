@@ -14,15 +14,12 @@ from offloader.archive.object_range import PlanItem
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
 from offloader.archive.records import TopicRecords
-from offloader.errors import DamagedRecordError, ObjectNotFoundError, PlanOutdatedError
-from offloader.gateway.entries.delivered import deliverable, with_sticky
-from offloader.gateway.entries.kept import KeptReaders
+from offloader.errors import DamagedRecordError, ObjectNotFoundError
+from offloader.gateway.entries.delivered import ReadRun, deliverable, with_sticky
 from offloader.gateway.entries.lead import with_lead
-from offloader.gateway.entries.lookup import EntryLookup
+from offloader.gateway.entries.lookup import EntryLookup, last_before
 from offloader.gateway.entries.missing import OnMissing, Passing
-from offloader.gateway.entries.read_run import ReadRun
-from offloader.gateway.entries.reader import TopicReader
-from offloader.gateway.entries.times import last_before
+from offloader.gateway.entries.reader import KeptReaders, TopicReader
 from offloader.gateway.entries.topic import ServedTopic
 from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
@@ -214,7 +211,7 @@ class ArchivedTopicEntries:
         topic = self._topic
         try:
             return work(topic)
-        except (PlanOutdatedError, ObjectNotFoundError, DamagedRecordError):  # all of which a newer look may explain
+        except (ObjectNotFoundError, DamagedRecordError):  # all of which a newer look may explain
             self._look_anew()
             if self._topic is topic:
                 raise

@@ -7,8 +7,14 @@ entry whose metadata cannot be read or lack what every message has: it acknowled
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import binascii
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, repeat
+from operator import sub
 from struct import Struct
+from typing import NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -16,15 +22,16 @@ from google.protobuf.message import DecodeError
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
 from offloader.archive.items import EntryRun
 from offloader.archive.messages.entries import Entries, entries_of
-from offloader.archive.messages.envelope import signed
+from offloader.archive.messages.envelope import raw, signed
 from offloader.format.entry import MAGIC_BROKER_METADATA, MAGIC_CHECKSUM, transaction_of
 from offloader.format.many import frames
 from offloader.format.scan import Fields, Int64s, Mask, scan
-from offloader.gateway.entries.read_run import Columns, ReadRun
-from offloader.gateway.entries.sticky import decoded_key, fallback_key, sticky_hash, sticky_hashes, sticky_key
+from offloader.gateway.core.hashing import sticky_hash, sticky_hashes
 from offloader.gateway.values import ServedEntry
-from offloader.model import Transaction
+from offloader.model import Place, Transaction
 
+NO_KEY = b"NONE_KEY"
+"""What brokers hash where an entry's key cannot be found out."""
 FEW = 96  # for fewer entries a parser is faster
 _LENGTH = Struct(">I")
 _UINT64 = (1 << 64) - 1
@@ -36,6 +43,71 @@ _DELIVERY = frozenset(
 _KEYS = frozenset({"ordering_key", "partition_key", "partition_key_b64_encoded"})
 _Row = tuple[int, int, int, int, int, int, int]
 """Of one entry, in the order of `Columns`."""
+_COPIED = 4096  # up to here a copy of an entry costs less than a view of it
+_as_entry = partial(tuple.__new__, ServedEntry)
+
+
+class Columns(NamedTuple):
+    """Of each entry its number in the ledger, where it lies in the run's data, and what ServedEntry says of it."""
+
+    entry: Sequence[int] = ()
+    begin: Sequence[int] = ()
+    end: Sequence[int] = ()
+    skip: Sequence[int] = ()
+    messages: Sequence[int] = ()
+    sticky: Sequence[int] = ()
+    deliver_at: Sequence[int] = ()
+
+
+class ReadRun:
+    """The entries of one run that consumers get, as columns: an entry is made when it is handed out. What is kept for
+    those who read it again is then a few lists, and nothing that Python's garbage collector goes through again and
+    again. Threads may share it. `covered`: where the run ends. `size`: bytes that it holds in memory."""
+
+    def __init__(self, run: EntryRun, columns: Columns) -> None:
+        self.first: Place = run.start.place
+        self.covered: Place = run.end.place
+        self.size = run.bounds[-1] - run.bounds[0] if run.count else 0  # its neighbours hold the rest of the buffer
+        self._ledger = run.ledger
+        self._data = run.data
+        self._columns = columns
+        self._ends: list[int] = list(accumulate(map(sub, columns.end, columns.begin), initial=0))
+
+    def __len__(self) -> int:
+        return len(self._columns.entry)
+
+    def entries(self, first: int = 0, after: int | None = None) -> list[ServedEntry]:
+        """The entries number `first` to `after` - 1."""
+        these = slice(first, after)
+        entry, begin, end, *others = (column[these] for column in self._columns)
+        columns = zip(zip(repeat(self._ledger), entry), self._slices(begin, end), *others, repeat(None), strict=False)
+        return list(map(_as_entry, columns))  # a constructor for each would take as long as all the rest
+
+    def bytes_between(self, first: int, after: int) -> int:
+        """How long the entries number `first` to `after` - 1 are."""
+        return self._ends[after] - self._ends[first]
+
+    def up_to(self, first: int, most_entries: int, most_bytes: int) -> int:
+        """Behind which number both bounds are reached, from entry number `first` on."""
+        by_bytes = bisect_left(self._ends, self._ends[first] + most_bytes + 1) - 1
+        return min(first + most_entries, by_bytes, len(self))
+
+    def holds(self, place: Place) -> bool:
+        """Whether a place is in it, whatever is there."""
+        return self.first <= place <= self.covered
+
+    def find(self, place: Place) -> ServedEntry | None:
+        """The entry of this place; None: no consumer gets it."""
+        number = bisect_left(self._columns.entry, place[1])
+        found = self.entries(number, number + 1)
+        return found[0] if found and found[0].place == place else None
+
+    def _slices(self, begins: Sequence[int], ends: Sequence[int]) -> Iterator[bytes | memoryview]:
+        """Copies of small entries; large ones stay where they were read into."""
+        view, whole = self._data, self._data.obj
+        data = whole if isinstance(whole, bytes) and len(whole) == len(view) else view
+        for begin, end in zip(begins, ends, strict=True):
+            yield data[begin:end] if end - begin <= _COPIED else view[begin:end]
 
 
 def deliverable(run: EntryRun, aborted: Collection[Transaction], *, sticky: bool) -> ReadRun:
@@ -99,6 +171,29 @@ def time_of(entry: ServedEntry) -> int | None:
             return signed(broker.broker_timestamp)
     split = _split(data)
     return None if split is None else signed(split[1].publish_time)
+
+
+def sticky_key(metadata: MessageMetadata) -> bytes:
+    """The key of an entry; of a batch the outer metadata's."""
+    if metadata.HasField("ordering_key"):
+        return metadata.ordering_key
+    if metadata.HasField("partition_key"):
+        key = raw(metadata.partition_key)
+        return decoded_key(key) if metadata.partition_key_b64_encoded else key
+    return fallback_key(raw(metadata.producer_name), signed(metadata.sequence_id))
+
+
+def decoded_key(key: bytes) -> bytes:
+    """A key that a client put into base64. Java's decoder does without the padding, but takes no other characters."""
+    try:
+        return binascii.a2b_base64(key.rstrip(b"=") + b"=" * (-len(key.rstrip(b"=")) % 4), strict_mode=True)
+    except binascii.Error:
+        return NO_KEY
+
+
+def fallback_key(producer: bytes, sequence_id: int) -> bytes:
+    """What stands for the key of an entry that has none."""
+    return b"%b-%d" % (producer, sequence_id)
 
 
 def _leave_out(kept: Mask, fields: Fields, aborted: Collection[Transaction]) -> None:

@@ -1,15 +1,17 @@
-"""Looks at single entries of a topic: its last one, and the first one at or behind a place."""
+"""Looks at single entries of a topic: its last one, the first one at or behind a place, the last one before a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from offloader.archive.items import EntryRun, ReadItem
 from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.selection import Selection
+from offloader.gateway.entries.delivered import time_of
 from offloader.gateway.entries.topic import ServedTopic
-from offloader.gateway.values import ServedEntry
+from offloader.gateway.values import BEFORE_ALL, ServedEntry
 from offloader.model import MIB, EntryRange, Place, Position
 
 STEP_BACK = 4 * MIB  # what is read at a time where reading goes back
@@ -86,3 +88,42 @@ def _neighbours(places: Iterable[Place]) -> Iterator[EntryRange]:
         run = EntryRange(ledger, entry, entry + 1)
     if run is not None:
         yield run
+
+
+AT_ONCE = 64  # so many entries are read together
+
+
+def last_before(time: int, look: EntryLookup, ledgers: Sequence[tuple[int, int, int]]) -> Place:
+    """The place of the last entry that is older than a time; BEFORE_ALL: none is. `ledgers`: see the port.
+
+    It is found by bisection as brokers do: times of a topic's entries mostly grow. Where they do not (times are
+    producers' clocks where no broker's is stored), what is found is older, and what follows it is not; brokers promise
+    no more (`PersistentMessageFinder`)."""
+
+    def is_older(entry: ServedEntry | None) -> bool:
+        said = None if entry is None else time_of(entry)
+        return said is not None and said < time  # as brokers do it: what cannot be read is not older
+
+    older = bisect_left(ledgers, True, key=lambda each: not is_older(look.first((each[1], 0))))
+    if older == 0:
+        return BEFORE_ALL
+    _, ledger, last = ledgers[older - 1]
+    first = _narrowed(last, lambda entry: is_older(look.first((ledger, entry))))
+    found = BEFORE_ALL
+    for entry in look.between((ledger, first), (ledger, min(first + AT_ONCE, last))):
+        if not is_older(entry):
+            break
+        found = entry.place
+    return found
+
+
+def _narrowed(last: int, is_older_at: Callable[[int], bool]) -> int:
+    """An entry id at which it is still older, and `AT_ONCE` behind which it is not, or the ledger ends."""
+    first, after = 0, last + 1
+    while after - first > AT_ONCE:
+        middle = (first + after) // 2
+        if is_older_at(middle):
+            first = middle
+        else:
+            after = middle
+    return first

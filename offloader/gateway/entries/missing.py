@@ -15,6 +15,7 @@ from offloader.model import Place, Position, TopicName
 
 log = logging.getLogger(__name__)
 
+UNPROVEN = "unproven"  # so reasons begin
 MOST_TOLD = 1000  # ranges of which it is remembered that they are in the log
 
 
@@ -40,7 +41,7 @@ def covered_by(missing: Missing) -> Place:
 
 def is_junction(missing: Missing) -> bool:
     """Whether it lies between two entries that are there: nothing proves that the one follows the other."""
-    return missing.why.startswith("unproven") and missing.start.ledger != missing.end.ledger
+    return missing.why.startswith(UNPROVEN) and missing.start.ledger != missing.end.ledger
 
 
 def absences(items: Iterable[PlanItem], *, at_begin: bool) -> Iterator[Absence]:
@@ -50,6 +51,15 @@ def absences(items: Iterable[PlanItem], *, at_begin: bool) -> Iterator[Absence]:
             at_begin = at_begin and not item.split_points
         elif item.kind is None:
             yield Absence(item, item.deleted and at_begin)
+
+
+def _public_reason(missing: Missing) -> str:
+    """The reason; of objects that cannot be used only the kind, as their reasons name keys."""
+    if missing.damaged:
+        return "damaged"
+    if missing.why.startswith(UNPROVEN) and not is_junction(missing):
+        return "nothing proves what was there"
+    return missing.why
 
 
 class Passing:
@@ -64,8 +74,11 @@ class Passing:
         self._lock = threading.Lock()
 
     def sentence(self, missing: Missing) -> str:
-        """For people: what is missing, and why."""
-        return f"{self._topic}: {missing.start}..{missing.end} is missing: {missing.why}"
+        """For clients: what is missing, and why, without keys of the store."""
+        return self._sentence(missing, _public_reason(missing))
+
+    def _sentence(self, missing: Missing, why: str) -> str:
+        return f"{self._topic}: {missing.start}..{missing.end} is missing: {why}"
 
     def meet(self, missing: Missing) -> None:
         """Go on behind it. Raises DataLostError where a consumer is to be told."""
@@ -77,4 +90,4 @@ class Passing:
             if len(self._told) < MOST_TOLD:
                 self._told.add(missing.end)
         if not known:
-            log.warning("%s", self.sentence(missing), extra={"see": "missing"})
+            log.warning("%s", self._sentence(missing, missing.why), extra={"see": "missing"})

@@ -37,6 +37,7 @@ from offloader.pulsar.commands import command, message_id
 
 SERVER_VERSION = "pulsar-streaming-offloader-gateway"
 NEWEST_VERSION = 21  # of the protocol: what brokers of 4.0 speak
+PROXIED = "the gateway takes no clients by way of a Pulsar Proxy, as all would have the role of the proxy"
 OF_NO_REQUEST = 2**64 - 1
 
 
@@ -205,14 +206,9 @@ def active(consumer: int, *, is_active: bool) -> BaseCommand:
     return command(active_consumer_change=ActiveConsumerChange(consumer_id=consumer, is_active=is_active))
 
 
-def closed(consumer: int, to: Address | None = None) -> BaseCommand:
-    """Tells a consumer to look up and subscribe again; `to`: where, for clients that need no lookup then."""
-    said = CloseConsumer(consumer_id=consumer, request_id=OF_NO_REQUEST)
-    if to is not None and to.url:
-        said.assigned_broker_service_url = to.url
-    if to is not None and to.tls:
-        said.assigned_broker_service_url_tls = to.tls
-    return command(close_consumer=said)
+def closed(consumer: int) -> BaseCommand:
+    """Tells a consumer to look up and subscribe again."""
+    return command(close_consumer=CloseConsumer(consumer_id=consumer, request_id=OF_NO_REQUEST))
 
 
 def end_reached(consumer: int) -> BaseCommand:

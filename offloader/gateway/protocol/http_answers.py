@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, unquote
 
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.values import ErrorCode
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 
 _NAMESPACE = r"(?P<namespace>[^/]+/[^/]+)"
 _TOPIC = rf"{_NAMESPACE}/(?P<name>[^/]+)"

@@ -8,13 +8,12 @@ long. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from struct import Struct
+from collections.abc import Iterable, Sequence
+from struct import Struct, pack, unpack
 
 from offloader.gateway.values import ServedEntry
 
 _LENGTHS = Struct(">II")
-_WORD = 1 << 64
 
 
 class MessageFrames:
@@ -61,16 +60,14 @@ class MessageFrames:
 
 def words_of(left: int) -> list[int]:
     """An ack set's words, unsigned: the first message is the lowest bit of the first one."""
-    words = []
-    while left:
-        words.append(left % _WORD)
-        left //= _WORD
-    return words
+    count = (left.bit_length() + 63) // 64
+    return list(unpack(f"<{count}Q", left.to_bytes(8 * count, "little")))
 
 
-def bits_of(words: list[int]) -> int:
-    """An ack set from the wire, where words are signed."""
-    return sum(word % _WORD << 64 * number for number, word in enumerate(words))
+def bits_of(words: Sequence[int]) -> int:
+    """An ack set from the wire, where words are signed. A frame has room for a set of a million words: the time that
+    this takes must not grow faster than their number."""
+    return int.from_bytes(pack(f"<{len(words)}q", *words), "little")
 
 
 def varint(number: int) -> bytes:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
 
-from offloader._proto.pulsar_wire_pb2 import BaseCommand
+from offloader._proto.pulsar_wire_pb2 import BaseCommand, Connect
 from offloader.errors import OffloadError, ProtocolError
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.topic_lists import topics_hash
 from offloader.gateway.server.consumer import ClientConsumer
-from offloader.gateway.server.crowd import Crowd
-from offloader.gateway.server.guide import LookupGuide
-from offloader.gateway.server.large_frames import LARGE, LargeFrames
-from offloader.gateway.server.limits import ConnectionLimits
-from offloader.gateway.server.ports import Gatekeeper, Leading, ServedTopics
+from offloader.gateway.server.limits import LARGE_FRAME, ClientLimits, ConnectionLimits, LargeFrames, UnreadAnswers
+from offloader.gateway.server.ports import Gatekeeper, ServedTopics
 from offloader.gateway.traffic import ConnectionTraffic
-from offloader.gateway.values import ASKS_WHETHER_IT_LIVES, ErrorCode, RefusedError
+from offloader.gateway.values import ASKS_WHETHER_IT_LIVES, ErrorCode, RefusedError, client_text
 from offloader.pulsar import commands
 from offloader.pulsar.frames import FrameBuffer, encode
 
@@ -54,7 +52,8 @@ class Connection(asyncio.BufferedProtocol):
         traffic: ConnectionTraffic,
         buffered_bytes: int,
         large: LargeFrames,
-        crowd: Crowd,
+        client_limits: ClientLimits,
+        unread_answers: UnreadAnswers,
     ) -> None:
         self.topics = topics
         self.traffic = traffic
@@ -65,14 +64,16 @@ class Connection(asyncio.BufferedProtocol):
         self.watchers: dict[int, asyncio.Task[None]] = {}
         self.takes_broker_metadata = False
         self.writable = True
-        self.guide = LookupGuide()
         self.peer = "a client"
         self.address = ""
         self._gatekeeper = gatekeeper
         self._handle = handle
         self._closed = closed
         self._frames = FrameBuffer(0, peer="a client", chunk=READ_AT_ONCE, trusted=False)  # no CONNECT is large
-        self.crowd = crowd
+        self.client_limits = client_limits
+        self._unread_answers = unread_answers
+        self._answers: deque[tuple[int, int]] = deque()  # where each ends in what was written, and its bytes
+        self._unread = 0
         self._large = large
         self._held = 0  # bytes of `large`
         self._loop = asyncio.get_running_loop()
@@ -128,6 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self._leave()
         if self._timer is not None:
             self._timer.cancel()
+        self._unread_answers.forget(self)
         self._closed(self)
 
     def _leave(self) -> None:
@@ -138,9 +140,18 @@ class Connection(asyncio.BufferedProtocol):
         for task in (*self._tasks, *self._in_line, *self.watchers.values()):
             task.cancel()
         self.watchers.clear()
-        for consumer in list(self.consumers.values()):
-            consumer.leave()
+        leaving = deque(self.consumers.values())
         self.consumers.clear()
+        self._let_leave(leaving)
+
+    def _let_leave(self, leaving: deque[ClientConsumer]) -> None:
+        """Each of them, for some ms at a time: there may be thousands."""
+        until = self._loop.time() + TURN
+        while leaving:
+            leaving.popleft().leave()
+            if self._loop.time() > until:
+                self._loop.call_soon(self._let_leave, leaving)
+                return
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Where the next bytes go."""
@@ -195,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._pauses:
             self._large.waive(self)
             return False
-        if self._frames.next_size > LARGE and not self._large.begin(self):
+        if self._frames.next_size > LARGE_FRAME and not self._large.begin(self):
             self._pause(Pause.LINE)
             return False
         return True
@@ -243,11 +254,26 @@ class Connection(asyncio.BufferedProtocol):
 
     def send(self, command: BaseCommand) -> None:
         """Behind what was sent before."""
+        if self._ended:
+            return
         frame = encode(command)
         self.write((frame,), len(frame))
+        self._answers.append((self._written, len(frame)))
+        self._unread += len(frame)
+        self._unread_answers.holds(self, self.unread)
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that the socket has not taken."""
+        taken = self._written - self.buffered
+        while self._answers and self._answers[0][0] <= taken:
+            self._unread -= self._answers.popleft()[1]
+        return self._unread
 
     def write(self, pieces: Iterable[bytes | memoryview], size: int) -> None:
         """Of frames, which have `size` bytes together."""
+        if self._ended:
+            return
         self._output.extend(pieces)
         self._output_bytes += size
         self._written += size
@@ -301,18 +327,6 @@ class Connection(asyncio.BufferedProtocol):
         if self.consumers.get(consumer.number) is consumer:
             del self.consumers[consumer.number]
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether nobody is about to look up who subscribes for the first time."""
-        return self.guide.is_settled(self._loop.time())
-
-    def lead(self, to: Leading | None) -> None:
-        """A consumer is closed, and goes there; None: it comes back."""
-        if to is None:
-            self.guide.clear()
-        elif to.by_lookup:
-            self.guide.lead(to.topic, to.address, self._loop.time())
-
     def _flush(self) -> None:
         self._flushing = False
         data, self._output, self._output_bytes = b"".join(self._output), [], 0
@@ -332,6 +346,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
             self._timer = self._loop.call_later(self.limits.handshake, self._transport.abort)
+
+    def end_at_once(self, why: str) -> None:
+        """The same; what was sent is lost."""
+        self.end(why)
+        if self._transport is not None:
+            self._transport.abort()
 
     # Requests
 
@@ -401,7 +421,8 @@ class Connection(asyncio.BufferedProtocol):
         except RefusedError as error:
             answer = self.refused(error, refuse)
         except OffloadError as error:
-            answer = self.refused(RefusedError(not_now, str(error)), refuse)
+            log.info("gateway: a request of %s failed: %s", self.peer, error)
+            answer = self.refused(RefusedError(not_now, client_text(error)), refuse)
         if answer is not None:
             self.send(answer)
 
@@ -439,6 +460,9 @@ class Connection(asyncio.BufferedProtocol):
             if self.topics.answers_gateways:  # else another gateway may have what this one has
                 self.send(answers.connected(said.protocol_version, self.limits.max_message))
             return
+        if self._is_proxied(said):
+            self._turn_away(RefusedError(ErrorCode.AUTHENTICATION, answers.PROXIED))
+            return
         if not self._admit(said.auth_method_name, said.auth_data):
             return
         self._connected = True
@@ -450,6 +474,11 @@ class Connection(asyncio.BufferedProtocol):
         # by a Java client, which then forgets the protocol's version and all that goes with it.
         self._look_after_later()
 
+    def _is_proxied(self, said: Connect) -> bool:
+        """Whether a Pulsar Proxy connects for a client: the role of its token is the proxy's."""
+        by_proxy = said.original_principal or said.original_auth_data or said.original_auth_method
+        return bool(by_proxy or (said.proxy_version and self._gatekeeper.method))
+
     def _admit(self, method: str, data: bytes) -> bool:
         try:
             role, until = self._gatekeeper.role_of(method, data, time.time())
@@ -457,17 +486,20 @@ class Connection(asyncio.BufferedProtocol):
                 raise RefusedError(
                     ErrorCode.AUTHENTICATION, f"a connection stays one role's: this one is {self.role}'s"
                 )
-            if not self._connected and (full := self.crowd.refuses_connection(role)):
+            if not self._connected and (full := self.client_limits.refuses_connection(role)):
                 raise RefusedError(ErrorCode.TOO_MANY_REQUESTS, full)
         except RefusedError as error:
-            self.send(self.refused(error, partial(answers.refused, answers.OF_NO_REQUEST)))
-            self.end(str(error))
+            self._turn_away(error)
             return False
         self.role = role
         self._expire_no_more()
         self._good_until = until
         self.clock_was_set()
         return True
+
+    def _turn_away(self, error: RefusedError) -> None:
+        self.send(self.refused(error, partial(answers.refused, answers.OF_NO_REQUEST)))
+        self.end(str(error))
 
     def clock_was_set(self) -> None:
         """Its token is good until a moment of the clock as it is now."""
@@ -518,6 +550,8 @@ class Connection(asyncio.BufferedProtocol):
 
     async def is_alive(self) -> bool:
         """Whether it answers within some seconds; where it does not, the connection ends."""
+        if self._ended:
+            return False
         if not self._pauses <= {Pause.TAKING}:
             return True  # it is not heard because of us
         self._heard.clear()

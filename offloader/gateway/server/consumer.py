@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,10 +10,10 @@ from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.gateway.core.events import Deliver
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.message_frames import MessageFrames
-from offloader.gateway.server.window import PermitWindow
+from offloader.gateway.server.limits import PermitWindow
 
 if TYPE_CHECKING:
-    from offloader.gateway.server.ports import Leading, SubscribedConsumer
+    from offloader.gateway.server.ports import SubscribedConsumer
 
 
 class ClientLink(Protocol):
@@ -33,13 +33,6 @@ class ClientLink(Protocol):
 
     def forget(self, consumer: ClientConsumer) -> None:
         """It is closed."""
-        ...
-
-    @property
-    def is_settled(self) -> bool: ...
-
-    def lead(self, to: Leading | None) -> None:
-        """Where the next lookup leads; None: as ever."""
         ...
 
     async def is_alive(self) -> bool: ...
@@ -73,23 +66,16 @@ class ClientConsumer:
     def end_reached(self) -> None:
         self._outgoing.send(answers.end_reached(self.number))
 
-    def closed(self, to: Leading | None = None) -> None:
+    def closed(self) -> None:
         self.is_closed = True
         self._outgoing.forget(self)
-        self._outgoing.lead(to)
-        at = None if to is None or to.by_lookup else to.address
-        self._outgoing.send(answers.closed(self.number, at))
-
-    @property
-    def origin(self) -> Hashable:
-        return self._outgoing, self.number
-
-    @property
-    def is_settled(self) -> bool:
-        return self._outgoing.is_settled
+        self._outgoing.send(answers.closed(self.number))
 
     async def is_alive(self) -> bool:
-        return await self._outgoing.is_alive()
+        is_alive = await self._outgoing.is_alive()
+        if not is_alive:
+            self.leave()  # it may wait for its turn to do so
+        return is_alive
 
     def flow(self, permits: int) -> None:
         """The client takes so many messages more."""

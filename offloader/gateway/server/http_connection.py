@@ -12,12 +12,13 @@ from typing import Any
 import h11
 
 from offloader.errors import OffloadError
-from offloader.gateway.protocol.answers import Address
-from offloader.gateway.protocol.http_answers import question_of, refusal, status_of
-from offloader.gateway.server.http_requests import answer
-from offloader.gateway.server.limits import ConnectionLimits
+from offloader.gateway.protocol import http_answers
+from offloader.gateway.protocol.answers import PROXIED, Address
+from offloader.gateway.protocol.http_answers import HttpQuestion, question_of, refusal, status_of
+from offloader.gateway.server.limits import ClientLimits, ConnectionLimits, UnreadAnswers
 from offloader.gateway.server.ports import Gatekeeper, ServedTopics
-from offloader.gateway.values import RefusedError
+from offloader.gateway.server.requests import topic_of
+from offloader.gateway.values import ErrorCode, RefusedError, client_text
 from offloader.model import KIB
 
 log = logging.getLogger(__name__)
@@ -36,14 +37,20 @@ class HttpConnection(asyncio.Protocol):
         limits: ConnectionLimits,
         http: Callable[[], Address],
         closed: Callable[[HttpConnection], None],
+        client_limits: ClientLimits,
+        unread_answers: UnreadAnswers,
     ) -> None:
         self.is_known = False
+        self.role = ""
+        self.consumers: tuple[()] = ()  # it has none, by HTTP
         self.peer = "a client"
         self._topics = topics
         self._gatekeeper = gatekeeper
         self._limits = limits
         self._where = http
         self._closed = closed
+        self._client_limits = client_limits
+        self._unread_answers = unread_answers
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEADERS)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -68,6 +75,7 @@ class HttpConnection(asyncio.Protocol):
         """Nobody waits for an answer any more."""
         log.debug("gateway: %s is gone: %s", self.peer, exc)
         self._transport = None
+        self._unread_answers.forget(self)
         if self._timer is not None:
             self._timer.cancel()
         if self._work is not None:
@@ -104,6 +112,17 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
             self._within(self._limits.handshake)
+
+    def end_at_once(self, why: str) -> None:
+        """The same; what was sent is lost."""
+        self.end(why)
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def unread(self) -> int:
+        """Bytes of its answer that the socket has not taken."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     # Requests
 
@@ -150,7 +169,8 @@ class HttpConnection(asyncio.Protocol):
         except RefusedError as error:
             status, found = status_of(error.code), refusal(str(error))
         except OffloadError as error:  # what the store says: not now
-            status, found = 503, refusal(str(error))
+            log.info("gateway: a request of %s failed: %s", self.peer, error)
+            status, found = 503, refusal(client_text(error))
         except Exception:
             log.exception("gateway: a request of %s failed", self.peer, extra={"see": "gateway-defect"})
             status, found = 500, refusal("a defect of the gateway")
@@ -159,7 +179,10 @@ class HttpConnection(asyncio.Protocol):
 
     async def _found(self, asked: h11.Request) -> tuple[int, Any]:
         role = self._role(asked)
-        self.is_known = True
+        if not (self.is_known and role == self.role):
+            if full := self._client_limits.refuses_connection(role):
+                raise RefusedError(ErrorCode.TOO_MANY_REQUESTS, full)
+            self.is_known, self.role = True, role
         question = question_of(asked.target.decode("latin-1"))
         if question is None:
             return 404, refusal("the gateway answers lookups, partitions, lists of topics and schemas")
@@ -170,6 +193,8 @@ class HttpConnection(asyncio.Protocol):
     def _role(self, asked: h11.Request) -> str:
         """Raises RefusedError."""
         headers = dict(asked.headers)
+        if headers.get(b"x-original-principal"):
+            raise RefusedError(ErrorCode.AUTHENTICATION, PROXIED)
         scheme, _, shown = headers.get(b"authorization", b"").partition(b" ")
         method, data = ("token", shown) if scheme.lower() == b"bearer" else ("", b"")
         return self._gatekeeper.role_of(method, data, time.time())[0]
@@ -191,6 +216,9 @@ class HttpConnection(asyncio.Protocol):
         if not head_only:
             parts.insert(1, h11.Data(body))
         self._transport.write(b"".join(self._http.send(part) or b"" for part in parts))
+        self._unread_answers.holds(self, self.unread)
+        if self._transport.is_closing():  # it was closed for the memory
+            return
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             self.end("it asks for nothing more")
             return
@@ -198,3 +226,16 @@ class HttpConnection(asyncio.Protocol):
         self._is_idle = True
         self._within(self._limits.idle)
         self._go_on()
+
+
+async def answer(asked: HttpQuestion, topics: ServedTopics, role: str, http: Address) -> Any:
+    """Raises RefusedError, and what the store raises. `http`: where this gateway answers such requests."""
+    if asked.kind == "topics":
+        names = await topics.topics(asked.namespace, role)
+        return names if asked.persistent else []
+    topic = topic_of(asked.topic)
+    if asked.kind == "partitions":
+        return http_answers.partitions(await topics.partitions(topic, role))
+    if asked.kind == "lookup":
+        return http_answers.looked_up(await topics.address(topic, role), http)
+    return http_answers.schema(await topics.schema(topic, asked.version, role))

@@ -10,13 +10,17 @@ from collections.abc import Callable
 
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.connection import Connection
-from offloader.gateway.server.crowd import Crowd, CrowdBounds
 from offloader.gateway.server.http_connection import HttpConnection
-from offloader.gateway.server.large_frames import LargeFrames
-from offloader.gateway.server.limits import ConnectionLimits
+from offloader.gateway.server.limits import (
+    ClientBounds,
+    ClientLimits,
+    ConnectionLimits,
+    LargeFrames,
+    Shares,
+    UnreadAnswers,
+)
 from offloader.gateway.server.ports import Gatekeeper, ServedTopics
 from offloader.gateway.server.requests import handle
-from offloader.gateway.shares import Shares
 from offloader.gateway.traffic import ConnectionTraffic
 
 log = logging.getLogger(__name__)
@@ -32,7 +36,8 @@ Tls = Callable[[], ssl.SSLContext]
 class GatewayListener:
     """On the loop. `most`: clients at a time. Where there are so many, a newcomer takes the place of whoever has waited
     longest without saying who they are; where all have, it is closed at once. `traffic`: what has come since the
-    start. `memory`: for what sockets have not taken. `large`: for frames that come in. `bounds`: of what they have."""
+    start. `memory`: for what sockets have not taken. `large`: for frames that come in. `unread`: for answers that
+    they do not read. `bounds`: of what they have."""
 
     def __init__(
         self,
@@ -42,10 +47,11 @@ class GatewayListener:
         most: int,
         memory: Shares,
         large: LargeFrames,
-        bounds: CrowdBounds = CrowdBounds(),  # noqa: B008 (a value)
+        unread: UnreadAnswers,
+        bounds: ClientBounds = ClientBounds(),  # noqa: B008 (a value)
     ) -> None:
         self.connections: set[Connection] = set()
-        self._crowd = Crowd(bounds, lambda: self.connections)
+        self._client_limits = ClientLimits(bounds, lambda: self._clients)
         self.traffic = ConnectionTraffic()
         self.http = Address("")  # where requests of HTTP are answered
         self._topics = topics
@@ -54,6 +60,7 @@ class GatewayListener:
         self._most = most
         self._memory = memory
         self._large = large
+        self._unread = unread
         self._full = False
         self._clients: dict[Client, asyncio.Task[None]] = {}  # with how it comes in; the oldest first
         self._doors: list[tuple[socket.socket, asyncio.Task[None]]] = []
@@ -159,10 +166,19 @@ class GatewayListener:
             self.traffic,
             share,
             self._large,
-            self._crowd,
+            self._client_limits,
+            self._unread,
         )
         self.connections.add(connection)
         return connection
 
     def _http_connection(self) -> HttpConnection:
-        return HttpConnection(self._topics, self._gatekeeper, self._limits, lambda: self.http, self._gone)
+        return HttpConnection(
+            self._topics,
+            self._gatekeeper,
+            self._limits,
+            lambda: self.http,
+            self._gone,
+            self._client_limits,
+            self._unread,
+        )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from offloader._proto.pulsar_wire_pb2 import ConsumerStatsResponse
 from offloader.gateway.core.events import Deliver, EntryAck, KeyPolicy
 from offloader.gateway.protocol.answers import Address
+from offloader.gateway.protocol.schemas import SchemaText
 from offloader.gateway.values import ServedEnd, SubscriptionType
 from offloader.model import Place, TopicName
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 
 LATEST: Place = (2**63 - 1, 2**63 - 1)
 
@@ -21,7 +22,8 @@ class Subscribing:
     """What a client asks for. `start`: the entry with which a reader begins; None: where nothing is known of the
     subscription, at its `earliest` or behind the latest entry. `rollback_seconds`: a reader begins with what is not
     older, whatever `start` says; 0: it does not say. `properties`: of the consumer and the subscription: not all
-    clients have both."""
+    clients have both. `schema`: with which it reads; None: it takes bytes, or asks for the messages' own. `role`: the
+    client's."""
 
     topic: TopicName
     subscription: str
@@ -35,23 +37,8 @@ class Subscribing:
     key_policy: KeyPolicy = field(default_factory=KeyPolicy)
     epoch: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_latest(self) -> bool:
-        """Whether it begins behind the latest entry where nothing is known of the subscription."""
-        if self.start is None or self.durable:
-            return not self.earliest
-        return self.start >= LATEST
-
-
-@dataclass(frozen=True, slots=True)
-class Leading:
-    """Where a consumer goes on: at the broker that has its topic. `by_lookup`: it is not told the address, which it
-    did not understand before; its next lookup leads there."""
-
-    topic: TopicName
-    address: Address
-    by_lookup: bool = False
+    schema: SchemaText | None = None
+    role: str = ""
 
 
 class ConsumerPort(Protocol):
@@ -67,18 +54,8 @@ class ConsumerPort(Protocol):
         """Entries were delivered: it may take more."""
         ...
 
-    def closed(self, to: Leading | None = None) -> None:
-        """It must look up and subscribe again, or subscribe there."""
-        ...
-
-    @property
-    def origin(self) -> Hashable:
-        """The same when the same consumer of the same connection comes back."""
-        ...
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether its connection's next lookup is of nobody who subscribes for the first time."""
+    def closed(self) -> None:
+        """It must look up and subscribe again."""
         ...
 
     async def is_alive(self) -> bool:
@@ -94,9 +71,13 @@ class SubscribedConsumer(Protocol):
 
     def flow(self, permits: int) -> None: ...
 
-    def acknowledge(self, acks: Sequence[EntryAck]) -> None: ...
+    def acknowledge(self, acks: Sequence[EntryAck]) -> bool:
+        """Returns whether all are accepted; the others change nothing."""
+        ...
 
-    def acknowledge_up_to(self, place: Place, left: int) -> None: ...
+    def acknowledge_up_to(self, place: Place, left: int) -> bool:
+        """Returns whether it is accepted; else it changes nothing."""
+        ...
 
     def redeliver(self, places: Sequence[Place] | None, epoch: int | None) -> None: ...
 

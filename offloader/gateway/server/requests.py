@@ -20,7 +20,7 @@ from offloader.gateway.core.events import EntryAck, KeyPolicy
 from offloader.gateway.protocol import answers
 from offloader.gateway.protocol.answers import place_of
 from offloader.gateway.protocol.message_frames import bits_of
-from offloader.gateway.protocol.schemas import SCHEMA_TYPES, wire_data
+from offloader.gateway.protocol.schemas import SCHEMA_TYPES, consumer_schema, wire_data
 from offloader.gateway.protocol.topic_lists import topics_hash
 from offloader.gateway.server.connection import Connection
 from offloader.gateway.server.consumer import ClientConsumer
@@ -34,6 +34,10 @@ Handler = Callable[[Connection, BaseCommand], None]
 AT_ONCE = 200  # ids of a long list, before others have their turn
 MOST_RANGES = 1_000  # of hashes
 AGAIN = 1.0  # seconds before a client that cannot be served now is told to look up again
+NOT_ACCEPTED = (
+    "an acknowledgement of a part of a batch names more messages than the batch has, or a batch that was not delivered "
+    "lately: nothing of that batch is acknowledged"
+)
 READ_ONLY = "this is an archive: nothing can be produced to it"
 
 
@@ -59,7 +63,6 @@ def topic_of(text: str) -> TopicName:
 
 def _partitions(connection: Connection, command: BaseCommand) -> None:
     asked = command.partitioned_metadata
-    connection.guide.partitions_asked(asyncio.get_running_loop().time())
 
     async def work() -> BaseCommand:
         count = await connection.topics.partitions(topic_of(asked.topic), connection.role)
@@ -72,10 +75,8 @@ def _lookup(connection: Connection, command: BaseCommand) -> None:
     asked = command.lookup
 
     async def work() -> BaseCommand:
-        topic = topic_of(asked.topic)
-        led = connection.guide.take(topic, asyncio.get_running_loop().time())
-        address = await connection.topics.address(topic, connection.role)
-        return answers.served_at(asked.request_id, led or address)
+        address = await connection.topics.address(topic_of(asked.topic), connection.role)
+        return answers.served_at(asked.request_id, address)
 
     connection.answer_in_time(work(), partial(answers.lookup_refused, asked.request_id), ErrorCode.METADATA)
 
@@ -147,7 +148,7 @@ def _subscribe(connection: Connection, command: BaseCommand) -> None:
         most = f"a connection has {connection.limits.consumers} consumers at most"
         connection.send(connection.refused(RefusedError(ErrorCode.TOO_MANY_REQUESTS, most), refuse))
         return
-    if full := connection.crowd.refuses_consumer(connection.role):
+    if full := connection.client_limits.refuses_consumer(connection.role):
         connection.send(connection.refused(RefusedError(ErrorCode.TOO_MANY_REQUESTS, full), refuse))
         return
     consumer = ClientConsumer(connection, asked.consumer_id)
@@ -206,6 +207,7 @@ def subscribing(asked: Subscribe) -> Subscribing:
         key_policy=_key_policy(asked),
         epoch=asked.consumer_epoch if asked.HasField("consumer_epoch") else None,
         properties={one.key: one.value for one in (*asked.metadata, *asked.subscription_properties)},
+        schema=consumer_schema(asked),
     )
 
 
@@ -238,27 +240,30 @@ def _ack(connection: Connection, command: BaseCommand) -> None:
 
 def _acknowledging(connection: Connection, ack: Ack, subscribed: SubscribedConsumer) -> Iterator[None]:
     """Nothing more once the consumer is closed: somebody may have sought, and gets these entries again."""
+    accepted = True
     for begin in range(0, len(ack.message_id), AT_ONCE):
         if _subscribed(connection, ack.consumer_id) is not subscribed:
             return
         ids = ack.message_id[begin : begin + AT_ONCE]
         if ack.type == Ack.CUMULATIVE:
             for message in ids:
-                subscribed.acknowledge_up_to(place_of(message), bits_of(list(message.ack_set)))
+                accepted &= subscribed.acknowledge_up_to(place_of(message), bits_of(message.ack_set))
         else:
-            subscribed.acknowledge(list(map(_entry_ack, ids)))
+            accepted &= subscribed.acknowledge(list(map(_entry_ack, ids)))
         yield
     if ack.HasField("request_id"):
 
         async def work() -> BaseCommand:
             await subscribed.durable()
+            if not accepted:
+                raise RefusedError(ErrorCode.NOT_ALLOWED, NOT_ACCEPTED)
             return answers.acknowledged(ack.consumer_id, ack.request_id)
 
         connection.answer_later(work(), partial(answers.acknowledged, ack.consumer_id, ack.request_id))
 
 
 def _entry_ack(message: MessageIdData) -> EntryAck:
-    return EntryAck(place_of(message), bits_of(list(message.ack_set)), max(message.batch_size, 0))
+    return EntryAck(place_of(message), bits_of(message.ack_set))
 
 
 def _redeliver(connection: Connection, command: BaseCommand) -> None:
@@ -283,7 +288,7 @@ def _seek(connection: Connection, command: BaseCommand) -> None:
     async def work() -> BaseCommand:
         subscribed = _wanted(connection, asked.consumer_id)
         if asked.HasField("message_id"):
-            left = bits_of(list(asked.message_id.ack_set)) if asked.message_id.ack_set else None
+            left = bits_of(asked.message_id.ack_set) if asked.message_id.ack_set else None
             await subscribed.seek(place_of(asked.message_id), left)
         elif asked.HasField("message_publish_time"):
             await subscribed.seek_time(asked.message_publish_time)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Protocol
 
-from offloader.cursors.core.cursor import Cursor, LedgerLength
+from offloader.cursors.core.cursor import CACHE_BYTES, Cursor, LedgerLength, LedgersFrom
 from offloader.cursors.core.ledger_acks import MOST_MESSAGES, BatchLeft
-from offloader.cursors.core.records import DELETED_ON, LedgerKey, key_of
+from offloader.cursors.core.records import DELETED_ON, CursorMarker, LedgerKey, key_of
 from offloader.gateway.core.events import EntryAck
 from offloader.gateway.topic_entries import DeletedSegment, TopicEntries
 from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
@@ -18,7 +20,8 @@ from offloader.metadata.deletions import SegmentRange, day
 from offloader.model import Place, Position
 
 Ledgers = Sequence[tuple[int, int, int]]
-"""(incarnation, ledger, last entry) of each ledger that is served, in order."""
+"""(incarnation, ledger, last entry) of each ledger that is served, in order. There may be many: calls that are made for
+each acknowledgement use bisection and never go through all of them."""
 
 
 class SubscriptionCursor(Protocol):
@@ -44,7 +47,7 @@ class SubscriptionCursor(Protocol):
 
     def has_none_of(self, key: LedgerKey, first: int, last: int) -> bool: ...
 
-    def advance(self, ledgers: Iterable[LedgerLength]) -> bool: ...
+    def advance(self, ledgers_from: LedgersFrom) -> bool: ...
 
     def count_left(self, key: LedgerKey, first: int, last: int) -> int: ...
 
@@ -58,7 +61,22 @@ class SubscriptionCursor(Protocol):
 
 
 class VolatileCursor(Cursor):
-    """A reader's: all of it is in memory, and goes with it."""
+    """A reader's: all of it is in memory, and goes with it. Beyond its bound the acknowledgements in the ledgers that
+    were used least lately are forgotten: the reader gets these entries again where it asks for all that it has not
+    acknowledged."""
+
+    def __init__(self, marker: CursorMarker, *, most_bytes: int = CACHE_BYTES) -> None:
+        super().__init__(marker, cache_bytes=most_bytes, parts_bytes=most_bytes)
+
+    def acknowledge(self, key: LedgerKey, first: int, last: int) -> bool:
+        changed = super().acknowledge(key, first, last)
+        self.forget_surplus()
+        return changed
+
+    def acknowledge_part(self, position: Position, size: int, left: int) -> bool:
+        changed = super().acknowledge_part(position, size, left)
+        self.forget_surplus()
+        return changed
 
     @property
     def changed(self) -> bool:
@@ -77,29 +95,28 @@ class SubscriptionAcks:
     def __init__(self, cursor: SubscriptionCursor) -> None:
         self.cursor = cursor
 
-    def apply(self, acks: Iterable[EntryAck], ledgers: Ledgers) -> None:
-        """Whole entries, and batches of which some messages are left."""
-        served = {ledger: (incarnation, last) for incarnation, ledger, last in ledgers}
-        for (ledger, entry), left, said in acks:
-            incarnation, last = served.get(ledger, (0, -1))
+    def apply(self, acks: Iterable[EntryAck], ledgers: Ledgers, sizes: Mapping[Place, int]) -> None:
+        """Whole entries, and batches of which some messages are left. `sizes`: how many messages each of these batches
+        really has. A set of messages that is larger, or of an entry that is none of them, acknowledges nothing."""
+        for (ledger, entry), left in acks:
+            incarnation, last = _served_ledger(ledger, ledgers) or (0, -1)
             if not 0 <= entry <= last:
                 continue
             if left:
-                # Of a batch whose size nobody says, at least one message behind those that are left is acknowledged.
-                size = max(said or left.bit_length() + 1, left.bit_length())
-                if size <= MOST_MESSAGES:
+                size = sizes.get((ledger, entry), 0)
+                if left.bit_length() <= size <= MOST_MESSAGES:
                     self.cursor.acknowledge_part(Position(incarnation, ledger, entry), size, left)
             else:
                 self.cursor.acknowledge((incarnation, ledger), entry, entry)
 
-    def apply_up_to(self, place: Place, left: int, ledgers: Ledgers) -> None:
+    def apply_up_to(self, place: Place, left: int, ledgers: Ledgers, sizes: Mapping[Place, int]) -> None:
         """All before a place, and of its own entry all but the messages in `left`. Nothing, where that is behind the
         end: what is archived later was never delivered."""
         if ledgers and place > ledgers[-1][1:]:
             return
         before = (place[0], place[1] - 1) if left else place
         self.cursor.acknowledge_up_to(position_of(before, ledgers))
-        self.apply([EntryAck(place, left)], ledgers)
+        self.apply([EntryAck(place, left)], ledgers, sizes)
 
     def not_acknowledged(
         self, read: ServedEntries, after: Place, ledgers: Ledgers, absent: Sequence[SegmentRange] = ()
@@ -147,14 +164,14 @@ class SubscriptionAcks:
         mark = self.cursor.mark_delete
         if any(each.start < start and each.end > mark for each in absent):
             return True
-        before = ((incarnation, ledger, last) for incarnation, ledger, last in ledgers if ledger < start.ledger)
-        return mark.incarnation != start.incarnation or any(Position(*each) > mark for each in before)
+        before = bisect_left(ledgers, start.ledger, key=_ledger)
+        return mark.incarnation != start.incarnation or (before > 0 and Position(*ledgers[before - 1]) > mark)
 
     def left_of(self, entries: Sequence[ServedEntry], ledgers: Ledgers) -> list[ServedEntry]:
         """What of these is not acknowledged. They are in the topic's order."""
-        incarnations, found = incarnations_of(ledgers), list[ServedEntry]()
+        found = list[ServedEntry]()
         for ledger, same in _by_ledger(entries):
-            incarnation = incarnations.get(ledger, 0)
+            incarnation, _ = _served_ledger(ledger, ledgers) or (0, -1)
             if self.cursor.has_none_of((incarnation, ledger), same[0].place[1], same[-1].place[1]):
                 found += same
             else:
@@ -164,21 +181,24 @@ class SubscriptionAcks:
     def advance(self, ledgers: Ledgers, absent: Iterable[SegmentRange] = ()) -> Place:
         """The mark-delete position, moved over what is acknowledged. The last ledger may go on. `absent`: what is not
         served now, and may be again: not over that."""
-        lengths = [LedgerLength((incarnation, ledger), last) for incarnation, ledger, last in ledgers]
-        if lengths:
-            lengths[-1] = lengths[-1]._replace(last=None)
         stop = min((each.start for each in absent if each.end > self.cursor.mark_delete), default=None)
-        self.cursor.advance(each for each in lengths if stop is None or each.key <= key_of(stop))
+        end = len(ledgers) if stop is None else bisect_right(ledgers, key_of(stop), key=_key)
+
+        def ledgers_from(first: LedgerKey) -> Iterator[LedgerLength]:
+            for number in range(bisect_left(ledgers, first, key=_key), end):
+                incarnation, ledger, last = ledgers[number]
+                yield LedgerLength((incarnation, ledger), last if number < len(ledgers) - 1 else None)
+
+        self.cursor.advance(ledgers_from)
         return self.cursor.mark_delete.place
 
     def behind(self, ledgers: Ledgers) -> tuple[Place, int | None]:
         """The mark-delete position, and how many entries behind it are not acknowledged; None: not all is in memory.
         Those that nobody can get count until they are read over."""
         mark, entries, keys = self.cursor.mark_delete, 0, list[LedgerKey]()
-        for incarnation, ledger, last in ledgers:
-            if (incarnation, ledger) >= key_of(mark):
-                keys.append((incarnation, ledger))
-                entries += last - (mark.entry if (incarnation, ledger) == key_of(mark) else -1)
+        for incarnation, ledger, last in ledgers[bisect_left(ledgers, key_of(mark), key=_key) :]:
+            keys.append((incarnation, ledger))
+            entries += last - (mark.entry if (incarnation, ledger) == key_of(mark) else -1)
         done = self.cursor.acknowledged_of(keys)
         return mark.place, None if done is None else max(entries - done, 0)
 
@@ -190,9 +210,18 @@ class SubscriptionAcks:
         return entry if batch is None else entry.without(batch.left)
 
 
-def incarnations_of(ledgers: Ledgers) -> dict[int, int]:
-    """By ledger."""
-    return {ledger: incarnation for incarnation, ledger, _ in ledgers}
+def is_served(place: Place, ledgers: Ledgers) -> bool:
+    """Whether a ledger that is served reaches as far."""
+    found = _served_ledger(place[0], ledgers)
+    return found is not None and 0 <= place[1] <= found[1]
+
+
+def _served_ledger(ledger: int, ledgers: Ledgers) -> tuple[int, int] | None:
+    """Its incarnation and its last entry; None: it is not served."""
+    number = bisect_left(ledgers, ledger, key=_ledger)
+    if number < len(ledgers) and ledgers[number][1] == ledger:
+        return ledgers[number][0], ledgers[number][2]
+    return None
 
 
 def position_of(place: Place, ledgers: Ledgers) -> Position:
@@ -201,7 +230,7 @@ def position_of(place: Place, ledgers: Ledgers) -> Position:
         return Position(0, *place) if place != BEFORE_ALL else Position(0, 0, -1)
     if place < (ledgers[0][1], 0):
         return Position(ledgers[0][0], ledgers[0][1], -1)
-    incarnation = max((each for each in ledgers if each[1] <= place[0]), key=lambda each: each[1])[0]
+    incarnation = ledgers[bisect_right(ledgers, place[0], key=_ledger) - 1][0]
     return Position(incarnation, *place)
 
 
@@ -227,13 +256,50 @@ def _by_ledger(entries: Sequence[ServedEntry]) -> Iterator[tuple[int, Sequence[S
 
 
 _place = attrgetter("place")
+_ledger = itemgetter(1)
+_key = itemgetter(0, 1)
 
 
 def _between(before: Place, after: Place, ledgers: Ledgers) -> Iterable[tuple[int, int, int, int]]:
     """(incarnation, ledger, first, last) of what lies between two places, without both."""
-    for incarnation, ledger, end in ledgers:
-        if before[0] <= ledger <= after[0]:
-            first = before[1] + 1 if ledger == before[0] else 0
-            last = min(end, after[1] - 1) if ledger == after[0] else end
-            if first <= last:
-                yield incarnation, ledger, first, last
+    begin = bisect_left(ledgers, before[0], key=_ledger)
+    for incarnation, ledger, end in ledgers[begin : bisect_right(ledgers, after[0], key=_ledger)]:
+        first = before[1] + 1 if ledger == before[0] else 0
+        last = min(end, after[1] - 1) if ledger == after[0] else end
+        if first <= last:
+            yield incarnation, ledger, first, last
+
+
+BLOCK = 256  # entries whose sizes are kept together: 4 bytes each
+MOST_BLOCKS = 256  # of a topic: about 350 kB
+_MOST = (1 << 32) - 1
+
+
+class BatchSizes:
+    """How many messages the entries of a topic have that were read lately: what a client says of that is not believed.
+    Where there are too many, those of the ledgers' parts that were used least lately are forgotten."""
+
+    def __init__(self, most_blocks: int = MOST_BLOCKS) -> None:
+        self._blocks: OrderedDict[Place, array[int]] = OrderedDict()  # by ledger and number; in each 0: not known
+        self._most_blocks = most_blocks
+
+    def remember(self, entries: Iterable[ServedEntry]) -> None:
+        """Entries that were read."""
+        for entry in entries:
+            ledger, number = entry.place
+            key = ledger, number // BLOCK
+            block = self._blocks.get(key)
+            if block is None:
+                block = self._blocks[key] = array("I", bytes(4 * BLOCK))
+                if len(self._blocks) > self._most_blocks:
+                    self._blocks.popitem(last=False)
+            block[number % BLOCK] = min(entry.messages, _MOST)
+
+    def find(self, place: Place) -> int | None:
+        """None: it is not known."""
+        key = place[0], place[1] // BLOCK
+        block = self._blocks.get(key)
+        if block is None:
+            return None
+        self._blocks.move_to_end(key)
+        return block[place[1] % BLOCK] or None

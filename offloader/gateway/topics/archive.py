@@ -6,34 +6,37 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from offloader.errors import FatalError, OffloadError
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
-from offloader.gateway.protocol.topic_lists import matching
+from offloader.gateway.protocol.schemas import check_readable
+from offloader.gateway.protocol.topic_lists import TopicDirectory, matching, partition_count
 from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import TopicEntries
-from offloader.gateway.topics.directory import TopicDirectory, directory_of
-from offloader.gateway.topics.leading import HAND_OVERS
+from offloader.gateway.topics.listings import LIST_KEPT, LIST_WAITED_FOR, NamespaceLists
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import ErrorCode, RefusedError
 from offloader.model import TopicName
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 
 log = logging.getLogger(__name__)
 
-LIST_KEPT = 5.0  # seconds
-LIST_WAITED_FOR = 1.0  # seconds, where an old one says enough
 MOST_AHEAD = 4  # topics that are being opened, with which another one is opened before somebody subscribes
 GIVEN_BACK = 20  # topics in a round, which has other things to do
 ROUND = 10.0  # seconds, for which a round waits
+NOT_DURABLE = (
+    "this gateway has no durable subscriptions (gateway.durableSubscriptions is false): use a reader, or a non-durable "
+    "subscription"
+)
 RoundKey = tuple[TopicName, ServedSubscription | None]  # None: all of the topic
 Works = dict[RoundKey, Callable[[], Awaitable[None]]]
 
@@ -41,14 +44,14 @@ Works = dict[RoundKey, Callable[[], Awaitable[None]]]
 class ArchivedTopics(Protocol):
     """What the archive has. All calls block."""
 
-    def names(self) -> Sequence[TopicName]: ...
+    def names(self, namespace: str) -> Sequence[TopicName]: ...
 
     def has(self, topic: TopicName) -> bool:
         """Whether it is one of `names`, as far as one request tells; where that does not, it is not."""
         ...
 
     def partitions(self, topic: TopicName) -> int | None:
-        """As its copy says; None: nothing does."""
+        """How many its topic has by Pulsar's metadata, as copied. 0: it is an ordinary topic. None: no copy."""
         ...
 
     def schemas(self, topic: TopicName) -> Sequence[TopicSchema]: ...
@@ -59,13 +62,17 @@ class ArchivedTopics(Protocol):
 
 
 class Permissions(Protocol):
-    """Which namespaces a role may read."""
+    """The namespaces in which a role may read topics, and those in which it may have durable subscriptions."""
 
     def may_read(self, role: str, namespace: str) -> bool: ...
 
+    def may_subscribe(self, role: str, namespace: str) -> bool: ...
+
 
 class ArchiveTopics:
-    """`ServedTopics` of an archive. `make`: a served topic of its entries, which counts what its namespace gets."""
+    """`ServedTopics` of an archive. `make`: a served topic of its entries, which counts what its namespace gets.
+    `here`: where clients reach this gateway. `owners`: of durable subscriptions; None: there are none, and nothing is
+    written."""
 
     def __init__(
         self,
@@ -73,53 +80,57 @@ class ArchiveTopics:
         make: Callable[[TopicEntries, Traffic], SubscribedTopic],
         workers: Workers,
         permissions: Permissions,
-        owners: TopicOwners,
+        here: Callable[[], Address],
+        owners: TopicOwners | None,
     ) -> None:
         self.served: dict[TopicName, SubscribedTopic] = {}
         self.traffic: defaultdict[str, Traffic] = defaultdict(Traffic)  # by namespace
-        self.hand_overs = Counter(dict.fromkeys(HAND_OVERS, 0))  # of the leaders of its topics
         self._archived = archived
         self._make = make
         self._workers = workers
         self._permissions = permissions
+        self._here = here
         self._owners = owners
-        self._owners.lost, self._owners.away = self._lost, self._send_away
+        if owners is not None:
+            owners.lost, owners.away = self._lost, self._send_away
         self._opening: dict[TopicName, asyncio.Task[SubscribedTopic]] = {}
-        self._directory = directory_of(())
-        self._listed_at = -LIST_KEPT
-        self._listing: asyncio.Task[TopicDirectory] | None = None
+        self._lists = NamespaceLists(lambda namespace: workers.know(lambda: archived.names(namespace)))
         self._numbers = itertools.count()
         self._rounds: dict[tuple[str, TopicName, ServedSubscription | None], asyncio.Future[None]] = {}  # under way
         self._failed: defaultdict[str, dict[TopicName, OffloadError]] = defaultdict(dict)
 
     async def partitions(self, topic: TopicName, role: str) -> int:
         self._check(topic.namespace, role)
-        if str(topic) not in self._directory.partitions and await self._is_archived(topic):
+        if str(topic) not in self._before(topic).partitions and await self._is_archived(topic):
             self._open_ahead(topic)
             return 0
-        known = await self._known(lambda before: topic in before.topics or str(topic) in before.partitions)
+        known = await self._lists.now(
+            topic.namespace, lambda before: topic in before.topics or str(topic) in before.partitions
+        )
         if topic in known.topics:
             return 0
         parts = known.partitions.get(str(topic))
         if not parts:
             raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, f"{topic} is not archived")
-        said = await self._workers.know(lambda: self._archived.partitions(parts[-1]))
-        return max(said or 0, max(part.partition for part in parts) + 1)
+        count = partition_count(parts, await self._workers.know(lambda: self._archived.partitions(parts[-1])))
+        if not count:
+            raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, f"{topic} is not archived")
+        return count
 
     async def address(self, topic: TopicName, role: str) -> Address:
         """Also of what is no topic: clients look patterns up, too."""
         self._check(topic.namespace, role)
-        if topic in self._directory.topics:
+        if topic in self._before(topic).topics:
             self._open_ahead(topic)
-        return await self._owners.address(topic)
+        return self._here() if self._owners is None else await self._owners.address(topic)
 
     @property
     def answers_gateways(self) -> bool:
-        return not self._owners.is_away
+        return self._owners is not None and not self._owners.is_away
 
     async def topics(self, namespace: str, role: str) -> Sequence[str]:
         self._check(namespace, role)
-        return (await self._known()).names.get(namespace, [])
+        return (await self._lists.now(namespace)).names.get(namespace, [])
 
     async def changes(self, namespace: str, role: str) -> AsyncIterator[Sequence[str]]:
         while True:
@@ -145,24 +156,43 @@ class ArchiveTopics:
 
     async def subscribe(self, asked: Subscribing, consumer: ConsumerPort, role: str) -> SubscribedConsumer:
         self._check(asked.topic.namespace, role)
-        is_ours = await self._own(asked.topic) if asked.durable else _needs_no_owner
+        if asked.durable and self._owners is None:
+            raise RefusedError(ErrorCode.NOT_ALLOWED, NOT_DURABLE)
+        if asked.durable and not self._permissions.may_subscribe(role, asked.topic.namespace):
+            who = f"the role {role}" if role else "a client without a role"
+            raise RefusedError(
+                ErrorCode.AUTHORIZATION,
+                f"{who} may not have durable subscriptions in {asked.topic.namespace} (gateway.durableRoles); a reader "
+                "needs none",
+            )
+        await self._check_schema(asked)
+        asked = replace(asked, role=role)
+        is_ours = await self._own(self._owners, asked.topic) if asked.durable and self._owners else _needs_no_owner
         topic = await self._topic(asked.topic)  # again: that one may have been let go of meanwhile
         return await topic.subscribe(asked, consumer, next(self._numbers), is_ours)
 
-    async def _own(self, topic: TopicName) -> Callable[[], bool]:
+    async def _check_schema(self, asked: Subscribing) -> None:
+        """Of a topic of which no schema is archived nothing is known."""
+        reader = asked.schema
+        if reader is None:
+            return
+
+        def check() -> None:
+            if found := self._archived.schemas(asked.topic):
+                check_readable(asked.topic, max(found, key=lambda one: (one.timestamp, one.version)), reader)
+
+        await self._workers.know(check)
+
+    async def _own(self, owners: TopicOwners, topic: TopicName) -> Callable[[], bool]:
         """What is not archived is not claimed: a look-up has told, or its opening does."""
-        if topic not in self._opening and topic not in self._directory.topics:
+        if topic not in self._opening and topic not in self._before(topic).topics:
             await self._topic(topic)
-        is_ours, _ = await asyncio.gather(self._owners.own(topic), self._topic(topic))
+        is_ours, _ = await asyncio.gather(owners.own(topic), self._topic(topic))
         return is_ours
 
     async def refresh(self) -> list[OffloadError]:
         """Look at all topics that are served for what was archived since; returns what went wrong."""
         return await self._each("refresh", lambda topic: self._workers.in_rounds("know", lambda: self._refresh(topic)))
-
-    async def lead_away(self) -> list[OffloadError]:
-        """Consumers that have all that is archived go to the brokers; returns what went wrong."""
-        return await self._each("lead", lambda topic: topic.lead_away())
 
     async def flush(self, *, all_of_it: bool = False) -> list[OffloadError]:
         """Write what was acknowledged; returns what went wrong. `all_of_it`: what is being written already is waited
@@ -178,16 +208,16 @@ class ArchiveTopics:
             if topic.is_idle:
                 del self.served[name]
                 topic.close()
-        return failed if all_of_it else failed + await self._give_back()
+        return failed if all_of_it or self._owners is None else failed + await self._give_back(self._owners)
 
-    async def _give_back(self) -> list[OffloadError]:
+    async def _give_back(self, owners: TopicOwners) -> list[OffloadError]:
         """What is not served, some of it. Somebody may come while it waits for its turn."""
 
         async def give(name: TopicName) -> None:
             if not self._is_used(name):
-                await self._owners.give_back(name)
+                await owners.give_back(name)
 
-        idle = [name for name in self._owners.owned if not self._is_used(name) and not self._owners.was_asked_for(name)]
+        idle = [name for name in owners.owned if not self._is_used(name) and not owners.was_asked_for(name)]
         return await self._round(
             "give back",
             {(name, None): partial(self._workers.in_rounds, "know", partial(give, name)) for name in idle[:GIVEN_BACK]},
@@ -213,11 +243,6 @@ class ArchiveTopics:
         """Another gateway has it."""
         if name in self.served:
             self.served[name].lose()
-
-    @property
-    def moves(self) -> int:
-        """How many subscriptions are on their way to the brokers."""
-        return sum(topic.moves for topic in self.served.values())
 
     def _send_away(self) -> None:
         """The store is away, and others may reach it."""
@@ -287,15 +312,17 @@ class ArchiveTopics:
         except FatalError as error:
             if await self._is_listed(name):
                 raise
-            raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, str(error)) from error
+            log.info("gateway: %s is not served: %s", name, error)
+            raise RefusedError(ErrorCode.TOPIC_NOT_FOUND, f"{name} is not archived") from error
         found = self.served[name] = self._make(entries, self.traffic[name.namespace])
         found.expect()
         return found
 
     async def _is_archived(self, name: TopicName) -> bool:
         """By one request, where the list takes several; where it is not answered, the list says."""
-        if name in self.served:
-            return True
+        return name in self.served or await self._has(name)
+
+    async def _has(self, name: TopicName) -> bool:
         try:
             return await asyncio.wait_for(self._workers.know(lambda: self._archived.has(name)), LIST_WAITED_FOR)
         except (TimeoutError, OffloadError) as error:
@@ -304,34 +331,12 @@ class ArchiveTopics:
 
     async def _is_listed(self, name: TopicName) -> bool:
         """What an error does not tell: whether the archive has the topic. Clients give up for good where it has not."""
-        return name in (await self._known(lambda before: name in before.topics)).topics
+        if await self._has(name):
+            return True
+        return name in (await self._lists.now(name.namespace, lambda before: name in before.topics)).topics
 
-    async def _known(self, says: Callable[[TopicDirectory], bool] = lambda _: False) -> TopicDirectory:
-        """Listed once, however many ask at the same time. `says`: whether the list from before has what is asked for;
-        then nobody waits long for a new one."""
-        if asyncio.get_running_loop().time() - self._listed_at < LIST_KEPT:
-            return self._directory
-        if self._listing is None:
-            self._listing = asyncio.create_task(self._list())
-            self._listing.add_done_callback(self._listed)
-        listing = self._listing
-        if not says(self._directory):
-            return await asyncio.shield(listing)
-        try:
-            return await asyncio.wait_for(asyncio.shield(listing), LIST_WAITED_FOR)
-        except (TimeoutError, OffloadError) as error:
-            log.info("gateway: the list of topics is an old one: %s", error)
-            return self._directory
-
-    async def _list(self) -> TopicDirectory:
-        return await self._workers.know(lambda: directory_of(self._archived.names()))
-
-    def _listed(self, listing: asyncio.Task[TopicDirectory]) -> None:
-        self._listing = None
-        if not listing.cancelled() and listing.exception() is None:
-            self._listed_at = asyncio.get_running_loop().time()
-            if listing.result().topics != self._directory.topics:
-                self._directory = listing.result()
+    def _before(self, topic: TopicName) -> TopicDirectory:
+        return self._lists.before(topic.namespace)
 
     def _check(self, namespace: str, role: str) -> None:
         if not self._permissions.may_read(role, namespace):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from offloader.errors import IntegrityError, OffloadError, OvertakenError
+from offloader.cursors.core.ledger_acks import MOST_MESSAGES
+from offloader.errors import FatalError, IntegrityError, OffloadError, OvertakenError
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import (
     ActiveChanged,
@@ -28,18 +29,26 @@ from offloader.gateway.core.events import (
     ReadAgain,
     ReadBehind,
 )
-from offloader.gateway.server.ports import ConsumerPort, Leading
+from offloader.gateway.server.ports import ConsumerPort
 from offloader.gateway.status import SubscriptionStatus
 from offloader.gateway.topic_entries import TopicEntries
-from offloader.gateway.topics.acks import Ledgers, SubscriptionAcks, SubscriptionCursor, position_of
+from offloader.gateway.topics.acks import (
+    BatchSizes,
+    Ledgers,
+    SubscriptionAcks,
+    SubscriptionCursor,
+    is_served,
+    position_of,
+)
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
-from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
+from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType, client_text
 from offloader.metadata.deletions import SegmentRange
-from offloader.model import Place
+from offloader.model import KIB, Place
 
 log = logging.getLogger(__name__)
 
+UNKNOWN_BYTES = 64 * KIB  # of acknowledgements of parts of batches that must be looked up: some 256 wait
 FIRST_WAIT, LONGEST_WAIT = 0.2, 30.0  # seconds before a read that failed is tried again
 LOOK_WITHIN = 1.0  # seconds that whoever looks at it waits for its turn
 IDLE_FOR = 60.0  # seconds without a consumer, until a subscription is let go of
@@ -58,15 +67,18 @@ class ServedSubscription:
         dispatcher: Dispatcher,
         workers: Workers,
         *,
+        sizes: BatchSizes,
         durable: bool,
         traffic: Traffic,
         ended: Callable[[ServedSubscription], None],
     ) -> None:
         self.name = name
         self.durable = durable
+        self.is_deleted = False
         self.traffic = traffic
         self._entries = entries
         self._acks = SubscriptionAcks(cursor)
+        self._sizes = sizes
         self._dispatcher = dispatcher
         self._workers = workers
         self._ended = ended
@@ -75,6 +87,7 @@ class ServedSubscription:
         self._turn = asyncio.Lock()
         self._pending: list[EntryAck | tuple[Place, int]] = []  # acknowledgements that no thread has applied
         self._in_hand = 0  # how many of them a thread applies now
+        self._unknown_bytes = 0  # of those that wait, about: parts of batches whose size must be looked up
         self._applying: asyncio.Task[None] | None = None
         self._may_be_over = False  # the topic, for its consumers
         self._flushing: asyncio.Future[None] | None = None
@@ -88,9 +101,6 @@ class ServedSubscription:
         self._trouble, self._trouble_until = "", 0.0
         self._over = False
         self._used_at = self._loop.time()
-        self._acknowledged_at = self._loop.time()
-        self._is_placed = True
-        self._leads: Leading | None = None
         self._changed_at: float | None = None  # None: everything is written
         self._looking: asyncio.Task[tuple[Place, int | None]] | None = None
 
@@ -105,40 +115,14 @@ class ServedSubscription:
         return not self._consumers and not self.changed and self._loop.time() - self._used_at >= IDLE_FOR
 
     @property
-    def may_be_led_away(self) -> bool:
-        """Whether its consumers were given all that is archived, and would go on elsewhere where they stand here."""
-        given = bool(self._consumers) and self._dispatcher.is_at_end and not self._over
-        return given and self.goes_on_where_it_stands
-
-    @property
-    def goes_on_where_it_stands(self) -> bool:
-        """Of consumers of what nobody keeps only one alone knows where it stands, and that only once it has said so."""
-        return self.durable or (self._is_placed and not self._shared and len(self._consumers) == 1)
-
-    @property
     def waits_for_end(self) -> bool:
         """Whether its consumers were given everything, and know of no end."""
         return bool(self._consumers) and self._dispatcher.is_at_end and not self._dispatcher.is_over
 
     @property
-    def quiet_for(self) -> float:
-        """Seconds since somebody has acknowledged."""
-        return self._loop.time() - self._acknowledged_at
-
-    @property
-    def attached(self) -> list[ConsumerPort]:
-        """Those that are there."""
-        return list(self._consumers.values())
-
-    @property
     def unwritten_for(self) -> float:
         """Seconds since the oldest acknowledgement that is not written came; 0: all are."""
         return 0.0 if self._changed_at is None else self._loop.time() - self._changed_at
-
-    @property
-    def consumers(self) -> int:
-        """How many are there."""
-        return len(self._consumers)
 
     async def seen(self) -> SubscriptionStatus:
         """What there is to tell, without a look into the store. The backlog where that takes no time."""
@@ -176,9 +160,8 @@ class ServedSubscription:
 
     # Consumers
 
-    async def join(self, joining: Joining, consumer: ConsumerPort, *, is_placed: bool = True) -> None:
-        """Raises RefusedError. One that seems to be in the way, and whose client is gone, makes room. Not `is_placed`:
-        it begins at the latest entry, wherever that is."""
+    async def join(self, joining: Joining, consumer: ConsumerPort) -> None:
+        """Raises RefusedError. One that seems to be in the way, and whose client is gone, makes room."""
         async with self._resetting:
             pass
         if self._loop.time() < self._trouble_until:
@@ -199,7 +182,6 @@ class ServedSubscription:
         self._type, self._shared = joining.type.name.title(), joining.type.is_shared
         self._sticky = joining.type is SubscriptionType.KEY_SHARED or joining.key_policy.ranges is not None
         self._consumers[joining.key] = consumer
-        self._is_placed = self._is_placed and is_placed
         self._go()
 
     def _check_open(self) -> None:
@@ -237,24 +219,49 @@ class ServedSubscription:
 
     # Acknowledgements
 
-    def acknowledge(self, acks: Sequence[EntryAck]) -> None:
-        """They are delivered no more from now on."""
-        self._dispatcher.acknowledge(acks)
-        self._pending.extend(acks)
-        self._acknowledged(len(acks))
+    def acknowledge(self, acks: Sequence[EntryAck]) -> bool:
+        """They are delivered no more from now on. Returns whether all are accepted: a set of messages that is larger
+        than its batch is rejected, and so are parts of batches that were not delivered lately, beyond a bound."""
+        accepted = [ack for ack in acks if self._accepts(ack)]
+        self._dispatcher.acknowledge([ack for ack in accepted if self._is_known(ack)])
+        self._pending.extend(accepted)
+        self._acknowledged(len(accepted))
         self._go()
+        return len(accepted) == len(acks)
 
-    def acknowledge_up_to(self, place: Place, left: int) -> None:
-        """Ignored where consumers share the subscription."""
+    def acknowledge_up_to(self, place: Place, left: int) -> bool:
+        """Ignored where consumers share the subscription. Returns whether it is accepted, as `acknowledge` does."""
         if self._shared:
-            return
-        self._dispatcher.acknowledge_up_to(place, left)
+            return True
+        ack = EntryAck(place, left)
+        if not self._accepts(ack):
+            return False
+        if self._is_known(ack):
+            self._dispatcher.acknowledge_up_to(place, left)
+        else:
+            self._dispatcher.acknowledge_up_to((place[0], place[1] - 1))
         self._pending.append((place, left))
         self._acknowledged(1)
         self._go()
+        return True
+
+    def _is_known(self, ack: EntryAck) -> bool:
+        """Whether it is known how many messages the entry has, where that matters. Else only the cursor is told."""
+        return not ack.left or self._sizes.find(ack.place) is not None
+
+    def _accepts(self, ack: EntryAck) -> bool:
+        place, left = ack
+        if not left:
+            return True
+        size = self._sizes.find(place)
+        if size is not None:
+            return left.bit_length() <= size
+        if left.bit_length() > MOST_MESSAGES or self._unknown_bytes >= UNKNOWN_BYTES:
+            return False
+        self._unknown_bytes += ack.memory
+        return True
 
     def _acknowledged(self, count: int) -> None:
-        self._acknowledged_at, self._is_placed = self._loop.time(), True
         self.traffic.acknowledged(count)
         if self.durable and self._changed_at is None:
             self._changed_at = self._loop.time()
@@ -304,17 +311,17 @@ class ServedSubscription:
             await self._reset(mark_delete, left)
 
     async def _reset(self, mark_delete: Place, left: tuple[Place, int] | None) -> None:
+        begin = [] if left is None else [EntryAck(*left)]
+        sizes = await self._sizes_of(begin)
         self._dispatcher.reset()  # first: what is acknowledged from now on is of before
         self._go()
         ledgers = self._entries.ledgers()
 
         def work() -> None:
             self._acks.cursor.begin_anew(position_of(mark_delete, ledgers))
-            if left is not None:
-                self._acks.apply([EntryAck(*left)], ledgers)
+            self._acks.apply(begin, ledgers, sizes)
 
         await self._in_turn(work)
-        self._is_placed = False
         await self.flush()
 
     async def forget(self, key: ConsumerKey) -> None:
@@ -330,6 +337,7 @@ class ServedSubscription:
             except BaseException:
                 self._loop.call_soon(self.end)  # behind the answer: until then clients do not hear that they are closed
                 raise
+            self.is_deleted = True
             self.leave(key)
             self.end()
 
@@ -347,22 +355,11 @@ class ServedSubscription:
         self._dispatcher.reset()
         self._go()
 
-    async def freeze(self) -> SubscriptionCursor:
-        """No consumer is there any more, and all that they have acknowledged is durable. Nothing more is done. Raises
-        LookUpAgainError where it has ended meanwhile: its last consumer may have unsubscribed."""
-        async with self._resetting:  # whoever seeks or unsubscribes does so before, or where it is then
-            self._dispatcher.reset()
-            self._go()
-            await self.flush()
-            self._check_open()
-            self.end()
-            return self._acks.cursor
-
-    def end(self, to: Leading | None = None) -> None:
-        """Nothing more is done: all consumers are closed, and go on there."""
+    def end(self) -> None:
+        """Nothing more is done: all consumers are closed."""
         if self._over:
             return
-        self._over, self._leads = True, to
+        self._over = True
         self._dispatcher.reset()
         self._go()
         if self._timer is not None:
@@ -406,7 +403,7 @@ class ServedSubscription:
             case CloseConsumer(key):
                 if key in self._consumers:
                     self._used_at = self._loop.time()
-                    self._consumers.pop(key).closed(self._leads)
+                    self._consumers.pop(key).closed()
             case ReadBehind():
                 self._start(partial(self._read, decision))
             case ReadAgain():
@@ -448,6 +445,7 @@ class ServedSubscription:
             return
         self._waited = FIRST_WAIT
         self._tick()
+        self._sizes.remember(left.entries)
         self._dispatcher.arrived(asked.request, left)
         self._go()
         if found.covered is None:
@@ -463,6 +461,7 @@ class ServedSubscription:
             return
         self._waited = FIRST_WAIT
         self._tick()
+        self._sizes.remember(left)
         self._dispatcher.arrived_again(asked.request, left)
         self._go()
 
@@ -470,7 +469,7 @@ class ServedSubscription:
         """What is damaged or lost stays so: its consumers hear it when they subscribe again."""
         if isinstance(error, IntegrityError):
             log.error("gateway: %s: %s", self._entries.name, error, extra={"see": "gateway-unreadable"})
-            self._trouble, self._trouble_until = str(error), self._loop.time() + TOLD_FOR
+            self._trouble, self._trouble_until = client_text(error), self._loop.time() + TOLD_FOR
             self._dispatcher.reset()
             self._dispatcher.failed(request)  # or whoever comes later would wait for it
             self._go()
@@ -489,23 +488,54 @@ class ServedSubscription:
         """Whoever waits for it may go: nobody has the turn, and no acknowledgement comes back, as long as a thread has
         them."""
         acks, self._pending = self._pending, []
+        unknown_bytes, self._unknown_bytes = self._unknown_bytes, 0
         self._in_hand = len(acks)
         try:
-            return await self._workers.cursor(lambda: self._applied(acks, work))
+            sizes = await self._sizes_of(acks)
+            return await self._workers.cursor(lambda: self._applied(acks, sizes, work))
         except BaseException:
             self._pending = acks + self._pending  # to apply them twice does no harm
+            self._unknown_bytes += unknown_bytes
             raise
         finally:
             self._in_hand = 0
             self._turn.release()
 
-    def _applied(self, acks: Sequence[EntryAck | tuple[Place, int]], work: Callable[[], T]) -> T:
+    async def _sizes_of(self, acks: Iterable[EntryAck | tuple[Place, int]]) -> Mapping[Place, int]:
+        """How many messages the batches have of which a part is acknowledged. Those that were not delivered lately are
+        looked up."""
+        sizes, unknown = dict[Place, int](), set[Place]()
+        for place, left in acks:
+            if left:
+                if size := self._sizes.find(place):
+                    sizes[place] = size
+                else:
+                    unknown.add(place)
+        if unknown:
+            sizes |= await self._workers.read(partial(self._looked_up, sorted(unknown)))
+        return sizes
+
+    def _looked_up(self, places: Sequence[Place]) -> dict[Place, int]:
+        """What is not served, or cannot be read, has none: its batch is delivered again."""
+        sizes = dict[Place, int]()
+        for place in places:
+            if not is_served(place, self._entries.ledgers()):
+                continue
+            try:
+                sizes |= {entry.place: entry.messages for entry in self._entries.again([place])}
+            except (IntegrityError, FatalError) as error:  # trying again helps nobody, and the others go on
+                log.info("gateway: an acknowledgement of %s is passed over: %s", self._entries.name, error)
+        return sizes
+
+    def _applied(
+        self, acks: Sequence[EntryAck | tuple[Place, int]], sizes: Mapping[Place, int], work: Callable[[], T]
+    ) -> T:
         absent, ledgers = self._entries.absent_for_now(), self._entries.ledgers()
         for ack in acks:
             if isinstance(ack, EntryAck):
-                self._acks.apply([ack], ledgers)
+                self._acks.apply([ack], ledgers, sizes)
             else:
-                self._acks.apply_up_to(*ack, ledgers)
+                self._acks.apply_up_to(*ack, ledgers, sizes)
         if acks:
             self._advance(absent, ledgers)
         return work()

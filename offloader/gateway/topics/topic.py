@@ -6,24 +6,27 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
+from offloader._proto.pulsar_wire_pb2 import ConsumerStatsResponse
+from offloader.archive.spark.values import parse_publish_time
+from offloader.cursors.copy_store import read_copy
 from offloader.cursors.core.cursor import CACHE_BYTES
 from offloader.cursors.core.records import CursorMarker, FirstState
 from offloader.cursors.durable import DurableCursor
+from offloader.cursors.log import HandedOverError
+from offloader.cursors.stored import first_of
 from offloader.errors import FatalError, OffloadError
 from offloader.gateway.core.dispatcher import Dispatcher
-from offloader.gateway.core.events import DEFAULT_LIMITS, DispatchLimits, Joining
+from offloader.gateway.core.events import DEFAULT_LIMITS, ConsumerKey, DispatchLimits, EntryAck, Joining
+from offloader.gateway.server.limits import Shares
 from offloader.gateway.server.ports import LATEST, ConsumerPort, SubscribedConsumer, Subscribing
-from offloader.gateway.shares import Shares
 from offloader.gateway.topic_entries import TopicEntries
-from offloader.gateway.topics.acks import SubscriptionAcks, SubscriptionCursor, VolatileCursor, position_of
-from offloader.gateway.topics.beginning import copied
-from offloader.gateway.topics.leading import Leader, not_here, outcome_of
-from offloader.gateway.topics.member import Member
-from offloader.gateway.topics.moving import Outcome
+from offloader.gateway.topics.acks import BatchSizes, SubscriptionAcks, SubscriptionCursor, VolatileCursor, position_of
+from offloader.gateway.topics.quota import SubscriptionBounds, SubscriptionQuota, with_role
 from offloader.gateway.topics.subscription import ServedSubscription
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
@@ -41,8 +44,8 @@ log = logging.getLogger(__name__)
 
 class SubscribedTopic:
     """`promises`: acknowledgements are answered once they are durable. `store`: where its subscriptions are. `traffic`:
-    counts what all of them get. `leader`: leads consumers to brokers; None: nobody does. `follows`: new segments are
-    looked for as long as it is served, not only when a subscription is opened."""
+    counts what all of them get. `follows`: new segments are looked for as long as it is served, not only when a
+    subscription is opened. `bounds`: of its durable subscriptions."""
 
     def __init__(
         self,
@@ -55,12 +58,13 @@ class SubscribedTopic:
         traffic: Traffic,
         read_ahead: Shares,
         cache_bytes: int = CACHE_BYTES,
-        leader: Leader | None = None,
         follows: bool = True,
+        bounds: SubscriptionBounds = SubscriptionBounds(),  # noqa: B008 (a value)
     ) -> None:
         self.entries = entries
         self.subscriptions: dict[str, ServedSubscription] = {}
         self._store = store
+        self._quota = SubscriptionQuota(store, entries.name, bounds)
         self._workers = workers
         self._new_token = new_token
         self._promises = promises
@@ -68,13 +72,13 @@ class SubscribedTopic:
         self._read_ahead = read_ahead
         self._parts: dict[str, int] = {}  # of what may be read ahead, by subscription
         self._cache_bytes = cache_bytes
-        self._leader = leader
         self._follows = follows
         self._opening = WeakValueDictionary[str, asyncio.Lock]()  # by subscription
         self._left_at = -math.inf  # when its last subscription ended
         self._coming = 0  # who are about to get a subscription
         self._is_closed = False
         self._deletions = entries.deletions()
+        self._sizes = BatchSizes()
 
     async def subscribe(
         self, asked: Subscribing, consumer: ConsumerPort, key: object, is_ours: Callable[[], bool]
@@ -85,24 +89,13 @@ class SubscribedTopic:
             found = await self._found(asked, is_ours)
         finally:
             self._coming -= 1
-        if found is None:
-            assert self._leader is not None
-            return await self._leader.led(asked.subscription, consumer)
         if found.durable != asked.durable:
             other = "a durable one" if found.durable else "a reader's"
             raise RefusedError(ErrorCode.NOT_ALLOWED, f"subscription {asked.subscription} is {other}")
         joining = Joining(key, asked.type, asked.consumer_name, asked.priority, asked.key_policy, asked.epoch)
-        await found.join(joining, consumer, is_placed=not asked.is_latest)
+        await found.join(joining, consumer)
         promises = self._promises and found.durable
-        return Member(found, self.entries, self._workers, joining, promises, partial(self._end_for, found))
-
-    async def _end_for(self, one: ServedSubscription) -> ServedEnd:
-        return await self._leader.end_for(one) if self._leader else await self._workers.know(self.entries.end)
-
-    async def lead_away(self) -> None:
-        """Consumers that have all that is archived go to the brokers, where that is wanted."""
-        if self._leader is not None:
-            await self._leader.look_round(list(self.subscriptions.values()))
+        return Member(found, self.entries, self._workers, joining, promises)
 
     async def refresh(self) -> None:
         """Look for what was archived since."""
@@ -158,13 +151,8 @@ class SubscribedTopic:
     @property
     def is_idle(self) -> bool:
         """Whether nobody uses it, and nobody has used it for a while: to open it again takes time."""
-        is_used = self.subscriptions or self._coming or self.moves
+        is_used = self.subscriptions or self._coming
         return not is_used and asyncio.get_running_loop().time() - self._left_at >= KEPT_FOR
-
-    @property
-    def moves(self) -> int:
-        """How many subscriptions are on their way to the brokers."""
-        return 0 if self._leader is None else self._leader.moves
 
     def lose(self) -> None:
         """Another gateway has it: durable consumers look up and go there. Readers need no owner, and stay."""
@@ -188,24 +176,12 @@ class SubscribedTopic:
             subscription.end()
         self.entries.close()
 
-    async def _found(self, asked: Subscribing, is_ours: Callable[[], bool]) -> ServedSubscription | None:
-        """None: it is at the brokers."""
-        while True:
-            found: ServedSubscription | asyncio.Task[Outcome] | None = None
-            if self._leader is not None:
-                found = self._leader.move_of(asked.subscription)
-            if found is None:
-                async with self._opening.setdefault(asked.subscription, asyncio.Lock()):
-                    found = self.subscriptions.get(asked.subscription) or await self._new(asked, is_ours)
-            if isinstance(found, ServedSubscription):
-                return found
-            if await outcome_of(found) is Outcome.THERE:
-                return None
+    async def _found(self, asked: Subscribing, is_ours: Callable[[], bool]) -> ServedSubscription:
+        async with self._opening.setdefault(asked.subscription, asyncio.Lock()):
+            return self.subscriptions.get(asked.subscription) or await self._new(asked, is_ours)
 
-    async def _new(self, asked: Subscribing, is_ours: Callable[[], bool]) -> ServedSubscription | asyncio.Task[Outcome]:
+    async def _new(self, asked: Subscribing, is_ours: Callable[[], bool]) -> ServedSubscription:
         found = await self._open(asked)
-        if not isinstance(found, ServedSubscription):
-            return found
         self.subscriptions[asked.subscription] = found
         if self._is_closed or not is_ours():
             found.end()
@@ -213,20 +189,16 @@ class SubscribedTopic:
             raise LookUpAgainError(f"{asked.topic} {why}")
         return found
 
-    async def _open(self, asked: Subscribing) -> ServedSubscription | asyncio.Task[Outcome]:
-        """Or its way to the brokers."""
+    async def _open(self, asked: Subscribing) -> ServedSubscription:
         if not self._follows:
             await self._refresh()
         cursor: SubscriptionCursor
         if asked.durable:
             cursor = durable = await self._owned(asked)
-            if (refused := not_here(asked.subscription, durable)) is not None:
-                if self._leader is None:
-                    raise refused
-                return self._leader.go_on(asked.subscription, durable)
             await self._skip_deleted(durable)
         else:
-            cursor = VolatileCursor(CursorMarker(await self._reader_begin(asked)), cache_bytes=1 << 62)
+            most = min(self._cache_bytes, CACHE_BYTES)
+            cursor = VolatileCursor(CursorMarker(await self._reader_begin(asked)), most_bytes=most)
         name = self.entries.name
         return ServedSubscription(
             asked.subscription,
@@ -234,6 +206,7 @@ class SubscribedTopic:
             cursor,
             Dispatcher(str(name), partition=name.partition, limits=self._limits(asked.subscription)),
             self._workers,
+            sizes=self._sizes,
             durable=asked.durable,
             traffic=Traffic(self._traffic),
             ended=self._ended,
@@ -248,8 +221,12 @@ class SubscribedTopic:
         cannot have it: its name is too long for a file system, say."""
         try:
             return await self._opened(asked)
-        except FatalError as error:
+        except HandedOverError as error:
             raise RefusedError(ErrorCode.NOT_ALLOWED, str(error)) from error
+        except FatalError as error:
+            log.info("gateway: %s: subscription %s: %s", self.entries.name, asked.subscription, error)
+            why = "the store refuses this subscription; if its name is too long, choose one of at most 255 bytes"
+            raise RefusedError(ErrorCode.NOT_ALLOWED, why) from error
 
     async def _opened(self, asked: Subscribing) -> DurableCursor:
         folder = subscription_folder(self.entries.name, asked.subscription)
@@ -277,7 +254,10 @@ class SubscribedTopic:
     def _first(self, asked: Subscribing) -> FirstState:
         """Of a subscription that has no state of its own. Raises RefusedError where it would not get everything."""
         state = copied(self._store, asked)
-        return FirstState(self._checked(self._begin(asked))) if state is None else state
+        if state is None:
+            state = FirstState(self._checked(self._begin(asked)))
+        self._quota.take(asked.subscription, asked.role)
+        return replace(state, properties=with_role(state.properties, asked.role))
 
     def _checked(self, begin: Place) -> Position:
         self._check_missing(begin)
@@ -303,5 +283,102 @@ class SubscribedTopic:
     def _ended(self, subscription: ServedSubscription) -> None:
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
+            if subscription.is_deleted:
+                self._quota.give_back(subscription.name)
             self._read_ahead.give_back(self._parts.pop(subscription.name))
             self._left_at = asyncio.get_running_loop().time()
+
+
+FROM_COPY = "offloader.from-copy"
+"""The subscription property by which a client asks for it: `newest`, or a time."""
+NEWEST = "newest"
+
+
+def copied(store: ObjectStore, asked: Subscribing) -> FirstState | None:
+    """With what a subscription begins, by the copy of Pulsar's that the client asks for; None: it asks for none. Raises
+    RefusedError where there is no such copy."""
+    wanted = asked.properties.get(FROM_COPY)
+    if wanted is None:
+        return None
+    copy = read_copy(store, asked.topic, _moment(wanted))
+    cursor = None if copy is None else copy.cursor(asked.subscription)
+    if copy is None or cursor is None:
+        what = f"no copy of a subscription {asked.subscription} ({FROM_COPY}: {wanted})"
+        raise RefusedError(ErrorCode.NOT_ALLOWED, f"{asked.topic}: the archive has {what}")
+    return first_of(cursor, copy.incarnation)
+
+
+def _moment(wanted: str) -> int | None:
+    if wanted == NEWEST:
+        return None
+    try:
+        return parse_publish_time(wanted)
+    except ValueError as error:
+        why = f"{FROM_COPY}: {error}; or write `{NEWEST}`"
+        raise RefusedError(ErrorCode.NOT_ALLOWED, why) from error
+
+
+@dataclass(frozen=True)
+class Member:
+    """A consumer of a subscription, as its connection sees it. `promises`: an acknowledgement is answered once it is
+    durable."""
+
+    subscription: ServedSubscription
+    entries: TopicEntries
+    workers: Workers
+    joining: Joining
+    promises: bool
+
+    @property
+    def partition(self) -> int:
+        return self.entries.name.partition
+
+    @property
+    def key(self) -> ConsumerKey:
+        return self.joining.key
+
+    def flow(self, permits: int) -> None:
+        self.subscription.flow(self.key, permits)
+
+    def acknowledge(self, acks: Sequence[EntryAck]) -> bool:
+        return self.subscription.acknowledge(acks)
+
+    def acknowledge_up_to(self, place: Place, left: int) -> bool:
+        return self.subscription.acknowledge_up_to(place, left)
+
+    def redeliver(self, places: Sequence[Place] | None, epoch: int | None) -> None:
+        self.subscription.redeliver(self.key, places, epoch)
+
+    def leave(self) -> None:
+        self.subscription.leave(self.key)
+
+    async def stats(self) -> ConsumerStatsResponse:
+        backlog = await self.subscription.backlog()
+        state = self.subscription.state(self.key)
+        return ConsumerStatsResponse(
+            consumer_name=self.joining.name,
+            available_permits=state.permits % 2**64,  # below zero, too, as brokers write it
+            unacked_messages=state.unacknowledged,
+            blocked_on_unacked_messages=state.is_blocked,
+            type=self.joining.type.name.title(),  # Key_Shared, as brokers write it
+            message_backlog=backlog,
+        )
+
+    async def durable(self) -> None:
+        if self.promises:
+            await self.subscription.flush()
+
+    async def seek(self, place: Place, left: int | None) -> None:
+        before = await self.workers.know(lambda: self.entries.previous(place))
+        await self.subscription.reset(before, None if left is None else (place, left))
+
+    async def seek_time(self, published_ms: int) -> None:
+        before = await self.workers.read(lambda: self.entries.before_time(published_ms))
+        await self.subscription.reset(before)
+
+    async def last_message(self) -> tuple[ServedEnd, Place]:
+        return await self.workers.know(self.entries.end), await self.subscription.mark_delete()
+
+    async def unsubscribe(self) -> None:
+        """Raises RefusedError."""
+        await self.subscription.forget(self.key)

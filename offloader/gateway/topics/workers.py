@@ -1,4 +1,4 @@
-"""The threads that wait for the store, for brokers, for names. Each kind of work has its own: none waits for another
+"""The threads that wait for the store, for names. Each kind of work has its own: none waits for another
 kind's. Of one kind a few work at a time; what hangs does not count among them."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeVar
 from offloader.errors import StoreUnavailableError
 
 T = TypeVar("T")
-KINDS = ("read", "know", "cursor", "flush", "live", "match", "names", "files")
+KINDS = ("read", "know", "cursor", "flush", "match", "names", "files")
 FEW = {"match": 2, "files": 1}  # threads of kinds that take a processor, or little
 LEFT = 2  # threads of a kind that rounds leave to whoever waits
 HANGS = 10.0  # seconds in a thread, after which work counts no more among what is done at a time
@@ -22,7 +22,7 @@ MOST_HANGING = 56  # of a kind; beyond that nothing more is begun
 
 class Workers:
     """`read`: of entries; `know`: of catalogs and lists; `cursor`: of acknowledgements; `flush`: of what is written;
-    `live`: of brokers; `match`: of patterns; `names`: of other gateways' addresses; `files`: of keys and certificates.
+    `match`: of patterns; `names`: of other gateways' addresses; `files`: of keys and certificates.
     `worked`: is told of everything that has ended: its kind, and seconds since it was asked for. On the loop."""
 
     def __init__(
@@ -49,9 +49,6 @@ class Workers:
 
     async def flush(self, work: Callable[[], T]) -> T:
         return await self._in("flush", work)
-
-    async def live(self, work: Callable[[], T]) -> T:
-        return await self._in("live", work)
 
     async def match(self, work: Callable[[], T]) -> T:
         return await self._in("match", work)

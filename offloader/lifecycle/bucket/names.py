@@ -132,11 +132,14 @@ _BESIDE_CATALOG = {
     KeyKind.BRIDGE: "the bridge",  # its numbers are fences
     KeyKind.CURSORS: "the copies of the subscriptions",
     KeyKind.FACTS: "the copies of the schemas",
-    KeyKind.PROTECTED: "what is protected of the subscriptions",
     KeyKind.SUBSCRIPTION: "a subscription",  # its numbers are fences
 }
 """What stands by itself, and who names it."""
 _FOREIGN = PlacedKey(KeyStanding.FOREIGN, by="its name is none that the offloader writes")
+_PROTECTED = "_protected/"  # of a topic
+_REMOVED = PlacedKey(
+    KeyStanding.FOREIGN, by="`subscriptions protect` wrote it; the last commit to support that is 3c883c60"
+)
 
 
 def names_of(head: CatalogHead, records: Iterable[tuple[str, Record]], *, rebuilding: bool = False) -> TopicNames:
@@ -176,6 +179,8 @@ def placed(key: str, size: int, names: NamesInForce) -> PlacedKey:
         return _of_uuid(parsed, known, names.journals)
     topic, rest = topic_of(key)
     if topic is not None:
+        if rest.startswith(_PROTECTED):
+            return _REMOVED
         damaged = rest.startswith(DAMAGED)
         return PlacedKey(KeyStanding.UNNAMED, ObjectKind.DAMAGED_CATALOG, topic=topic) if damaged else _FOREIGN
     return _of_root(key, size, names)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -21,7 +22,7 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import RecordCache
 from offloader.metadata.layout import KeyKind, TopicKey, generations_folder, parse_claim_key, parse_slot, proof_key
 from offloader.metadata.log import read_record
-from offloader.metadata.manifest import FAN
+from offloader.metadata.manifest import FAN, ManifestRow
 from offloader.metadata.rescue_log import Rescues, read_rescue
 from offloader.metadata.rescued_keys import parse_rescued_key
 from offloader.metadata.rescues import NewestRescue
@@ -44,6 +45,21 @@ def read_names(store: ObjectStore, topic: TopicName) -> TopicNames:
         return names_of(head, records, rebuilding=_is_rebuilding(store, topic, head.generation))
     except (IntegrityError, FormatVersionError) as error:
         return TopicNames(topic, unreadable=str(error).rstrip("."))
+
+
+def check_records(store: ObjectStore, topic: TopicName, ledgers: Collection[int]) -> None:
+    """Read the records of a topic's segments that have entries of some ledgers. Raises RemovedFeatureError where an
+    older version let the archive read brokers' copies of them; IntegrityError, FormatVersionError, what the store
+    raises."""
+
+    def has(row: ManifestRow) -> bool:
+        if row.start is None or row.end is None or not row.segments:
+            return False
+        first, last = row.start.ledger, row.end.ledger
+        return row.start.incarnation != row.end.incarnation or any(first <= ledger <= last for ledger in ledgers)
+
+    history = Catalogs(store, "").history(topic)
+    deque(history.read(slot.number for slot in history.slots(has)), maxlen=0)
 
 
 def rescues_of(
@@ -91,14 +107,20 @@ def read_contents(store: ObjectStore, key: str, parsed: TopicKey) -> Contents | 
 def store_time(store: ObjectStore, clock_ms: Callable[[], int], new_token: Callable[[], str]) -> int:
     """Now, by the store's clock, or a little earlier: whoever reads only, and may not ask, gets the latest that it
     cannot be before."""
+    found = asked_store_time(store, new_token)
+    return clock_ms() - MOST_SKEW_MS if found is None else found
+
+
+def asked_store_time(store: ObjectStore, new_token: Callable[[], str]) -> int | None:
+    """Now, by the store's clock. None: it does not say, or we may not ask: an object has to be written for it."""
     key = proof_key(new_token())
     try:
         store.put(key, b"what time is it?", if_absent=True)
         found = store.stat(key)
         store.delete([key])
     except AccessDeniedError:
-        return clock_ms() - MOST_SKEW_MS
-    return found.modified_at if found is not None and found.modified_at else clock_ms() - MOST_SKEW_MS
+        return None
+    return found.modified_at or None if found is not None else None
 
 
 def folder_of(key: str) -> str:

@@ -7,30 +7,32 @@ the names of its topics, and all orphans that were found."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
 from offloader.ahead import map_ahead
 from offloader.errors import FormatVersionError, IntegrityError
-from offloader.lifecycle.bucket.extents import NoExtent
-from offloader.lifecycle.bucket.judging import UnnamedKey, group_of, judged
+from offloader.lifecycle.bucket.extents import Contents, NoExtent, together
 from offloader.lifecycle.bucket.names import (
     KeyStanding,
     NamesInForce,
     ObjectKind,
     PlacedKey,
+    TopicNames,
     placed,
 )
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
-from offloader.lifecycle.bucket.reading import folder_of, read_names, rescues_of, store_time
-from offloader.lifecycle.bucket.verdicts import Doubts, ruling
+from offloader.lifecycle.bucket.reading import folder_of, is_claimed, read_contents, read_names, rescues_of, store_time
+from offloader.lifecycle.bucket.verdicts import OF_SEGMENTS, Doubts, ruling
+from offloader.metadata.beside import is_buried
 from offloader.metadata.journal_reading import applications, read_journals
 from offloader.metadata.journals import Journals
-from offloader.metadata.layout import KeyKind, parse_topic_key, topic_of
+from offloader.metadata.layout import KeyKind, data_key, index_key, parse_topic_key, record_key, topic_of
 from offloader.metadata.root import read_root
-from offloader.ports.object_store import ObjectStore, OpenUpload
+from offloader.model import TopicName
+from offloader.ports.object_store import ObjectStore, OpenUpload, Stat
 
 READERS = 8
 KEYS_TOGETHER = 50_000
@@ -195,3 +197,75 @@ def _shares(listed: Iterable[tuple[str, int]], most: int) -> Iterator[list[tuple
         share.append((key, size))
     if share:
         yield share
+
+
+@dataclass(frozen=True, slots=True)
+class UnnamedKey:
+    """A key that nothing names, as it was listed."""
+
+    key: str
+    size: int
+    place: PlacedKey
+
+
+def judged(
+    store: ObjectStore,
+    group: Sequence[UnnamedKey],
+    names: Mapping[TopicName, TopicNames],
+    doubts: Doubts,
+    *,
+    alone: bool,
+) -> list[BucketOrphan]:
+    """What belongs together: the objects of one uuid, which have one verdict, or a folder. Looks at each again.
+
+    `alone`: not all of them may be in the group; the others are looked for."""
+    place = group[0].place
+    known = None if place.topic is None else names.get(place.topic)
+    if place.folder:
+        ruled = ruling(place, NoExtent.JUNK, known, doubts.now_ms, Doubts(doubts.now_ms, 0, doubts.of_all))
+        kind = place.kind or ObjectKind.OLD_GENERATION
+        size = sum(each.size for each in group)
+        return [BucketOrphan(place.folder, kind, size, "", None, ruled, place.topic, known)]
+    if place.kind is ObjectKind.OWNERLESS_CLAIM and is_claimed(store, group[0].key):
+        return []
+    contents = _contents(store, group, alone=alone)
+    seen = ((each, store.stat(each.key)) for each in group)
+    return [_orphan(each, stat, contents, known, doubts) for each, stat in seen if stat is not None]
+
+
+def _contents(store: ObjectStore, group: Sequence[UnnamedKey], *, alone: bool) -> Contents:
+    place = group[0].place
+    if place.kind is ObjectKind.DELETED and place.parsed is not None:
+        buried = is_buried(store, place.parsed.topic, place.parsed.uuid)
+        return NoExtent.BURIED if buried else NoExtent.JUNK
+    if place.kind not in OF_SEGMENTS:
+        return NoExtent.JUNK
+    keys = {each.key for each in group}
+    if alone:
+        keys |= {key for each in group for key in _siblings(each.key)}
+    parsed = ((key, parse_topic_key(key)) for key in sorted(keys))
+    read = (read_contents(store, key, each) for key, each in parsed if each is not None)
+    return together([each for each in read if each is not None])
+
+
+def _orphan(
+    unnamed: UnnamedKey, stat: Stat, contents: Contents, names: TopicNames | None, doubts: Doubts
+) -> BucketOrphan:
+    place, modified = unnamed.place, stat.modified_at or None
+    ruled = ruling(place, contents, names, modified, doubts)
+    kind = place.kind or ObjectKind.DATA
+    return BucketOrphan(unnamed.key, kind, stat.size, stat.etag, modified, ruled, place.topic, names)
+
+
+def group_of(key: str, place: PlacedKey) -> str:
+    """What it belongs together with: all objects of one uuid have one verdict."""
+    if place.folder:
+        return place.folder
+    return key if place.parsed is None or not place.parsed.uuid else f"{folder_of(key)}/{place.parsed.uuid}"
+
+
+def _siblings(key: str) -> Iterator[str]:
+    """The keys of all objects that a segment may have."""
+    parsed = parse_topic_key(key)
+    if parsed is not None and parsed.uuid:
+        yield from (make(parsed.topic, parsed.uuid) for make in (data_key, index_key, record_key))

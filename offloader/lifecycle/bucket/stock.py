@@ -12,22 +12,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from offloader.ahead import map_ahead
-from offloader.errors import FormatVersionError, IntegrityError
+from offloader.bridge.core.rounds import NOTHING_BRIDGED, BridgedLedgers
+from offloader.errors import FormatVersionError, IntegrityError, RemovedFeatureError
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.orphans import BucketOrphan
 from offloader.lifecycle.bucket.reading import MOST_SKEW_MS
 from offloader.lifecycle.bucket.stock_rules import StockNames, doubted, owner_of, stock_names, stock_ruling
 from offloader.lifecycle.bucket.verdicts import Doubts
 from offloader.lifecycle.ledgers.references import References
-from offloader.metadata.bridged import NOTHING_BRIDGED, BridgedLedgers
 from offloader.metadata.stock_keys import LedgerKey, parse_key
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
 READERS = 8
 NAMED = "a ledger list names it"
-BRIDGED = "a bridge's round is under way that names it, or has just ended, or the archive reads it"
+BRIDGED = "a bridge's round is under way that names it, or has just ended, or nobody can tell what the archive has"
 OTHERS = "it is another cluster's"
+MAY_BE_SHARED = (
+    "Another cluster of the same name may use this bucket: say lifecycle.bucketIsNotShared: true, if none does, or if "
+    "lifecycle.metadataStores names all of them."
+)
 _FIRST = "!"  # before all names that matter: so that a store lists no more than is taken
 
 
@@ -35,7 +39,8 @@ _FIRST = "!"  # before all names that matter: so that a store lists no more than
 class StockScanner:
     """`store`: what `managedLedgerOffloadBucket` names. `references`: reads all ledger lists of all metadata stores,
     when it is called and not before. `cluster`: ours, as objects' metadata say it. `bridged`: what the bridge log of a
-    topic says when it is called; it raises IntegrityError or FormatVersionError where it cannot be read."""
+    topic says when it is called; it raises IntegrityError or FormatVersionError where it cannot be read.
+    `check_records`: reads what a topic's catalog has of some ledgers; it raises these, too, and RemovedFeatureError."""
 
     store: ObjectStore
     references: Callable[[], Sequence[References]]
@@ -43,13 +48,15 @@ class StockScanner:
     clock_ms: Callable[[], int]
     grace_ms: int
     bridged: Callable[[TopicName], BridgedLedgers] = lambda _: NOTHING_BRIDGED
-    read_copies: Callable[[TopicName, Collection[int]], frozenset[tuple[int, str]]] = lambda *_: frozenset()
+    check_records: Callable[[TopicName, Collection[int]], None] = lambda *_: None
+    alone: bool = False
+    """Whether the operator says that no other cluster of the same name, whose lists are not read, uses the bucket."""
 
     def scan(self, progress: Callable[[int], None] = lambda _: None) -> tuple[BucketOrphan, ...]:
         """Every object whose key is one of that offloader's."""
         keys = [key for key, _ in self.store.list() if parse_key(key) is not None]
         progress(len(keys))
-        found = self._judge(keys, stock_names(self.references()), Doubts(self._now(), self.grace_ms))
+        found = self._judge(keys, stock_names(self.references()), self._doubts(self.grace_ms))
         return tuple(each for each in found.values() if each is not None)
 
     def look(self, keys: Sequence[str], grace_ms: int = 0) -> dict[str, BucketOrphan | str]:
@@ -62,13 +69,17 @@ class StockScanner:
         told: dict[str, BucketOrphan | str] = {
             key: NAMED if (found := parse_key(key)) is not None and names.names(found) else OTHERS for key in there
         }
-        judged = self._judge(there, names, Doubts(self._now(), grace_ms))
+        judged = self._judge(there, names, self._doubts(grace_ms))
         return told | {key: BRIDGED if each is None else each for key, each in judged.items()}
 
     def has_anything(self) -> bool:
         """Whether there is an object. Raises what the store raises where there is no such bucket, or it may not be
         listed."""
         return next(iter(self.store.list(start_after=_FIRST)), None) is not None
+
+    def _doubts(self, grace_ms: int) -> Doubts:
+        """A cluster's name in an object's metadata does not identify the cluster."""
+        return Doubts(self._now(), grace_ms, () if self.alone else (MAY_BE_SHARED,))
 
     def _now(self) -> int:
         """Nothing of ours is written into another program's bucket, also not to learn its time."""
@@ -94,22 +105,20 @@ class StockScanner:
         if ended:
             again = stock_names(self.references())
             told |= {key: None for key in ended if (parsed := parse_key(key)) is not None and again.names(parsed)}
-        return told | dict.fromkeys(self._read(each for each in found.values() if told[each.key] is not None))
+        return told | dict.fromkeys(self._of_unread(each for each in found.values() if told[each.key] is not None))
 
-    def _read(self, orphans: Iterable[BucketOrphan]) -> Iterator[str]:
-        """The keys of those that the archive reads, or may do so: it has handed its own over, whatever a list says
-        since. One look at a topic's catalog, behind the lists."""
-        of_topics: dict[TopicName, list[tuple[str, LedgerKey]]] = {}
+    def _of_unread(self, orphans: Iterable[BucketOrphan]) -> Iterator[str]:
+        """The keys of those of which nobody can tell what the archive has: an older version let it read brokers' copies
+        in place of segments. One look at a topic's catalog, behind the lists."""
+        of_topics: dict[TopicName, dict[str, LedgerKey]] = {}
         for each in orphans:
             if each.topic is not None and each.stock is not None:
-                of_topics.setdefault(each.topic, []).append((each.key, each.stock))
+                of_topics.setdefault(each.topic, {})[each.key] = each.stock
         for topic, named in of_topics.items():
             try:
-                read = self.read_copies(topic, {stock.ledger for _, stock in named})
-            except (IntegrityError, FormatVersionError):
-                yield from (key for key, _ in named)
-                continue
-            yield from (key for key, stock in named if (stock.ledger, stock.uuid) in read)
+                self.check_records(topic, {stock.ledger for stock in named.values()})
+            except (IntegrityError, FormatVersionError, RemovedFeatureError):
+                yield from named
 
     def _bridge(self, topic: TopicName) -> BridgedLedgers | str:
         """Why nobody knows what a topic's bridge has, where its log cannot be read."""

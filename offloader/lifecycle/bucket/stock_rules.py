@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from offloader.lifecycle.bucket.verdicts import CERTAIN, SUSPECT, BucketRuling, Doubts, too_young
-from offloader.lifecycle.ledgers.references import ListNode, References, UnreadableNode
+from offloader.lifecycle.ledgers.references import References, UnreadableNode
 from offloader.metadata.stock_keys import LedgerKey
 from offloader.model import TopicName
+from offloader.state.managed_ledger import ManagedLedger
 
 CLUSTER, OWNER = "pulsarclustername", "managedledgername"
 
@@ -31,7 +32,7 @@ class StockNames:
     namespaces: frozenset[str]
     unreadable: tuple[str, ...] = ()
     says_more: frozenset[str] = frozenset()
-    lists: Mapping[str, Sequence[ListNode]] = field(default_factory=dict, hash=False)
+    lists: Mapping[str, Sequence[ManagedLedger]] = field(default_factory=dict, hash=False)
     complete: frozenset[int] = frozenset()
 
     def names(self, key: LedgerKey) -> bool:
@@ -43,19 +44,19 @@ def stock_names(stores: Iterable[References]) -> StockNames:
     """From all metadata stores. They were read after the objects' keys."""
     copies: dict[int, frozenset[str]] = {}
     namespaces, unreadable, says_more = set[str](), list[str](), set[str]()
-    lists, complete = defaultdict[str, list[ListNode]](list), set[int]()
+    lists, complete = defaultdict[str, list[ManagedLedger]](list), set[int]()
     for store in stores:
         namespaces |= store.namespaces
         for name, node in store.lists.items():
             if isinstance(node, UnreadableNode):
                 unreadable.append(name)
-            elif isinstance(node, ListNode):
+            elif isinstance(node, ManagedLedger):
                 lists[name].append(node)
                 if node.says_more:
                     says_more.add(name)
                 for one in node.ledgers:
-                    uuid = () if one.copy is None else (one.copy.uuid,)
-                    if one.copy is not None and one.copy.complete:
+                    uuid = () if one.context is None else (one.context.uuid,)
+                    if one.copy.complete:
                         complete.add(one.ledger)
                     copies[one.ledger] = copies.get(one.ledger, frozenset()).union(uuid)
     return StockNames(
@@ -96,7 +97,7 @@ def doubted(ruling: BucketRuling, why: str) -> BucketRuling:
     return BucketRuling(SUSPECT, (*ruling.evidence, why), ruling.kept)
 
 
-def _why_data(ledger: int, names: StockNames, lists: Sequence[ListNode], modified_ms: int) -> str:
+def _why_data(ledger: int, names: StockNames, lists: Sequence[ManagedLedger], modified_ms: int) -> str:
     """Why it may be the only copy of what somebody wrote; "": a trim, or another copy, has left it behind."""
     if ledger in names.copies:
         if ledger in names.complete:

@@ -9,11 +9,8 @@ from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.recovery.inspection import InspectionOptions, examine
 from offloader.errors import (
-    AccessDeniedError,
     LedgerNotFoundError,
-    MetadataUnavailableError,
     OffloadError,
-    OutcomeUnknownError,
     RecoveryAbortedError,
 )
 from offloader.lifecycle.deletion.guard import (
@@ -25,7 +22,7 @@ from offloader.lifecycle.deletion.guard import (
     Unguarded,
     guard,
 )
-from offloader.lifecycle.deletion.guarded import GuardedLedgers, GuardedOutcome
+from offloader.lifecycle.deletion.guarded import GuardedLedgers, LookRound, as_try, begin_look
 from offloader.lifecycle.deletion.ledger_records import (
     evidence_of,
     fits,
@@ -34,7 +31,6 @@ from offloader.lifecycle.deletion.ledger_records import (
     not_deletable,
     unreferenced,
 )
-from offloader.lifecycle.deletion.look_round import LookRound, begin_look
 from offloader.lifecycle.deletion.machine import (
     DeletionTry,
     FailedLook,
@@ -43,7 +39,7 @@ from offloader.lifecycle.deletion.machine import (
     SecondLook,
     UnprovenLedger,
 )
-from offloader.lifecycle.deletion.owners import LoadedTopics, still_written, used_by
+from offloader.lifecycle.deletion.owners import LoadedTopics, still_written, used_on_demand, why_in_use
 from offloader.lifecycle.deletion.records import DeletionEvidence, DeletionProof, LedgerNode, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.side import SideLooks
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
@@ -136,13 +132,7 @@ class BookKeeperSide:
         changed = self._rescue_changed(record)
         if changed:
             return DeletionTry.REFUSED, changed
-        try:
-            done = self.ledgers.delete(case)
-        except OutcomeUnknownError as error:
-            return DeletionTry.UNKNOWN, str(error)
-        except (MetadataUnavailableError, AccessDeniedError) as error:
-            return DeletionTry.REFUSED, str(error)
-        return _TRIES.get(done.outcome, DeletionTry.REFUSED), done.why
+        return as_try(lambda: self.ledgers.delete(case))
 
     def is_there(self, ledger: int) -> bool:
         """Whether it has a node. Raises MetadataUnavailableError, AccessDeniedError."""
@@ -157,7 +147,7 @@ class BookKeeperSide:
         """A verdict's own node and its referees, as they are now, if they are those that the scan saw. `begun_ms`: when
         that began, by ZooKeeper's clock."""
         ledger = verdict.ledger
-        if any(one.node and one.store != scan.store for one in verdict.evidence):
+        if verdict.needs_store_beside(scan.store):
             return UnprovenLedger("what proves it is in another metadata store: no transaction is for both")
         try:
             node = self._node(ledger.ledger)
@@ -182,28 +172,35 @@ class BookKeeperSide:
         evidence = evidence_of(seen.verdict, seen.referees, demanded=demanded)
         if evidence is None:
             return UnprovenLedger("nothing proves it that a transaction could check")
-        doubt = None
-        if evidence.proof is DeletionProof.ON_DEMAND:
-            try:
-                name = seen.verdict.ledger.purpose.managed_ledger
-                used = used_by(name, self.tree.nodes, chroot(self.tree), self.loaded.broker_of)
-            except (ValueError, OffloadError) as error:
-                return FailedLook(f"whether a broker has its topic loaded cannot be found out ({error})")
-            if used:
-                return FailedLook(f"it is suspect, and {used}")
-            doubt = GuardDoubt(data=True, loaded=False, demanded=True)
+        try:
+            used = self._used(seen.verdict, evidence)
+        except (ValueError, OffloadError) as error:
+            return FailedLook(f"whether a broker has its topic loaded cannot be found out ({error})")
+        if used:
+            return FailedLook(used)
+        on_demand = evidence.proof is DeletionProof.ON_DEMAND
+        doubt = GuardDoubt(data=True, loaded=False, demanded=True) if on_demand else None
         ledger = LedgerToGo(seen.verdict.ledger.ledger, seen.node.version, seen.node.ctime)
         check = this_round.check if this_round else None
         case = GuardCase(ledger, seen.referees, one_zookeeper=True, doubt=doubt, round_node=check)
         operations = guard(case, self.tree.uri.root, self.tree.layout)
         return UnprovenLedger(operations.why) if isinstance(operations, Unguarded) else ProvenLedger(evidence, case)
 
+    def _used(self, verdict: LedgerVerdict, evidence: DeletionEvidence) -> str:
+        """Why a broker may use it; empty: none does, or the proof is a node that no broker can write any more. Raises
+        ValueError, OffloadError."""
+        nodes, root = self.tree.nodes, chroot(self.tree)
+        if evidence.is_by_operator:
+            used = used_on_demand(verdict, nodes, root, self.loaded)
+            return f"it is suspect, and {used}" if used else ""
+        return why_in_use(verdict, nodes, root, self.loaded) if evidence.proof is DeletionProof.REFEREE_ABSENT else ""
+
     def _look_at(
         self, record: PendingDeleteLedgerInfo, verdict: LedgerVerdict | None, scan: LedgerScan, this_round: LookRound
     ) -> SecondLook:
         if verdict is None:
             return GoneLedger() if record.ledger_id in scan.gone else FailedLook("the scan says nothing of it")
-        demanded = record.evidence.proof is DeletionProof.ON_DEMAND
+        demanded = record.evidence.is_by_operator
         says = not_deletable(verdict, demanded=demanded)
         if says is not None:
             return says
@@ -255,6 +252,3 @@ def round_path(tree: MetadataTree) -> str:
 def chroot(tree: MetadataTree) -> str:
     """Where Pulsar's nodes are."""
     return tree.uri.root.rpartition("/")[0]
-
-
-_TRIES = {GuardedOutcome.DELETED: DeletionTry.DONE, GuardedOutcome.ALREADY_GONE: DeletionTry.GONE}

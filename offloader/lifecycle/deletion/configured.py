@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.nodes import Nodes
 from offloader.config.lifecycle import Lifecycle
-from offloader.errors import OffloadError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide
-from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook
 from offloader.lifecycle.deletion.owners import LoadedTopics
-from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedgerInfo
-from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
+from offloader.lifecycle.deletion.side import DeletionSide
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.ledgers.copies import VerifyCopies, no_copies
 from offloader.lifecycle.ledgers.references import References
@@ -55,7 +52,7 @@ def cluster_scanner(
     verify_copies: VerifyCopies = no_copies,
 ) -> ClusterScanner:
     """What looks at ledgers. Raises ConfigError."""
-    from offloader.lifecycle.ledgers.open import open_scanner
+    from offloader.lifecycle.ledgers.scanner import open_scanner
 
     def connect(hosts: tuple[str, ...]) -> Nodes:
         from offloader.bookkeeper.zookeeper import ZooKeeper  # kazoo is an extra
@@ -75,15 +72,13 @@ def lists_of_all_stores(
 ) -> tuple[References, ...]:
     """All ledger lists of all metadata stores, as they are now; what is opened for that is closed. Raises ConfigError,
     MetadataUnavailableError, AccessDeniedError."""
-    from offloader.lifecycle.ledgers.lists import read_references
-
     with ExitStack() as stack:
         tree, bookies = clients()
         stack.callback(tree.close)
         stack.callback(bookies.close)
         scanner = cluster_scanner(section, tree, bookies, admin, clock_ms)
         stack.callback(scanner.close)
-        return read_references(scanner)
+        return scanner.references()
 
 
 def close_scanner(scanner: LedgerScanner) -> None:
@@ -157,36 +152,4 @@ def _opened(
     stack.callback(bookies.close)
     scanner = cluster_scanner(section, tree, bookies, admin, clock_ms, verify_copies)
     stack.callback(close_scanner, scanner)
-    return BookKeeperSide(tree, bookies, scanner, LoadedTopics(admin.loaded_topics), rescues=rescues)
-
-
-@dataclass
-class OpenedForALook:
-    """A side that is reached only where something is due: a service without work asks nobody. One thread looks."""
-
-    open_side: OpenSide
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _side: DeletionSide | None = None
-
-    def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
-        try:
-            side = self._side = self._side or self.open_side(self._stack)
-        except OffloadError as error:
-            return SideLooks({one.name: FailedLook(str(error)) for one in records}, 0, (str(error),))
-        return side.look(records, goes_on=goes_on)
-
-    def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
-        return self._looked().close(record)
-
-    def delete(self, record: PendingDeleteLedgerInfo) -> tuple[DeletionTry, str]:
-        return self._looked().delete(record)
-
-    def end(self) -> None:
-        """Until the next look."""
-        self._side = None
-        self._stack.close()
-
-    def _looked(self) -> DeletionSide:
-        if self._side is None:
-            raise RuntimeError("nothing is done without a look")
-        return self._side
+    return BookKeeperSide(tree, bookies, scanner, LoadedTopics.of(admin), rescues=rescues)

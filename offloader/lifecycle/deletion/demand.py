@@ -20,6 +20,7 @@ from offloader.lifecycle.deletion.records import (
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.ledgers.kinds import LedgerPurpose, managed_ledgers_named
 from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.told import confirmation_told
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,11 @@ class DemandDenied:
 
 
 def answer_demand(
-    payload: DeleteLedgerPayload, scan: LedgerScan, *, suspect: bool = False
+    payload: DeleteLedgerPayload, scan: LedgerScan, *, suspect: bool = False, by_operator: bool = False
 ) -> DemandAnswered | DemandDenied | None:
     """What follows from a scan of that ledger. None: it may be marked; it never goes before the delay is over.
-    `suspect`: an operator has looked, and suspect is enough."""
+    `suspect`: an operator has looked, and suspect is enough. `by_operator`: an operator names the ledger, and so
+    confirms what only an operator can."""
     problem = payload.problem
     if problem:
         return DemandAnswered(DeletionAnswer.INVALID, problem)
@@ -84,11 +86,13 @@ def answer_demand(
     difference = _difference(payload, verdict.ledger.purpose)
     if difference:
         return DemandAnswered(DeletionAnswer.DOES_NOT_MATCH, difference)
+    if by_operator and verdict.confirmable:
+        return None if verdict.deletable_on_demand else DemandDenied(" ".join(confirmation_told(verdict)))
     return _by_verdict(verdict, suspect=suspect)
 
 
 def _by_verdict(verdict: LedgerVerdict, *, suspect: bool) -> DemandAnswered | DemandDenied | None:
-    says = not_deletable(verdict, demanded=suspect)
+    says = not_deletable(verdict, demanded=suspect and not verdict.confirmable)
     if isinstance(says, ReferencedLedger):
         return DemandAnswered(DeletionAnswer.STILL_IN_USE, f"it is named by {says.by}")
     if says is not None:

@@ -1,4 +1,4 @@
-"""The transaction that deletes a ledger's node and proves, while it does, that nobody can refer to the ledger. Pure.
+"""The transactions that delete, and prove while they do that nobody can refer to what goes. Pure.
 
 Brokers write what refers to a ledger by compare-and-set, in the same ZooKeeper:
 
@@ -6,6 +6,14 @@ certain, referee is there       check it at its version; delete the ledger
 certain, referee is missing     create it and those above it that are missing, delete them again; delete the ledger
 suspect data, only on demand    set the referee to its own bytes, so that nobody can write it who read it before;
                                 delete the ledger
+
+A left-over managed ledger goes whole:
+
+each topic of which its name may be made is at the version that was read, or absent
+each subscription of which its name may be made is absent
+delete its cursors' nodes, then its own, each at the version that was read
+
+Each of them begins with the check that no later look has begun.
 """
 
 from __future__ import annotations
@@ -16,6 +24,9 @@ from itertools import pairwise
 
 from offloader.bookkeeper.layout import Layout, ledger_path
 from offloader.bookkeeper.nodes import CheckNode, CreateNode, DeleteNode, NodeOperation, SetNode
+from offloader.lifecycle.deletion.records import LedgerNode
+
+MOST_OPERATIONS = 1_000  # of one transaction: ZooKeeper takes a megabyte
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +161,26 @@ def _check_place(path: str, root: str) -> None:
 
 def _above(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoverCase:
+    """`path`: the managed ledger's node, which is `node` with its cursors below. `owners`: topics, and subscriptions
+    of those that are there. `round_node`: a node that every later look changes."""
+
+    path: str
+    node: LedgerNode
+    owners: tuple[RefereeAsRead, ...]
+    round_node: CheckNode | None = None
+
+
+def leftover_guard(case: LeftoverCase) -> tuple[NodeOperation, ...] | Unguarded:
+    """Its last operation deletes the managed ledger's node."""
+    if not any(isinstance(one, MissingReferee) for one in case.owners):
+        return Unguarded("no owner is known whose absence could be proven")
+    newest = (case.round_node,) if case.round_node else ()
+    cursors = (DeleteNode(f"{case.path}/{name}", one.version) for name, one in case.node.below)
+    operations = (*newest, *proof_of_referees(case.owners), *cursors, DeleteNode(case.path, case.node.version))
+    if len(operations) > MOST_OPERATIONS:
+        return Unguarded(f"its name has too many readings for one transaction: {len(operations)} operations")
+    return operations

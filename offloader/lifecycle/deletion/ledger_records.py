@@ -1,4 +1,5 @@
-"""From the verdict on a ledger to the record of its deletion, and to what a second look says. Pure."""
+"""From the verdict on a ledger, or on a left-over managed ledger, to the record of its deletion, and to what a second
+look says. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from offloader.lifecycle.deletion.records import (
 )
 from offloader.lifecycle.ledgers.evidence import CONTENTS, Fact, LedgerVerdict, Standing, proof_of
 from offloader.lifecycle.ledgers.kinds import RefereeKind
-from offloader.lifecycle.ledgers.told import facts_told, told
+from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger
+from offloader.lifecycle.ledgers.told import facts_told, leftover_told, told
 from offloader.printable import printable
 
 COMPONENTS = {
@@ -45,7 +47,12 @@ _PROOFS = {
     Fact.PASSED_BY: DeletionProof.PASSED_BY,
     Fact.COPY_READ_BACK: DeletionProof.BOOKKEEPER_DELETED,
 }
+UNCONFIRMED = "its topic is absent, and it may hold data: an operator confirms it with `orphans quarantine ID --yes`"
+_WITHOUT_MESSAGES = frozenset({RefereeKind.CURSOR_NODE, RefereeKind.DELAYED_BUCKETS})
+_LEFT_TO_OPERATORS = frozenset({Fact.OWNER_ABSENT, Fact.LEFT_BOOKKEEPER})
 _PASSING = (Fact.UNREADABLE, Fact.COPY_NOT_READ)  # somebody could not answer: that is no verdict
+
+NO_LEDGER = -1
 
 
 def candidate_of(
@@ -81,6 +88,29 @@ def kept_record(verdict: LedgerVerdict, by: str, now: int) -> PendingDeleteLedge
     return kept(replace(record, marked_at=now), DeletionAnswer.HOLDS_DATA, HOLDS_DATA, now)
 
 
+def requested_record(verdict: LedgerVerdict, by: str, now: int) -> PendingDeleteLedgerInfo:
+    """That others have asked for the deletion of a ledger that may hold data. Nothing follows from it: an operator who
+    confirms it marks the ledger by its number, with all evidence anew."""
+    record = kept_record(verdict, by, now)
+    return replace(record, answer=DeletionAnswer.REQUESTED, reason=UNCONFIRMED)
+
+
+def needs_confirmation(verdict: LedgerVerdict) -> bool:
+    """Whether nothing but the absence of its topic proves that it may go, and it may hold entries."""
+    absent = any(one.fact is Fact.OWNER_ABSENT for one in verdict.evidence)
+    return absent and not verdict.ledger.empty
+
+
+def is_beyond_doubt(verdict: LedgerVerdict) -> bool:
+    """Whether no operator has to look before it is quarantined: a confirmed orphan whose topic exists, that is closed,
+    and that is empty or a cursor's or a delayed index's. What a trim seems to have left of messages, schemas and
+    compacted views may be what a restore of metadata lost."""
+    facts, ledger = {one.fact for one in verdict.evidence}, verdict.ledger
+    closed = ledger.last_entry is not None
+    harmless = ledger.empty or ledger.purpose.referee in _WITHOUT_MESSAGES
+    return verdict.deletable and closed and harmless and not facts & _LEFT_TO_OPERATORS
+
+
 def may_be_demanded(verdict: LedgerVerdict) -> bool:
     """Whether it may be marked where an operator asks for this very ledger: all that speaks against it is that its list
     has no greater id yet. Then whoever is about to list it can be stopped: the list is written anew."""
@@ -98,6 +128,11 @@ def evidence_of(
         one = next((one for one in referees if isinstance(one, StandingReferee)), None)
         said = told(verdict), facts_of(verdict)
         return None if one is None else DeletionEvidence(DeletionProof.ON_DEMAND, one.path, one.version, *said)
+    if demanded and verdict.confirmable and referees:
+        first = referees[0]
+        version = first.version if isinstance(first, StandingReferee) else None
+        proof = DeletionProof.ON_DEMAND if verdict.about_to_be_named else DeletionProof.CONFIRMED
+        return DeletionEvidence(proof, first.path, version, told(verdict), facts_of(verdict))
     proofs = {_PROOFS[one.fact] for one in verdict.evidence if one.fact in _PROOFS}
     if verdict.standing is not Standing.CERTAIN or not proofs:
         return None
@@ -124,7 +159,7 @@ def not_deletable(
     verdict: LedgerVerdict, *, demanded: bool = False
 ) -> ReferencedLedger | UnprovenLedger | FailedLook | None:
     """What a look says of a verdict that deletes nothing; None: it may be deleted, or holds data."""
-    if verdict.standing is Standing.CERTAIN or (demanded and may_be_demanded(verdict)):
+    if verdict.standing is Standing.CERTAIN or (demanded and (may_be_demanded(verdict) or verdict.confirmable)):
         return None
     if verdict.standing is Standing.REFERENCED:
         return ReferencedLedger(printable(verdict.referees[0].node if verdict.referees else "a node"))
@@ -179,3 +214,29 @@ def fits(record: PendingDeleteLedgerInfo, case: GuardCase) -> bool:
         record.node.version,
         record.node.ctime,
     )
+
+
+def leftover_candidate(
+    leftover: LeftoverManagedLedger, node: LedgerNode, evidence: DeletionEvidence, by: str
+) -> PendingDeleteLedgerInfo:
+    """What `marked` takes. `by`: who marks it."""
+    return PendingDeleteLedgerInfo(
+        ledger_id=NO_LEDGER,
+        ledger_type=LedgerType.MANAGED_LEDGER,
+        ledger_component=LedgerComponent.PENDING_ACKS,
+        topic_name=leftover.name,
+        node=node,
+        evidence=evidence,
+        state=DeletionState.MARKED,
+        marked_at=0,
+        marked_by=by,
+    )
+
+
+def leftover_evidence(leftover: LeftoverManagedLedger, owners: tuple[RefereeAsRead, ...]) -> DeletionEvidence | None:
+    """None: it proves nothing that could be guarded."""
+    absent = next((one.path for one in owners if isinstance(one, MissingReferee)), None)
+    if leftover.standing is not Standing.CERTAIN or absent is None:
+        return None
+    facts = tuple(sorted(" ".join(filter(None, (one.fact, one.store, one.node))) for one in leftover.evidence))
+    return DeletionEvidence(DeletionProof.REFEREE_ABSENT, absent, None, leftover_told(leftover), facts)

@@ -11,21 +11,22 @@ from dataclasses import dataclass, field
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.nodes import Nodes
 from offloader.errors import (
-    AccessDeniedError,
     FatalError,
     MetadataUnavailableError,
-    NodeRefusal,
     OffloadError,
-    OperationRefusedError,
-    OutcomeUnknownError,
 )
 from offloader.lifecycle.deletion.bookkeeper_side import round_path
-from offloader.lifecycle.deletion.guard import RefereeAsRead, StandingReferee, Unguarded
-from offloader.lifecycle.deletion.guarded import GuardedDeletion, GuardedOutcome, read_back, read_referee
-from offloader.lifecycle.deletion.ledger_records import node_of
-from offloader.lifecycle.deletion.leftover_guard import LeftoverCase, leftover_guard
-from offloader.lifecycle.deletion.leftover_records import leftover_evidence
-from offloader.lifecycle.deletion.look_round import LookRound, begin_look
+from offloader.lifecycle.deletion.guard import LeftoverCase, RefereeAsRead, StandingReferee, Unguarded, leftover_guard
+from offloader.lifecycle.deletion.guarded import (
+    GuardedDeletion,
+    LookRound,
+    OwnNode,
+    as_try,
+    begin_look,
+    delete_guarded,
+    read_referee,
+)
+from offloader.lifecycle.deletion.ledger_records import leftover_evidence, node_of
 from offloader.lifecycle.deletion.machine import (
     DeletionTry,
     FailedLook,
@@ -82,13 +83,7 @@ class LeftoverSide:
         case = self._cases.pop(record.name, None)
         if case is None or case.node != record.node:
             return DeletionTry.REFUSED, "it was not looked at right before"
-        try:
-            done = delete_leftover(self.tree.nodes, case)
-        except OutcomeUnknownError as error:
-            return DeletionTry.UNKNOWN, str(error)
-        except (MetadataUnavailableError, AccessDeniedError) as error:
-            return DeletionTry.REFUSED, str(error)
-        return _TRIES.get(done.outcome, DeletionTry.REFUSED), done.why
+        return as_try(lambda: delete_leftover(self.tree.nodes, case))
 
     def look_closer(
         self, leftover: LeftoverManagedLedger, scan: LedgerScan, this_round: LookRound | None = None
@@ -168,26 +163,8 @@ class LeftoverSide:
 def delete_leftover(nodes: Nodes, case: LeftoverCase) -> GuardedDeletion:
     """Raises MetadataUnavailableError, AccessDeniedError: nothing was deleted; OutcomeUnknownError: it may have been,
     or will be. In doubt call it again."""
-    operations = leftover_guard(case)
-    if isinstance(operations, Unguarded):
-        return GuardedDeletion(GuardedOutcome.UNGUARDED, operations.why)
-    node = nodes.get(case.path, latest=True)
-    if node is None:
-        return GuardedDeletion(GuardedOutcome.ALREADY_GONE)
-    if (node.version, node.created_ms) != (case.node.version, case.node.ctime):
-        return GuardedDeletion(GuardedOutcome.LEDGER_CHANGED, f"{case.path}: somebody changed it, or made it again")
-    try:
-        nodes.multi(operations)
-    except OperationRefusedError as error:
-        if case.round_node is not None and error.operation == 0:
-            return GuardedDeletion(GuardedOutcome.LOOKED_SINCE, f"another look began since: {error}")
-        if error.operation == len(operations) - 1 and error.refusal is NodeRefusal.NO_NODE:
-            return GuardedDeletion(GuardedOutcome.ALREADY_GONE, str(error))
-        changed = error.operation >= len(operations) - 1 - len(case.node.below)
-        return GuardedDeletion(GuardedOutcome.LEDGER_CHANGED if changed else GuardedOutcome.REFEREE_CHANGED, str(error))
-    except OutcomeUnknownError as error:
-        return read_back(nodes, case.path, case.node.ctime, error)
-    return GuardedDeletion(GuardedOutcome.DELETED)
+    own = OwnNode(case.path, case.node.version, case.node.ctime, 1 + len(case.node.below))
+    return delete_guarded(nodes, leftover_guard(case), own, case.round_node)
 
 
 def _doubt(leftover: LeftoverManagedLedger) -> UnprovenLedger | FailedLook | None:
@@ -200,6 +177,3 @@ def _doubt(leftover: LeftoverManagedLedger) -> UnprovenLedger | FailedLook | Non
 
 def _newest(node: LedgerNode) -> int:
     return max(node.ctime, *(one.ctime for _, one in node.below)) if node.below else node.ctime
-
-
-_TRIES = {GuardedOutcome.DELETED: DeletionTry.DONE, GuardedOutcome.ALREADY_GONE: DeletionTry.GONE}

@@ -1,4 +1,5 @@
-"""The two phases of a deletion: pure, no I/O. Whoever runs them looks, records what is ruled, and only then acts.
+"""The two phases of a deletion, and what an operator decides about one: pure, no I/O. Whoever runs the phases looks,
+records what is ruled, and only then acts.
 
 First phase: `marked`; nothing else changes. Second phase, when `turn` says so: a second look, of which `rule` says what
 follows, as often as there are tries. A record is compared with what is there, never believed; *still in use*, *does not
@@ -9,15 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from offloader.errors import FatalError
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,
     DeletionEvidence,
     DeletionState,
     DeletionSwitch,
     LedgerNode,
+    LedgerType,
     PendingDeleteLedgerInfo,
 )
 from offloader.lifecycle.deletion.timing import DeletionTiming
+from offloader.lifecycle.topics.cursors.saved import SavedCursor
 
 HOLDS_DATA = "it holds data that no list has"
 
@@ -27,7 +31,7 @@ class UnreferencedLedger:
     """It is there, and the evidence says that nothing refers to it. `age` in ms, and `seen_at`, when that was: by the
     clock of what it is in, ZooKeeper's or the store's, as the record's `marked_at`.
 
-    `holds_data`: it has entries that no list has and no trim explains."""
+    `holds_data`: it has entries that no list has and no trim explains. `saved`: the state of a subscription."""
 
     node: LedgerNode
     evidence: DeletionEvidence
@@ -35,6 +39,7 @@ class UnreferencedLedger:
     seen_at: int
     is_open: bool = False
     holds_data: bool = False
+    saved: SavedCursor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,7 @@ class DeletionTry(Enum):
     DONE = "done"
     GONE = "gone"  # it was not there any more
     REFUSED = "refused"  # by the guard, or by a failure: nothing was done
+    IN_USE = "in use"  # refused because it is used by now
     UNKNOWN = "unknown"  # its answer is lost
 
 
@@ -194,6 +200,8 @@ def tried(
             return gone(record, now, by_us=False)
         case DeletionTry.REFUSED:
             return replace(record, next_at=now + timing.wait_after(record.tries), reason=why, in_doubt=False)
+        case DeletionTry.IN_USE:
+            return kept(record, DeletionAnswer.STILL_IN_USE, why, now)
         case DeletionTry.UNKNOWN:
             return replace(record, reason=why)
 
@@ -216,7 +224,7 @@ def _rule_unreferenced(
     changed = look.node != record.node or not look.evidence.is_same(record.evidence)
     if changed or _began_before(record, switch) or record.marked_at > look.seen_at:
         return DeletionRuling(_anew(record, look.node, look.evidence, look.seen_at, switch, now))
-    waits = timing.effective_delay - min(look.age, look.seen_at - record.marked_at)
+    waits = _delay(record, timing) - min(look.age, look.seen_at - record.marked_at)
     if waits > 0:  # whatever our own clock says
         return DeletionRuling(replace(record, next_at=now + waits))
     if record.tries >= timing.max_tries:
@@ -235,6 +243,7 @@ def _begin_try(
         next_at=now + timing.wait_after(record.tries + 1),
         closing=look.is_open,
         in_doubt=not look.is_open,
+        subscription=look.saved or record.subscription,
     )
     return DeletionRuling(begun, DeletionStep.CLOSE if look.is_open else DeletionStep.DELETE)
 
@@ -242,7 +251,13 @@ def _begin_try(
 def due_at(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> int:
     """When a record that is in flight is looked at next, at the earliest: by our own clock. So the delay is over by two
     clocks before anything goes, and one that was a day behind, and is right again, shortens nothing."""
-    return record.next_at or max(record.marked_at, record.noted_at) + timing.effective_delay
+    return record.next_at or max(record.marked_at, record.noted_at) + _delay(record, timing)
+
+
+def _delay(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> int:
+    """No compaction reads a subscription."""
+    subscription = record.ledger_type is LedgerType.SUBSCRIPTION
+    return replace(timing, longest_compaction=0).effective_delay if subscription else timing.effective_delay
 
 
 def _began_before(record: PendingDeleteLedgerInfo, switch: DeletionSwitch) -> bool:
@@ -311,3 +326,70 @@ def _ended(
     record: PendingDeleteLedgerInfo, state: DeletionState, answer: DeletionAnswer, why: str, now: int
 ) -> PendingDeleteLedgerInfo:
     return replace(record, state=state, answer=answer, reason=why, ended_at=now)
+
+
+def undone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """Costs nothing as long as it is known to be there: while it is marked, after a try that was refused, when it was
+    given up. Raises FatalError for what has ended, and for what is in doubt: see `taken_back`."""
+    if record.has_ended:
+        raise FatalError(f"{record.thing} is {record.state}: nothing is left to undo")
+    if record.in_doubt:
+        raise FatalError(f"{record.thing} is {record.state}, and may be gone: it has to be looked at first")
+    return replace(record, state=DeletionState.UNDONE, answer=None, reason="", ended_at=now)
+
+
+def taken_back(record: PendingDeleteLedgerInfo, *, there: bool | None, now: int) -> PendingDeleteLedgerInfo:
+    """Of a try nobody knows what came; `there`: whether a look that outdates it has found the thing, None: nobody can
+    look. What is gone ends as deleted by us."""
+    if there is False:
+        return gone(record, now, by_us=True)
+    taken = undone(replace(record, in_doubt=False), now)
+    return taken if there else replace(taken, reason="whether it had been deleted before is not known")
+
+
+def recreated(record: PendingDeleteLedgerInfo, now: int, says: str = "") -> PendingDeleteLedgerInfo:
+    """The second chance: what we had deleted is there again. `says`: what of it is not as it was."""
+    _check_ours(record)
+    return replace(record, state=DeletionState.UNDONE, reason=says or record.reason, ended_at=now)
+
+
+def undoing(record: PendingDeleteLedgerInfo) -> PendingDeleteLedgerInfo:
+    """What we deleted is put back in several steps: until the last one, what is there is ours, and unfinished."""
+    _check_ours(record)
+    return replace(record, state=DeletionState.UNDOING, ended_at=0)
+
+
+def _check_ours(record: PendingDeleteLedgerInfo) -> None:
+    if record.answer is not DeletionAnswer.DELETED:
+        raise FatalError(f"{record.thing} is {record.state}: only what we deleted can be created again")
+
+
+def retried(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """An operator wants more tries for what was given up: its next look is due at once."""
+    _check_given_up(record)
+    return replace(record, state=DeletionState.MARKED, tries=0, next_at=now)
+
+
+def dropped(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """An operator wants no more tries for what was given up. Raises FatalError also for what is in doubt: see
+    `let_be`."""
+    _check_given_up(record)
+    if record.in_doubt:
+        raise FatalError(f"{record.thing} was given up, and may be gone: it has to be looked at first")
+    return kept(record, DeletionAnswer.DROPPED, record.reason, now)
+
+
+def let_be(record: PendingDeleteLedgerInfo, *, there: bool | None, now: int) -> PendingDeleteLedgerInfo:
+    """The same, where nobody knows what came of a try; `there`: as of `taken_back`."""
+    _check_given_up(record)
+    return gone(record, now, by_us=True) if there is False else dropped(replace(record, in_doubt=False), now)
+
+
+def abandoned_undo(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """An operator ends an undo that cannot be finished: what is there stays as it is."""
+    return kept(record, DeletionAnswer.DROPPED, "its undo was not finished", now)
+
+
+def _check_given_up(record: PendingDeleteLedgerInfo) -> None:
+    if record.state is not DeletionState.GIVEN_UP:
+        raise FatalError(f"{record.thing} is {record.state}, not given up")

@@ -30,7 +30,7 @@ class MarkOutcome(StrEnum):
     MARKED = "marked"
     WOULD_BE_MARKED = "would be marked"
     PENDING = "pending already"
-    SPARED = "spared"  # an operator has undone or dropped it before: only by its name
+    SPARED = "spared"  # an operator has undone or dropped it, or others have asked for it: only by its name
     KEPT = "kept"  # it holds data, and that stays known as long as it is there; or a policy holds it
     NOT_DELETABLE = "not deletable"
     CHANGED = "changed meanwhile"
@@ -54,7 +54,8 @@ def warning_of(record: PendingDeleteLedgerInfo) -> str:
 @dataclass(frozen=True, slots=True)
 class Mark(Generic[Id, Found]):
     """`id`: as commands call it. `why`: one sentence, where it was not marked, or where there is more to know.
-    `found`: as the scan had it. `record`: what is pending, or is or would be written."""
+    `found`: as the scan had it. `record`: what is pending, or is or would be written; of what was spared, the former
+    one."""
 
     id: Id
     outcome: MarkOutcome
@@ -108,7 +109,7 @@ class Marker:
         held = former is not None and held_data(former.record)
         if former is not None and not self.by_name and (held or former.record.was_spared):
             why = HELD_DATA if held else f"it was {former.record.answer or former.record.state} before"
-            return Mark(thing, MarkOutcome.SPARED, f"{why}: name it to mark it", found)
+            return Mark(thing, MarkOutcome.SPARED, f"{why}: name it to mark it", found, former.record)
         seen = candidate()
         if isinstance(seen, UnprovenLedger):
             return Mark(thing, MarkOutcome.NOT_DELETABLE, seen.why, found)

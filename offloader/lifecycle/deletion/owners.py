@@ -1,17 +1,19 @@
-"""Whether somebody may still write an open ledger that nothing refers to: then it is not fenced."""
+"""Whether a broker may still use a ledger that nothing refers to: then it is neither closed nor deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from threading import Lock
 
-from offloader.bookkeeper.managed_ledgers import TRANSACTION_LOG_PREFIX, decoded
 from offloader.bookkeeper.nodes import Nodes
 from offloader.errors import OffloadError
 from offloader.lifecycle.deletion.records import DeletionProof, PendingDeleteLedgerInfo
+from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict
 from offloader.lifecycle.ledgers.leftovers import is_pending_acks, owners_of
 from offloader.lifecycle.ledgers.references import cursor_path, list_path
 from offloader.model import TopicName
+from offloader.ports.admin import Admin
+from offloader.state.names import TRANSACTION_LOG_PREFIX, decoded
 
 LoadedBy = Callable[[TopicName], str | None]
 """The broker that has a topic loaded, if any: `Admin.loaded_by`."""
@@ -19,16 +21,33 @@ LoadedBy = Callable[[TopicName], str | None]
 AskBrokers = Callable[[], Mapping[str, str]]
 """All topics that are loaded, and their brokers: `Admin.loaded_topics`. Raises OffloadError."""
 
+AskSubscriptions = Callable[[TopicName], Collection[str]]
+"""The durable subscriptions of a loaded topic, as its broker has them. Raises OffloadError."""
+
+AskLedgers = Callable[[TopicName], Collection[int]]
+"""All ledgers that a loaded topic's broker has: data, cursors', schemas', the compacted view. Raises OffloadError."""
+
 
 class LoadedTopics:
     """What brokers have loaded: all of them are asked once a look, and only where somebody wants to know. Thread safe.
 
     That nobody could say holds for the whole look, too: a broker that does not answer is waited for once."""
 
-    def __init__(self, ask: AskBrokers) -> None:
+    def __init__(self, ask: AskBrokers, subscriptions: AskSubscriptions, ledgers: AskLedgers | None = None) -> None:
         self._ask = ask
+        self._subscriptions = subscriptions
+        self._ledgers = ledgers
         self._lock = Lock()
         self._known: Mapping[str, str] | OffloadError | None = None
+
+    @classmethod
+    def of(cls, admin: Admin) -> LoadedTopics:
+        """By the admin REST."""
+        return cls(
+            admin.loaded_topics,
+            lambda topic: admin.topic_info(topic).subscriptions,
+            lambda topic: admin.topic_info(topic).all_ledgers,
+        )
 
     def forget(self) -> None:
         """A look begins."""
@@ -37,13 +56,31 @@ class LoadedTopics:
 
     def broker_of(self, topic: TopicName) -> str | None:
         """As `Admin.loaded_by`. Raises OffloadError."""
+        return self._all().get(str(topic))
+
+    def with_schema(self, schema: str) -> Mapping[str, str]:
+        """The topics of a schema that brokers have loaded, and these brokers: partitions, and topics that are not
+        persistent, among them. Raises OffloadError."""
+        topics = ((name, TopicName.parse(name.removeprefix("non-")), broker) for name, broker in self._all().items())
+        return {name: broker for name, topic, broker in topics if topic.schema_name == schema}
+
+    def may_have_ledger(self, topic: TopicName, ledger: int) -> bool:
+        """Whether the broker that has a topic loaded has this ledger, or does not report its ledgers. Raises
+        OffloadError."""
+        return self._ledgers is None or ledger in self._ledgers(topic)
+
+    def has_subscription(self, topic: TopicName, name: str) -> bool:
+        """Whether the broker that has a topic loaded has this subscription. Raises OffloadError."""
+        return name in self._subscriptions(topic)
+
+    def _all(self) -> Mapping[str, str]:
         with self._lock:
             if self._known is None:
                 self._known = self._asked()
             known = self._known
         if isinstance(known, OffloadError):
             raise known
-        return known.get(str(topic))
+        return known
 
     def _asked(self) -> Mapping[str, str] | OffloadError:
         try:
@@ -52,7 +89,7 @@ class LoadedTopics:
             return error
 
 
-_MAY_BE_WRITTEN = (DeletionProof.REFEREE_ABSENT, DeletionProof.ON_DEMAND)
+_MAY_BE_WRITTEN = (DeletionProof.REFEREE_ABSENT, DeletionProof.ON_DEMAND, DeletionProof.CONFIRMED)
 
 
 def still_written(record: PendingDeleteLedgerInfo, nodes: Nodes, root: str, loaded_by: LoadedBy) -> str | None:
@@ -68,6 +105,45 @@ def still_written(record: PendingDeleteLedgerInfo, nodes: Nodes, root: str, load
     except (ValueError, OffloadError) as error:
         return f"ledger {record.ledger_id}: whether a broker still writes it cannot be found out ({error})"
     return f"ledger {record.ledger_id}: {used}" if used else None
+
+
+def why_in_use(verdict: LedgerVerdict, nodes: Nodes, root: str, loaded: LoadedTopics) -> str:
+    """Why a broker may use a ledger of which only absent nodes prove that nothing refers to it; empty: none does.
+
+    A node may have been removed under a broker that goes on with what it has in memory: it serves the ledgers of the
+    topic, and an operator can still put the node back. Raises ValueError, OffloadError: see `used_by`."""
+    facts, purpose = {one.fact for one in verdict.evidence}, verdict.ledger.purpose
+    if Fact.OWNER_ABSENT in facts:
+        return used_by(purpose.managed_ledger, nodes, root, loaded.broker_of)
+    if Fact.CURSOR_ABSENT not in facts:
+        return ""
+    used = used_by(purpose.managed_ledger, nodes, root, loaded.broker_of)
+    if not used or is_pending_acks(purpose.managed_ledger):
+        return used
+    topic = _topic_of(purpose.managed_ledger)
+    has_it = any(loaded.has_subscription(topic, name) for name in {purpose.cursor, decoded(purpose.cursor)})
+    return f"{used}: it has the subscription {purpose.cursor}" if has_it else ""
+
+
+def used_on_demand(verdict: LedgerVerdict, nodes: Nodes, root: str, loaded: LoadedTopics) -> str:
+    """The same of a ledger that an operator named without proof. A topic that was created again may be loaded, if its
+    broker does not have the ledger. Raises ValueError, OffloadError: see `used_by`."""
+    ledger, purpose = verdict.ledger.ledger, verdict.ledger.purpose
+    again = any(one.fact is Fact.MADE_SINCE for one in verdict.evidence)
+    if purpose.schema:
+        users = loaded.with_schema(purpose.schema)
+        using = (name for name in users if not again or _may_have(loaded, name, ledger))
+        topic = next(using, None)
+        return "" if topic is None else f"{topic} is loaded by the broker {users[topic]}, which may still use it"
+    used = used_by(purpose.managed_ledger, nodes, root, loaded.broker_of)
+    if not used or not again or is_pending_acks(purpose.managed_ledger):
+        return used
+    return used if loaded.may_have_ledger(_topic_of(purpose.managed_ledger), ledger) else ""
+
+
+def _may_have(loaded: LoadedTopics, name: str, ledger: int) -> bool:
+    """Brokers report no ledgers of topics that are not persistent."""
+    return name.startswith("non-") or loaded.may_have_ledger(TopicName.parse(name), ledger)
 
 
 def used_by(managed_ledger: str, nodes: Nodes, root: str, loaded_by: LoadedBy) -> str:

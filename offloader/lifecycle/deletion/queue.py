@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
 from offloader.errors import ObjectNotFoundError
-from offloader.lifecycle.deletion.record_codec import decode_deletion, decode_switch, encode_deletion, encode_switch
-from offloader.lifecycle.deletion.records import DeletionSwitch, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.records import (
+    DeletionSwitch,
+    LedgerType,
+    PendingDeleteLedgerInfo,
+    decode_deletion,
+    decode_switch,
+    encode_deletion,
+    encode_switch,
+)
 from offloader.lifecycle.record_queue import LOST_RACES, RecordKind, RecordQueue, StoredRecord, changes_all_the_time
 from offloader.metadata.layout import (
     deletion_folder,
@@ -34,6 +42,17 @@ class DeletionQueue(RecordQueue[str, PendingDeleteLedgerInfo]):
             encode_deletion,
             decode_deletion,
         )
+
+    def readable_of(
+        self, kind: LedgerType, passed_over: Callable[[str, int], bool] = lambda _name, _slot: False
+    ) -> Iterator[StoredDeletion]:
+        """Those of one type that can be read; no others are read. `passed_over`: as of `records`."""
+        found = self.records(lambda name, slot: not name.startswith(f"{kind}-") or passed_over(name, slot))
+        return (one for one in found if isinstance(one, StoredRecord))
+
+    def has_any(self, kind: LedgerType) -> bool:
+        """Whether one of that type is recorded."""
+        return next(iter(self._store.list(f"{deletion_records_folder(self._cluster)}{kind}-")), None) is not None
 
     def switch(self) -> DeletionSwitch | None:
         """The switch as it was last set; None: deletion was never on."""

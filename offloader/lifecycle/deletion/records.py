@@ -1,4 +1,4 @@
-"""What is recorded of one deletion, from its mark to its end. Pure, no I/O.
+"""What is recorded of one deletion, from its mark to its end, and its bytes. Pure, no I/O.
 
 Names are those of PIP-186, where it has them."""
 
@@ -9,8 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 
-from offloader.bookkeeper.nodes import Acl
+from offloader._proto import metadata_pb2 as pb
+from offloader.bookkeeper.nodes import Acl, AclEntry
+from offloader.lifecycle.topics.cursors.saved import SavedCursor, read_saved, saved_message
+from offloader.metadata.envelope import unwrap_kind, wrap
 from offloader.metadata.layout import INDEX, KeyKind, data_key, parse_topic_key
+from offloader.metadata.message_codec import add_messages, message_of, read_value
+from offloader.metadata.value_codec import damage_of, unknown_fields
 
 UUID = re.compile(r"[0-9a-f-]{1,36}")  # others may say anything, and it becomes a part of a key
 
@@ -22,6 +27,7 @@ class LedgerType(StrEnum):
     OFFLOAD_LEDGER = "OFFLOAD_LEDGER"  # in a bucket
     OBJECT = "OBJECT"  # no ledger: an object of the archive, or an upload
     MANAGED_LEDGER = "MANAGED_LEDGER"  # no ledger: the nodes of a left-over managed ledger, which refer to some
+    SUBSCRIPTION = "SUBSCRIPTION"  # no ledger: a durable subscription of a topic
 
     @property
     def many(self) -> str:
@@ -34,6 +40,7 @@ _MANY = {
     LedgerType.OFFLOAD_LEDGER: "objects of Pulsar's own offloader",
     LedgerType.OBJECT: "objects",
     LedgerType.MANAGED_LEDGER: "left-over managed ledgers",
+    LedgerType.SUBSCRIPTION: "subscriptions",
 }
 
 
@@ -47,6 +54,7 @@ class LedgerComponent(StrEnum):
     DELAYED_INDEX = "DELAYED_INDEX"
     PENDING_ACKS = "PENDING_ACKS"  # a subscription's, with its managed ledger
     ARCHIVE = "ARCHIVE"  # what the offloader itself has written
+    SUBSCRIPTION = "SUBSCRIPTION"  # a subscription itself, which its broker deletes with its cursor
 
 
 PIP_TYPES = (LedgerType.LEDGER, LedgerType.OFFLOAD_LEDGER)
@@ -55,6 +63,7 @@ PIP_TYPES = (LedgerType.LEDGER, LedgerType.OFFLOAD_LEDGER)
 _COMPONENT_OF = {
     LedgerType.OBJECT: LedgerComponent.ARCHIVE,
     LedgerType.MANAGED_LEDGER: LedgerComponent.PENDING_ACKS,
+    LedgerType.SUBSCRIPTION: LedgerComponent.SUBSCRIPTION,
 }
 
 
@@ -62,12 +71,13 @@ _WAVES = {KeyKind.DATA: 0, KeyKind.INDEX: 1, KeyKind.RECORD: 2}
 
 
 class DeletionState(StrEnum):
-    """`MARKED`, `DELETING` and `GIVEN_UP` are pending; the others are ends."""
+    """`MARKED`, `DELETING`, `UNDOING` and `GIVEN_UP` are pending; the others are ends."""
 
     MARKED = "marked"  # first phase: nothing else has changed
     DELETING = "deleting"  # a try of the second phase may be on its way
     DELETED = "deleted"
     KEPT = "kept"  # ended without a deletion; its answer says why
+    UNDOING = "undoing"  # it may be there again, not yet as it was: the undo is repeated
     UNDONE = "undone"
     GIVEN_UP = "given up"  # after the last try: an operator retries or drops it
 
@@ -82,6 +92,7 @@ class DeletionAnswer(StrEnum):
     INVALID = "invalid"
     HOLDS_DATA = "holds data"  # entries that no list has: kept, and told
     DROPPED = "dropped"  # an operator did so, after it was given up
+    REQUESTED = "requested"  # by others, and it may hold data of a topic that is absent: an operator confirms it
 
 
 class DeletionProof(StrEnum):
@@ -91,6 +102,8 @@ class DeletionProof(StrEnum):
     REFEREE_ABSENT = "referee absent"
     BOOKKEEPER_DELETED = "bookkeeper deleted"  # listed as such; the offloaded copy verifies
     ON_DEMAND = "on demand"  # suspect only: an operator asked for it
+    CONFIRMED = "confirmed"  # the metadata will never prove it: an operator named it, and it is empty or rescued
+    UNUSED = "unused"  # a subscription: no consumer, and nothing was acknowledged or moved between two looks
 
 
 class GuardKind(StrEnum):
@@ -101,11 +114,12 @@ class GuardKind(StrEnum):
     REWRITE = "rewrite"  # its own bytes, at the version that was read: whoever holds that version has lost it
 
 
-GUARDS = {
+_GUARDS = {
     DeletionProof.PASSED_BY: GuardKind.CHECK,
     DeletionProof.REFEREE_ABSENT: GuardKind.PROVE_ABSENCE,
     DeletionProof.BOOKKEEPER_DELETED: GuardKind.CHECK,
     DeletionProof.ON_DEMAND: GuardKind.REWRITE,
+    DeletionProof.UNUSED: GuardKind.CHECK,
 }
 
 
@@ -146,13 +160,21 @@ class DeletionEvidence:
     @property
     def guard(self) -> GuardKind:
         """How a deletion because of it is guarded."""
-        return GUARDS[self.proof]
+        if self.proof is DeletionProof.CONFIRMED:
+            return GuardKind.PROVE_ABSENCE if self.referee_version is None else GuardKind.CHECK
+        return _GUARDS[self.proof]
 
     @property
     def is_complete(self) -> bool:
         """Whether it can be guarded: the version of a referee that is there, and of no other."""
-        absent = self.proof is DeletionProof.REFEREE_ABSENT
-        return bool(self.referee) and absent == (self.referee_version is None)
+        absent = self.proof in (DeletionProof.REFEREE_ABSENT, DeletionProof.UNUSED)
+        either = self.proof is DeletionProof.CONFIRMED
+        return bool(self.referee) and (either or absent == (self.referee_version is None))
+
+    @property
+    def is_by_operator(self) -> bool:
+        """Whether an operator's request takes the place of a proof."""
+        return self.proof in (DeletionProof.ON_DEMAND, DeletionProof.CONFIRMED)
 
     def is_same(self, other: DeletionEvidence) -> bool:
         """The same facts, the same proof by the same node. Its version, and other ids that it names, may have changed
@@ -175,7 +197,7 @@ class PendingDeleteLedgerInfo:
     store's; `noted_at`: the same moment by ours (0: not known). `marked_by`: a scan, a command, the system topic.
 
     `in_doubt`: a try was begun, and nobody knows what came of it. `switch`: the number of the one that was set when it
-    was marked."""
+    was marked. `subscription`: the state of a SUBSCRIPTION at the last look that counted, which an undo brings back."""
 
     ledger_id: int
     ledger_type: LedgerType
@@ -200,6 +222,7 @@ class PendingDeleteLedgerInfo:
     in_doubt: bool = False
     switch: int = 0
     noted_at: int = 0
+    subscription: SavedCursor | None = None
     unknown_fields: bytes = b""
 
     @property
@@ -209,6 +232,8 @@ class PendingDeleteLedgerInfo:
             return object_record_name(self.upload or self.object_key)
         if self.ledger_type is LedgerType.MANAGED_LEDGER:
             return leftover_record_name(self.topic_name)
+        if self.ledger_type is LedgerType.SUBSCRIPTION:
+            return subscription_record_name(self.topic_name, self.cursor_name)
         context = self.offload_context
         part = INDEX if self.object_key.endswith(INDEX) else ""
         return f"{self.ledger_type}-{self.ledger_id:020d}" + (f"-{context.uuid}{part}" if context else "")
@@ -227,6 +252,8 @@ class PendingDeleteLedgerInfo:
         """What it is about, for people."""
         if self.ledger_type is LedgerType.MANAGED_LEDGER:
             return f"managed ledger {self.topic_name}"
+        if self.ledger_type is LedgerType.SUBSCRIPTION:
+            return f"subscription {self.cursor_name} of {self.topic_name}"
         return self.upload or self.object_key or f"ledger {self.ledger_id}"
 
     @property
@@ -236,8 +263,10 @@ class PendingDeleteLedgerInfo:
 
     @property
     def was_spared(self) -> bool:
-        """Whether an operator wanted it to stay, or it holds data: it is marked again only by its name."""
-        return self.state is DeletionState.UNDONE or self.answer is DeletionAnswer.DROPPED or self.is_memory
+        """Whether it is marked only by its name: an operator wanted it to stay, it holds data, or only others have
+        asked for its deletion."""
+        only_by_name = (DeletionAnswer.DROPPED, DeletionAnswer.REQUESTED)
+        return self.state is DeletionState.UNDONE or self.answer in only_by_name or self.is_memory
 
     @property
     def is_memory(self) -> bool:
@@ -264,6 +293,8 @@ class PendingDeleteLedgerInfo:
         if self.ledger_type is LedgerType.MANAGED_LEDGER:
             absent = self.evidence.proof is DeletionProof.REFEREE_ABSENT
             return bool(self.topic_name) and absent and self.evidence.is_complete
+        if self.ledger_type is LedgerType.SUBSCRIPTION:
+            return bool(self.topic_name and self.cursor_name) and self.subscription is not None
         if self.ledger_type is LedgerType.OBJECT:
             return bool(self.object_key and self.node.data) and self.evidence.is_complete
         context = self.offload_context
@@ -280,6 +311,11 @@ def ledger_record_name(ledger: int) -> str:
 def leftover_record_name(managed_ledger: str) -> str:
     """The name of the record of a left-over managed ledger."""
     return f"{LedgerType.MANAGED_LEDGER}-{_digest(managed_ledger)}"
+
+
+def subscription_record_name(topic: str, subscription: str) -> str:
+    """The name of the record of a topic's subscription."""
+    return f"{LedgerType.SUBSCRIPTION}-{_digest(f'{topic} {subscription}')}"
 
 
 def object_record_name(thing: str) -> str:
@@ -303,3 +339,49 @@ class DeletionSwitch:
     on: bool
     at: int
     number: int = 0
+
+
+def encode_deletion(token: str, info: PendingDeleteLedgerInfo) -> bytes:
+    """A record's bytes."""
+    message = message_of(info)
+    message.MergeFromString(info.unknown_fields)
+    return wrap(token, pb.Body(deletion=message))
+
+
+def decode_deletion(key: str, data: bytes) -> PendingDeleteLedgerInfo:
+    """The record that `key` holds. Raises DamagedRecordError, FormatVersionError."""
+    message = unwrap_kind(key, data, "deletion").body.deletion
+    with damage_of(key):
+        return read_value(PendingDeleteLedgerInfo, message, unknown_fields=unknown_fields(message))
+
+
+def encode_switch(token: str, switch: DeletionSwitch) -> bytes:
+    """A switch's bytes."""
+    return wrap(token, pb.Body(deletion_switch=message_of(switch)))
+
+
+def decode_switch(key: str, data: bytes) -> DeletionSwitch:
+    """The switch that `key` holds. Raises DamagedRecordError, FormatVersionError."""
+    return read_value(DeletionSwitch, unwrap_kind(key, data, "deletion_switch").body.deletion_switch)
+
+
+add_messages(
+    {
+        DeletionEvidence: pb.DeletionEvidence,
+        DeletionOffloadContext: pb.DeletionOffloadContext,
+        DeletionSwitch: pb.DeletionSwitch,
+        LedgerNode: pb.LedgerNode,
+        PendingDeleteLedgerInfo: pb.PendingDeleteLedgerInfo,
+    },
+    {
+        AclEntry: (
+            lambda entry: pb.NodePermission(**entry._asdict()),
+            lambda m: AclEntry(m.permissions, m.scheme, m.identity),
+        ),
+        SavedCursor: (saved_message, read_saved),
+        tuple[str, LedgerNode]: (
+            lambda below: pb.NodeBelow(name=below[0], node=message_of(below[1])),
+            lambda m: (m.name, read_value(LedgerNode, m.node)),
+        ),
+    },
+)

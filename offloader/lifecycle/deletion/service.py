@@ -3,17 +3,19 @@
 A pass reads all records, page by page, and goes on in rounds. Each takes up a bounded share of those that were due: one
 second look for all of them on each side, then each by itself in a pool of its own. What a side must read of everything
 it reads in the first round. Whatever ends a pass in between, the records tell the next one how far it was: a try is
-recorded before it is made, and what somebody else has changed meanwhile is left to the next pass."""
+recorded before it is made, and what somebody else has changed meanwhile is left to the next pass. An idle round reads
+no record again for which nothing is to be done yet."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from offloader.errors import OffloadError, OutcomeUnknownError, OvertakenError
 from offloader.lifecycle.deletion.machine import (
@@ -24,20 +26,20 @@ from offloader.lifecycle.deletion.machine import (
     FailedLook,
     SecondLook,
     closed_and_looked_at,
+    due_at,
     rule,
     tried,
     turn,
 )
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
+    PIP_TYPES,
     DeletionState,
     DeletionSwitch,
     LedgerNode,
     LedgerType,
     PendingDeleteLedgerInfo,
 )
-from offloader.lifecycle.deletion.remembered import RememberedDeletions
-from offloader.lifecycle.deletion.rounds import DeletionRound, FoundDeletions
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.deletion.watcher import DeletionWatcher, PendingDeletions
@@ -46,21 +48,72 @@ from offloader.lifecycle.record_queue import DamagedRecord
 log = logging.getLogger(__name__)
 
 REMOVALS = 1000  # of ended records, a round
+SUBSCRIPTIONS_AT_ONCE = 10
+"""Whose records are held at a time: each has all that was acknowledged, which may be megabytes."""
 
 _T = TypeVar("_T")
 
 Announce = Callable[[PendingDeleteLedgerInfo], object]
-"""Hears of each try once it is recorded, and before it is made. Raises no OffloadError."""
+"""Hears of each try at a ledger once it is recorded, and before it is made. Raises no OffloadError."""
+
+MOST_REMEMBERED = 50_000  # records; others are read each time
+
+
+class DueDeletion(NamedTuple):
+    """Which version of a record is due, and since when. The record is read again when it is taken up."""
+
+    since: int
+    topic: str
+    name: str
+    slot: int
+
+
+@dataclass
+class FoundDeletions:
+    """What a pass over the queue has found. `due`: those whose turn it is, by type: a side that refuses for months
+    keeps no other from its turn; no more of each than may be pending at all. `looked`: of which types a round was."""
+
+    pending: PendingDeletions = field(default_factory=PendingDeletions)
+    due: dict[LedgerType, list[DueDeletion]] = field(default_factory=dict)
+    looked: set[LedgerType] = field(default_factory=set)
+    removed: int = 0
+
+    def goes_on(self, kind: LedgerType) -> bool:
+        """Whether a round of this pass has looked where such things are."""
+        return not self.looked.isdisjoint(_BESIDE.get(kind, {kind}))
+
+
+_BESIDE = dict.fromkeys(
+    (LedgerType.LEDGER, LedgerType.MANAGED_LEDGER), frozenset({LedgerType.LEDGER, LedgerType.MANAGED_LEDGER})
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRound:
+    """`looked_at`: records that were taken up. `left`: those that were due, too, and wait for the next round; neither
+    counts those of a side that refused. `removed`: records that had ended long ago. `refusals`: why nothing was deleted
+    on some side."""
+
+    looked_at: int = 0
+    left: int = 0
+    removed: int = 0
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionRules:
-    """`parallelism`: deletions that are made at a time. `stopping`: whether to begin nothing more."""
+    """`parallelism`: deletions that are made at a time. `stopping`: whether to begin nothing more. `subscriptions`:
+    whether subscriptions go, whatever the switch of all others says."""
 
     timing: DeletionTiming = field(default_factory=DeletionTiming)
     bounds: DeletionBounds = field(default_factory=DeletionBounds)
     parallelism: int = 4
     stopping: Callable[[], bool] = lambda: False
+    subscriptions: bool = True
+
+    def switch_of(self, kind: LedgerType, switch: DeletionSwitch | None) -> DeletionSwitch | None:
+        """The one that counts for records of this type. `switch`: that of the queue."""
+        return DeletionSwitch(self.subscriptions, 0) if kind is LedgerType.SUBSCRIPTION else switch
 
 
 class LedgerDeletionService:
@@ -103,7 +156,7 @@ class LedgerDeletionService:
             return DeletionRound()
         self._pending = found.pending
         self._watcher.pending(found.pending.copy(), on=switch is not None and switch.on)
-        taken = self._every_side(found, switch) if switch is not None and switch.on else 0
+        taken = self._every_side(found, switch)
         refusals = tuple(why for each in self._refused.values() for why in each)
         self._watcher.refused(dict(self._refused))
         left = sum(len(due) for kind, due in found.due.items() if kind not in self._refused)
@@ -114,22 +167,59 @@ class LedgerDeletionService:
         removed, found.removed = found.removed, 0  # each is told once
         return DeletionRound(taken, left, removed, refusals)
 
-    def _every_side(self, found: FoundDeletions, switch: DeletionSwitch) -> int:
+    def go_on(self, stored: StoredDeletion, switch: DeletionSwitch | None = None) -> tuple[str, ...]:
+        """The second phase of one record, if it is its turn; why nothing was deleted on its side. Raises as `round`."""
+        kind, now = stored.record.ledger_type, self._now_ms()
+        own = self._rules.switch_of(kind, switch or self._queue.switch())
+        if turn(stored.record, now, self._rules.timing, own) is not DeletionTurn.LOOK or own is None:
+            return ()
+        return tuple(self._second_phase(self._sides[kind], [stored], own, goes_on=False))
+
+    def _every_side(self, found: FoundDeletions, switch: DeletionSwitch | None) -> int:
         """A round. Returns how many were taken up."""
         taken = 0
-        for kind, side in self._sides.items():
-            due = found.due.get(kind, [])
-            if not due or kind in self._refused or self._rules.stopping():
+        for kind in self._sides:
+            due, own = found.due.get(kind, []), self._rules.switch_of(kind, switch)
+            if not due or kind in self._refused or own is None or not own.on or self._rules.stopping():
                 continue
             share = due[: self._rules.bounds.a_round]
-            refusals = self._second_phase(side, share, switch, goes_on=found.goes_on(kind))
+            del due[: len(share)]
+            refusals = self._take_up(found, kind, share, own)
             if refusals:
                 self._refused[kind] = refusals
             else:
                 taken += len(share)
-            del due[: len(share)]
-            found.looked.add(kind)
         return taken
+
+    def _take_up(
+        self, found: FoundDeletions, kind: LedgerType, share: Sequence[DueDeletion], switch: DeletionSwitch
+    ) -> list[str]:
+        """Why nothing more of them may be deleted."""
+        at_once = len(share)
+        if kind is LedgerType.SUBSCRIPTION:  # a topic is loaded once for all of its own
+            share, at_once = sorted(share, key=lambda one: one.topic), SUBSCRIPTIONS_AT_ONCE
+        for begin in range(0, len(share), at_once):
+            due = self._read_again(share[begin : begin + at_once], switch)
+            if not due or self._rules.stopping():
+                continue
+            goes_on = found.goes_on(kind)
+            found.looked.add(kind)
+            refusals = self._second_phase(self._sides[kind], due, switch, goes_on=goes_on)
+            if refusals:
+                return refusals
+        return []
+
+    def _read_again(self, share: Sequence[DueDeletion], switch: DeletionSwitch) -> list[StoredDeletion]:
+        """Those that are still due. One of another version by now is left to the next pass, as is one that was removed
+        and marked again under the same number."""
+        read = self._at_once([partial(self._queue.read_version, one.name, one.slot) for one in share])
+        now, due = self._now_ms(), list[StoredDeletion]()
+        for one in read:
+            if isinstance(one, DamagedRecord):
+                self._watcher.damaged(one.name, one.why)
+            elif one is not None and turn(one.record, now, self._rules.timing, switch) is DeletionTurn.LOOK:
+                due.append(one)
+        return due
 
     def _pass(self, switch: DeletionSwitch | None) -> FoundDeletions:
         found, now = FoundDeletions(), self._now_ms()
@@ -149,37 +239,41 @@ class LedgerDeletionService:
                 found.pending.damaged += 1
                 continue
             found.pending.count(one.record)
-            match turn(one.record, now, self._rules.timing, switch):
+            kind = one.record.ledger_type
+            own = self._rules.switch_of(kind, switch)
+            match turn(one.record, now, self._rules.timing, own):
                 case DeletionTurn.REMOVE if found.removed < REMOVALS:
                     self._queue.remove(one)
                     self._remembered.forget(one.record.name)
                     found.removed += 1
-                case DeletionTurn.LOOK if one.record.ledger_type in self._sides:
+                case DeletionTurn.LOOK if kind in self._sides:
                     self._take(found, one)
-                case DeletionTurn.NOTHING:
-                    self._remembered.note(one, now)
+                case DeletionTurn.NOTHING if one.record.state is not DeletionState.UNDOING:
+                    self._remembered.note(one, now, own)
         for kind in found.due:
             self._cut(found, kind)
         return found
 
     def _take(self, found: FoundDeletions, one: StoredDeletion) -> None:
         """Those that have waited longest come first, whatever their names."""
-        kind = one.record.ledger_type
-        found.due.setdefault(kind, []).append(one)
+        record = one.record
+        kind, since = record.ledger_type, max(record.marked_at, record.next_at)
+        found.due.setdefault(kind, []).append(DueDeletion(since, record.topic_name, record.name, one.slot))
         if len(found.due[kind]) >= 2 * self._rules.bounds.number:
             self._cut(found, kind)
 
     def _cut(self, found: FoundDeletions, kind: LedgerType) -> None:
         due = found.due[kind]
-        due.sort(key=lambda one: max(one.record.marked_at, one.record.next_at))
+        due.sort(key=lambda one: one.since)
         del due[self._rules.bounds.number :]
 
     def _second_phase(
         self, side: DeletionSide, due: Sequence[StoredDeletion], switch: DeletionSwitch, *, goes_on: bool
     ) -> list[str]:
-        pending = self._pending.in_flight(due[0].record.ledger_type)
+        kind = due[0].record.ledger_type
+        pending = self._pending.in_flight(kind)
         looks = side.look([one.record for one in due], goes_on=goes_on)
-        refusals = self._refusals(looks, pending)
+        refusals = self._refusals(looks, pending, kind)
         if refusals:
             return refusals
         closing: list[StoredDeletion] = []
@@ -190,10 +284,11 @@ class LedgerDeletionService:
             closing += [one for one in self._at_once(jobs) if one is not None]
         if closing and not self._rules.stopping():
             refusals = self._close(side, closing, switch)
-        return refusals
+        return [*refusals, *filter(None, [looks.cut_short])]
 
-    def _refusals(self, looks: SideLooks, pending: int) -> list[str]:
-        too_many = self._rules.bounds.refusal(pending, looks.things)
+    def _refusals(self, looks: SideLooks, pending: int, kind: LedgerType) -> list[str]:
+        what = kind.many if kind is LedgerType.SUBSCRIPTION else "ledgers"
+        too_many = self._rules.bounds.refusal(pending, looks.things, what)
         return [*looks.refusals, *([too_many] if too_many and not looks.refusals else [])]
 
     def _begin(
@@ -211,7 +306,8 @@ class LedgerDeletionService:
             return None
         if ruling.step is DeletionStep.CLOSE:
             return written
-        self._announce(written.record)
+        if written.record.ledger_type in PIP_TYPES:
+            self._announce(written.record)
         outcome, why = side.delete(written.record)
         self._note(written, outcome, why)
         return None
@@ -256,7 +352,7 @@ class LedgerDeletionService:
         try:
             written = self._queue.write(ruling.record, former)
         except OutcomeUnknownError as error:
-            log.info("deletion of ledger %d: %s", ruling.record.ledger_id, error)
+            log.info("deletion of %s: %s", ruling.record.name, error)
             return None
         if written is not None:
             with self._counting:
@@ -296,3 +392,47 @@ class LedgerDeletionService:
 
 def _look_of(looks: SideLooks, one: StoredDeletion) -> SecondLook:
     return looks.looks.get(one.record.name) or FailedLook("nobody looked at it")
+
+
+class _Waiting(NamedTuple):
+    slot: int
+    kind: LedgerType
+    state: DeletionState
+    since: int
+    until: float
+
+
+@dataclass
+class RememberedDeletions:
+    """By name. A version of a record never changes, so its number is enough."""
+
+    timing: DeletionTiming
+    _switch: DeletionSwitch | None = None
+    _waiting: dict[str, _Waiting] = field(default_factory=dict)
+
+    def begin(self, switch: DeletionSwitch | None) -> None:
+        """A round begins. Another switch makes other records due."""
+        if switch != self._switch:
+            self._waiting.clear()
+        self._switch = switch
+
+    def waits(self, name: str, slot: int, now: int) -> tuple[LedgerType, DeletionState] | None:
+        """Type and state of a record that need not be read again at that time."""
+        known = self._waiting.get(name)
+        waits = known and known.slot == slot and known.since <= now < known.until
+        return (known.kind, known.state) if known and waits else None
+
+    def note(self, stored: StoredDeletion, now: int, switch: DeletionSwitch | None) -> None:
+        """A record of which nothing is to be done now. A clock that goes back afterwards has it read again."""
+        record = stored.record
+        until: float = math.inf  # somebody must decide
+        if record.has_ended and not record.stays:
+            until = record.ended_at + self.timing.kept + 1
+        elif record.is_in_flight and switch is not None and switch.on:
+            until = due_at(record, self.timing)
+        if len(self._waiting) < MOST_REMEMBERED or record.name in self._waiting:
+            self._waiting[record.name] = _Waiting(stored.slot, record.ledger_type, record.state, now, until)
+
+    def forget(self, name: str) -> None:
+        """It was removed, or is dealt with."""
+        self._waiting.pop(name, None)

@@ -1,4 +1,5 @@
-"""A side: a place where something is deleted. BookKeeper's ledgers are one, the bucket's objects another."""
+"""A side: a place where something is deleted. BookKeeper's ledgers are one, the bucket's objects another, the brokers'
+subscriptions a third."""
 
 from __future__ import annotations
 
@@ -14,13 +15,15 @@ from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedger
 class SideLooks:
     """The second look at some records. `looks`: by the records' names, one for each.
 
-    `things`: how many there are on this side, what is not to be deleted included. `refusals`: why nothing of it may be
-    deleted now; none: something may.
+    `things`: how many there are on this side, what is not to be deleted included; None: nobody counts them.
+    `refusals`: why nothing of it may be deleted now; none: something may. `cut_short`: why the rest was not looked at:
+    what was looked at goes on, and then nothing more of this side in this pass.
     """
 
     looks: Mapping[str, SecondLook]
-    things: int
+    things: int | None
     refusals: tuple[str, ...] = ()
+    cut_short: str = ""
 
 
 class DeletionSide(Protocol):

@@ -1,18 +1,54 @@
-"""The deletion service as a task of the application."""
+"""The deletion service as a task of the application, with sides that are opened only where something is due."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
-from offloader.lifecycle.deletion.configured import OpenedForALook
+from offloader.errors import OffloadError
+from offloader.lifecycle.deletion.configured import OpenSide
+from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook
 from offloader.lifecycle.deletion.queue import DeletionQueue
-from offloader.lifecycle.deletion.records import LedgerType
+from offloader.lifecycle.deletion.records import LedgerNode, LedgerType, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.service import Announce, DeletionRules, LedgerDeletionService
+from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.watcher import DeletionWatcher
 
 SOON = 1.0  # seconds; more is due
+
+
+@dataclass
+class LazySide:
+    """A side that is reached only where something is due: a service without work asks nobody. One thread looks."""
+
+    open_side: OpenSide
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _side: DeletionSide | None = None
+
+    def look(self, records: Sequence[PendingDeleteLedgerInfo], *, goes_on: bool = False) -> SideLooks:
+        try:
+            side = self._side = self._side or self.open_side(self._stack)
+        except OffloadError as error:
+            return SideLooks({one.name: FailedLook(str(error)) for one in records}, 0, (str(error),))
+        return side.look(records, goes_on=goes_on)
+
+    def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
+        return self._looked().close(record)
+
+    def delete(self, record: PendingDeleteLedgerInfo) -> tuple[DeletionTry, str]:
+        return self._looked().delete(record)
+
+    def end(self) -> None:
+        """Until the next look."""
+        self._side = None
+        self._stack.close()
+
+    def _looked(self) -> DeletionSide:
+        if self._side is None:
+            raise RuntimeError("nothing is done without a look")
+        return self._side
 
 
 @dataclass
@@ -24,7 +60,7 @@ class DeletionTask:
     on: bool
     interval: float
     queue: DeletionQueue
-    sides: Mapping[LedgerType, OpenedForALook]
+    sides: Mapping[LedgerType, LazySide]
     rules: DeletionRules
     watcher: DeletionWatcher
     now_ms: Callable[[], int]

@@ -48,11 +48,12 @@ class DeletionBounds:
     percent: int = 25
     a_round: int = 100
 
-    def refusal(self, pending: int, ledgers: int, what: str = "ledgers") -> str:
-        """Why nothing at all may be deleted now; empty: it may. `ledgers`: how many there are, or of `what`."""
+    def refusal(self, pending: int, ledgers: int | None, what: str = "ledgers") -> str:
+        """Why nothing at all may be deleted now; empty: it may. `ledgers`: how many there are, or of `what`; None:
+        nobody counts them."""
         if pending > self.number:
             return f"{pending} {what} would go at once, more than {self.number}: look why, or raise the limit"
-        if 100 * pending > self.percent * ledgers:
+        if ledgers is not None and 100 * pending > self.percent * ledgers:
             return (
                 f"{pending} of {ledgers} {what} would go at once, more than {self.percent} %: look why, or raise the "
                 "limit"

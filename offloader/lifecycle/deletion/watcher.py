@@ -12,14 +12,18 @@ from offloader.lifecycle.deletion.records import DeletionState, LedgerType, Pend
 
 @dataclass
 class PendingDeletions:
-    """How many records there are, by type and state; and how many cannot be read."""
+    """How many records there are, by type and state; and how many cannot be read. `undoing`: of what an undo was
+    interrupted."""
 
     counts: Counter[tuple[LedgerType, DeletionState]] = field(default_factory=Counter)
     damaged: int = 0
+    undoing: tuple[str, ...] = ()
 
     def count(self, record: PendingDeleteLedgerInfo) -> None:
         """One more."""
         self.add(record.ledger_type, record.state)
+        if record.state is DeletionState.UNDOING:
+            self.undoing = (*self.undoing, record.thing)
 
     def add(self, kind: LedgerType, state: DeletionState) -> None:
         """One more, of which no more is known."""
@@ -32,7 +36,7 @@ class PendingDeletions:
 
     def copy(self) -> PendingDeletions:
         """As it is now."""
-        return PendingDeletions(Counter(self.counts), self.damaged)
+        return PendingDeletions(Counter(self.counts), self.damaged, self.undoing)
 
     def in_flight(self, kind: LedgerType) -> int:
         """Those whose second phase is still to come, or under way."""

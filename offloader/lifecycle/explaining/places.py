@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from offloader.lifecycle.ledgers.references import ListedData
-from offloader.metadata.bridged import NOTHING_BRIDGED, BridgedLedgers
+from offloader.bridge.core.rounds import NOTHING_BRIDGED, BridgedLedgers
 from offloader.metadata.deletions import DeletedRange, range_of
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position
+from offloader.state.managed_ledger import ListedLedger
 
 
 class ReadFrom(StrEnum):
@@ -22,7 +22,6 @@ class ReadFrom(StrEnum):
     BRIDGED = "brokers' copy, which is bridged"
     SEGMENTS = "the archive's segments"
     IN_PART = "the archive's segments, as far as they reach"
-    HANDED_OVER = "the archive, which reads brokers' copy in place of its segments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class TopicPlaces:
 
 
 def topic_places(
-    listed: Sequence[ListedData], head: CatalogHead | None, bridged: BridgedLedgers = NOTHING_BRIDGED
+    listed: Sequence[ListedLedger], head: CatalogHead | None, bridged: BridgedLedgers = NOTHING_BRIDGED
 ) -> TopicPlaces:
     """`listed`: in order, as Pulsar's record has them. `head`: of the topic's catalog."""
     found = tuple(_of_ledger(one, head, bridged) for one in listed)
@@ -69,38 +68,34 @@ def places_told(found: TopicPlaces) -> Iterator[str]:
         yield f"{which} can be read from {' and '.join(places) or 'nowhere that we know'}{more}."
 
 
-def _of_ledger(one: ListedData, head: CatalogHead | None, bridged: BridgedLedgers) -> LedgerPlaces:
+def _of_ledger(one: ListedLedger, head: CatalogHead | None, bridged: BridgedLedgers) -> LedgerPlaces:
     places: list[ReadFrom] = []
-    if not one.left_bookkeeper:
+    if not one.copy.bookkeeper_deleted:
         places.append(ReadFrom.BOOKKEEPER)
     handed = bridged.ledgers.get(one.ledger)
-    if one.copy is not None and one.copy.complete:
+    if one.copy.complete:
         ours = handed is not None and handed.ledger.uuid == one.copy.uuid
         places.append(ReadFrom.BRIDGED if ours else ReadFrom.STOCK)
     if head is not None and head.claim is not None:
         places += _archived(one, head, head.claim.incarnation)
-    under_way = one.copy is not None and one.copy.uuid in bridged.under_way
+    under_way = one.context is not None and one.copy.uuid in bridged.under_way
     state = bridged.state
     if state is not None and state.round is not None:
         under_way |= any(each.ledger == one.ledger for each in state.round.ledgers)
     return LedgerPlaces(one.ledger, tuple(places), under_way, one.ledger in bridged.let_go)
 
 
-def _archived(one: ListedData, head: CatalogHead, incarnation: int) -> Iterable[ReadFrom]:
+def _archived(one: ListedLedger, head: CatalogHead, incarnation: int) -> Iterable[ReadFrom]:
     """By positions alone: what is archived is one stretch of the incarnation, without what is deleted."""
     end, begin = head.end, head.begin
     first = Position(incarnation, one.ledger, 0)
     last = first.at(max(one.entries - 1, 0))
     if end is None or end < first or (begin is not None and begin > last):
         return ()
-    handed_over = head.removed.handed_over
-    if any(range_of(handed_over, each) is not None for each in (first, last)):
-        whole = _within(handed_over, first, last)
-        return (ReadFrom.HANDED_OVER,) if whole else (ReadFrom.HANDED_OVER, ReadFrom.IN_PART)
-    if _within(head.removed.withheld, first, last):
+    if _within(head.removed.told, first, last):
         return ()
     whole = one.entries > 0 and end >= last and (begin is None or begin <= first)
-    whole = whole and range_of(head.removed.withheld, first) is None
+    whole = whole and range_of(head.removed.told, first) is None
     return (ReadFrom.SEGMENTS if whole else ReadFrom.IN_PART,)
 
 

@@ -15,10 +15,8 @@ from offloader.lifecycle.explaining.words import Explanation, counted, moment_te
 from offloader.lifecycle.topics.broker_retention import BrokerRetention
 from offloader.lifecycle.topics.cursors.held import needs_any
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
-from offloader.lifecycle.topics.cursors.listing import ListedSubscription, by_bytes_held
-from offloader.lifecycle.topics.cursors.stored import StoredTopic
-from offloader.lifecycle.topics.passed_over import PassedOver
-from offloader.lifecycle.topics.unloaded import UnloadedTopic
+from offloader.lifecycle.topics.cursors.stored import ListedSubscription, StoredTopic, by_bytes_held
+from offloader.lifecycle.topics.unloaded import PassedOver, UnloadedTopic
 from offloader.lifecycle.topics.why_not import StayReason, stay_reasons
 from offloader.model import Place
 
@@ -69,7 +67,8 @@ def _size(facts: ExplainedTopic) -> Iterator[str]:
     size = sum(one.size or 0 for one in ledgers)
     dated = [one.timestamp_ms for one in facts.stored.listed if one.timestamp_ms]
     closed = f"; the oldest was closed at {moment_text(dated[0])}" if dated else ""
-    yield f"{facts.stored.topic} has {counted(len(ledgers), 'ledger')} of {size_text(size)} in all{closed}."
+    uncounted = ", without one that is open" if any(one.size is None for one in ledgers) else ""
+    yield f"{facts.stored.topic} has {counted(len(ledgers), 'ledger')} of {size_text(size)} in all{uncounted}{closed}."
 
 
 def _holders(facts: ExplainedTopic) -> Iterator[str]:
@@ -146,8 +145,8 @@ def _retention_text(retention: BrokerRetention) -> str:
 
 
 def _offloaded(facts: ExplainedTopic) -> Iterator[str]:
-    copies = [one for one in facts.stored.listed if one.copy is not None and one.copy.complete]
-    waiting = [one for one in copies if not one.left_bookkeeper]
+    copies = [one for one in facts.stored.listed if one.copy.complete]
+    waiting = [one for one in copies if not one.copy.bookkeeper_deleted]
     if len(copies) > len(waiting):
         gone = counted(len(copies) - len(waiting), "ledger")
         yield f"Pulsar's own offloader has {gone} in its bucket only; they take no room in BookKeeper."
@@ -166,8 +165,9 @@ def _last(facts: ExplainedTopic) -> Iterator[str]:
     last, counts = facts.stored.listed[-1], facts.stored.ledgers[-1]
     if last.timestamp_ms:
         yield f"Its last ledger, {last.ledger}, is closed, and stays until there is another one."
-    elif counts.size is None:
-        yield f"Its last ledger, {last.ledger}, is open: retention counts from when it is closed."
+    elif counts.size is None or counts.is_open:
+        size = f" of {size_text(counts.size)}," if counts.size is not None else ""
+        yield f"Its last ledger, {last.ledger},{size} is open: retention counts from when it is closed."
     else:
         yield (
             f"Its last ledger, {last.ledger}, of {size_text(counts.size)}, is closed in BookKeeper and not in the "

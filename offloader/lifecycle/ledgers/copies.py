@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from offloader.lifecycle.ledgers.evidence import SeenLedger
-from offloader.lifecycle.ledgers.references import ListNode, OffloadedCopy, References
+from offloader.lifecycle.ledgers.references import References
+from offloader.state.managed_ledger import ManagedLedger, OffloadContext
 
 
 class CopiedLedger(NamedTuple):
@@ -15,7 +16,7 @@ class CopiedLedger(NamedTuple):
 
     ledger: int
     managed_ledger: str
-    copy: OffloadedCopy
+    copy: OffloadContext
     last_entry: int | None = None
     length: int = 0
 
@@ -35,8 +36,8 @@ def copied(stores: Iterable[References], names: Iterable[str], candidates: Itera
     for store in stores:
         for name in names:
             node = store.lists.get(name)
-            for listed in node.ledgers if isinstance(node, ListNode) else ():
-                if listed.copy is not None and listed.left_bookkeeper and listed.ledger in wanted:
+            for listed in node.ledgers if isinstance(node, ManagedLedger) else ():
+                if listed.copy.bookkeeper_deleted and listed.ledger in wanted:
                     yield CopiedLedger(listed.ledger, name, listed.copy)
 
 

@@ -58,12 +58,24 @@ class Fact(StrEnum):
     TRIMMED = "trimmed"  # other: the first id of the list
     NO_TRIMS_WORK = "no-trims-work"  # other: the first id of the list
     FORMER_DATA = "former-data"
+    UNCLAIMED_DATA = "unclaimed-data"
     RESCUED = "rescued"  # text: when
     RESCUED_IN_PART = "rescued-in-part"  # other: how many entries; text: when
 
 
-CONTENTS = frozenset({Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK, Fact.FORMER_DATA})
+CONTENTS = frozenset(
+    {Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK, Fact.FORMER_DATA, Fact.UNCLAIMED_DATA}
+)
 """What is in a ledger. It may show only later, and proves nothing of who refers to it."""
+
+
+CONFIRMABLE = frozenset({Fact.MADE_SINCE, Fact.NAMESPACE_UNKNOWN, Fact.CURSOR_IS_THERE, Fact.LOCATOR_ABSENT})
+"""Doubts that nothing in the metadata will ever settle. An operator may: the topic was created again, its namespace was
+deleted, a delayed index is not named by its subscription, or a schema has no locator."""
+_ABOUT_TO_NAME = frozenset({Fact.NOT_PASSED, Fact.NO_CURSOR_LEDGER, Fact.NO_VIEW_NAMED, Fact.CURSOR_IS_THERE})
+_ABSENT_OWNERS = frozenset({Fact.OWNER_ABSENT, Fact.LOCATOR_ABSENT})
+_BESIDE = frozenset({Fact.CURSOR_ABSENT, Fact.PASSED_BY, Fact.RESCUED, Fact.RESCUED_IN_PART})
+_MAY_BE_CONFIRMED = CONFIRMABLE | _ABOUT_TO_NAME | _ABSENT_OWNERS | _BESIDE | CONTENTS
 
 
 class Remedy(StrEnum):
@@ -146,8 +158,29 @@ class LedgerVerdict:
         return any(one.fact is Fact.RESCUED for one in self.evidence)
 
     @property
+    def confirmable(self) -> bool:
+        """Whether an operator's confirmation may replace the missing proof: nothing refers to the ledger, and all that
+        speaks against it is one of `CONFIRMABLE`."""
+        found = {one.fact for one in self.evidence}
+        return self.standing is Standing.SUSPECT and bool(found & CONFIRMABLE) and found <= _MAY_BE_CONFIRMED
+
+    def needs_store_beside(self, store: str) -> bool:
+        """Whether a node in another metadata store than this one is part of the proof. Where every store lacks the
+        namespace, an absent owner in another store is none: an operator's confirmation takes its place."""
+        others = [one for one in self.evidence if one.node and one.store != store]
+        no_namespace = self.confirmable and any(one.fact is Fact.NAMESPACE_UNKNOWN for one in self.evidence)
+        return not all(no_namespace and one.fact in _ABSENT_OWNERS for one in others)
+
+    @property
+    def about_to_be_named(self) -> bool:
+        """Whether a broker may be about to write a reference to it into a node that exists."""
+        return any(one.fact in _ABOUT_TO_NAME for one in self.evidence)
+
+    @property
     def deletable_on_demand(self) -> bool:
         """Whether it may be marked where an operator names it: also what is kept, once it was rescued."""
+        if self.confirmable:
+            return self.ledger.empty or self.rescued
         return self.deletable or (self.standing is Standing.CERTAIN and self.rescued)
 
 

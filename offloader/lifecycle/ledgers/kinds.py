@@ -12,8 +12,8 @@ from enum import StrEnum
 from sys import intern
 from urllib.parse import unquote_plus
 
-from offloader.bookkeeper.managed_ledgers import OWNER, PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, decoded, encoded
 from offloader.bookkeeper.model import DigestType
+from offloader.state.names import OWNER, PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, decoded, encoded
 
 APPLICATION = "application"
 COMPONENT = "component"
@@ -27,7 +27,6 @@ DELAYED_CURSOR = "pulsar/delayedIndexCursor"
 
 PULSAR = b"pulsar"
 COMPACTION = "__compaction"  # the cursor whose property names the compacted view
-_END_OF_IDS = 2**63
 _PERSISTENT = "persistent"
 _SCHEME = "persistent://"
 _HEALTH_CHECK = "healthcheck"
@@ -149,12 +148,6 @@ def managed_ledgers_named(topic: str) -> set[str]:
         return {managed_ledger_of_topic(_SCHEME + name) for name in (short, unquote_plus(short))}
     except ValueError:
         return set()
-
-
-def ledger_of(text: str) -> int | None:
-    """A ledger's id as others write it. None: that is none."""
-    is_one = len(text) < 20 and text.isascii() and text.isdigit()
-    return int(text) if is_one and int(text) < _END_OF_IDS else None
 
 
 def _checked(name: str) -> str:

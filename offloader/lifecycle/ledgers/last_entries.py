@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswerError
 from dataclasses import dataclass
+from functools import partial
 
 from offloader.bookkeeper.api import Bookies
-from offloader.bookkeeper.digests import digest_for
-from offloader.bookkeeper.entry_codec import decode
+from offloader.bookkeeper.entry_codec import decode, digest_for
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata, StoredEntry
 from offloader.errors import DamagedRecordError, LedgerNotFoundError, OffloadError
-from offloader.lifecycle.ledgers.decoding import read_last_entry
+from offloader.lifecycle.ledgers.decoding import decode_last_entry, or_unreadable
 from offloader.lifecycle.ledgers.patient import PatientNodes
-from offloader.lifecycle.ledgers.references import LastEntry, UnreadableNode
+from offloader.lifecycle.ledgers.references import UnreadableNode
+from offloader.state.subscription import CursorState
 
 AT_ONCE = 200  # ledgers whose bookies are asked at a time
 
@@ -37,15 +38,15 @@ class LastEntries:
     path_of: Callable[[int], str]
     timeout: float
 
-    def of(self, ledgers: Mapping[str, int]) -> dict[str, LastEntry | UnreadableNode]:
+    def of(self, ledgers: Mapping[str, int]) -> dict[str, CursorState | UnreadableNode]:
         """By managed ledger. Raises MetadataUnavailableError."""
-        found: dict[str, LastEntry | UnreadableNode] = {}
+        found: dict[str, CursorState | UnreadableNode] = {}
         left = list(ledgers.items())
         for begin in range(0, len(left), AT_ONCE):
             found.update(self._some(dict(left[begin : begin + AT_ONCE])))
         return found
 
-    def _some(self, ledgers: Mapping[str, int]) -> Iterator[tuple[str, LastEntry | UnreadableNode]]:
+    def _some(self, ledgers: Mapping[str, int]) -> Iterator[tuple[str, CursorState | UnreadableNode]]:
         known = dict(zip(ledgers, self._metadata(list(ledgers.values())), strict=True))
         asked = {name: self._ask(ledgers[name], one) for name, one in known.items() if isinstance(one, LedgerMetadata)}
         for name, one in known.items():
@@ -57,7 +58,7 @@ class LastEntries:
             except OffloadError as error:
                 yield name, UnreadableNode(0, f"the last entry of ledger {ledgers[name]}: {error}")
             else:
-                yield name, read_last_entry(entry.payload, ledgers[name])
+                yield name, or_unreadable(partial(decode_last_entry, entry.payload, ledgers[name]), 0)
 
     def _metadata(self, ledgers: list[int]) -> Iterator[LedgerMetadata | UnreadableNode]:
         paths = [self._path(ledger) for ledger in ledgers]

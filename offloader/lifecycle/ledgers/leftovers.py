@@ -10,17 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from offloader.bookkeeper.managed_ledgers import PENDING_ACK_SUFFIX, decoded, encoded
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, Remedy, Standing
 from offloader.lifecycle.ledgers.kinds import namespace_of
-from offloader.lifecycle.ledgers.references import (
-    CursorNode,
-    ListNode,
-    References,
-    UnreadableNode,
-    cursor_path,
-    list_path,
-)
+from offloader.lifecycle.ledgers.references import References, UnreadableNode, cursor_path, list_path
+from offloader.state.managed_ledger import ManagedLedger
+from offloader.state.names import PENDING_ACK_SUFFIX, decoded, encoded
+from offloader.state.subscription import CursorState
 
 PENDING_ACK_CURSOR = "__pending_ack_state"  # the only one that brokers make there
 
@@ -93,9 +88,11 @@ def _leftover(name: str, store: References) -> LeftoverManagedLedger:
         policies = f"/admin/policies/{namespace_of(name)}"
         doubts.append((LedgerEvidence(Fact.NAMESPACE_UNKNOWN, store.store, policies), Remedy.KNOW_NAMESPACE))
     doubts += [(LedgerEvidence(Fact.OTHER_USE, text=why), Remedy.REPAIR_NODE) for why in _other_uses(name, cursors)]
-    listed = [one for one in node.ledgers if not one.left_bookkeeper] if isinstance(node, ListNode) else []
+    listed = [one for one in node.ledgers if not one.copy.bookkeeper_deleted] if isinstance(node, ManagedLedger) else []
     ids = {one.ledger for one in listed}
-    ids |= {one.ledger for one in cursors.values() if isinstance(one, CursorNode) and one.ledger is not None}
+    ids |= {
+        one.cursor_ledger for one in cursors.values() if isinstance(one, CursorState) and one.cursor_ledger is not None
+    }
     return LeftoverManagedLedger(
         name=name,
         version=node.version,
@@ -116,7 +113,7 @@ def _other_uses(name: str, cursors: Collection[str]) -> Iterator[str]:
         yield "its name is not made of a topic and a subscription"
 
 
-def _nodes(name: str, store: References) -> Iterator[tuple[str, ListNode | CursorNode | UnreadableNode]]:
+def _nodes(name: str, store: References) -> Iterator[tuple[str, ManagedLedger | CursorState | UnreadableNode]]:
     yield list_path(name), store.lists[name]
     for cursor, node in store.cursors.get(name, {}).items():
         yield cursor_path(name, cursor), node

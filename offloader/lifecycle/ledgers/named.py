@@ -12,14 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offloader.lifecycle.ledgers.kinds import LedgerKind, RefereeKind, kind_by_name
-from offloader.lifecycle.ledgers.references import (
-    ListedData,
-    ListNode,
-    OffloadedCopy,
-    Referee,
-    References,
-    named_ledgers,
-)
+from offloader.lifecycle.ledgers.references import Referee, References, named_ledgers
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
 
 Ids = NDArray[np.int64]
 _FIRST, _LAST = 0, 2**63 - 1
@@ -88,21 +82,22 @@ class NamedLedgers:
         return np.setdiff1d(self._ids, ledgers.sorted, assume_unique=False)
 
 
-class PackedList(Sequence[ListedData]):
+class PackedList(Sequence[ListedLedger]):
     """A ledger list of which only what judging needs is kept: ids, and what left BookKeeper."""
 
     __slots__ = ("_copies", "_ids")
 
-    def __init__(self, ledgers: Sequence[ListedData]) -> None:
+    def __init__(self, ledgers: Sequence[ListedLedger]) -> None:
         self._ids = array("q", (one.ledger for one in ledgers))
-        copies = {one.ledger: one.copy for one in ledgers if one.copy is not None}
-        self._copies: dict[int, OffloadedCopy] | None = copies or None
+        contexts = ((one.ledger, one.context) for one in ledgers if one.context is not None)
+        copies = {ledger: one._replace(driver="", timestamp_ms=0) for ledger, one in contexts}
+        self._copies: dict[int, OffloadContext] | None = copies or None
 
     @overload
-    def __getitem__(self, at: int) -> ListedData: ...
+    def __getitem__(self, at: int) -> ListedLedger: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[ListedData]: ...
-    def __getitem__(self, at: int | slice) -> ListedData | Sequence[ListedData]:
+    def __getitem__(self, at: slice) -> Sequence[ListedLedger]: ...
+    def __getitem__(self, at: int | slice) -> ListedLedger | Sequence[ListedLedger]:
         if isinstance(at, slice):
             return tuple(self._listed(ledger) for ledger in self._ids[at])
         return self._listed(self._ids[at])
@@ -110,13 +105,16 @@ class PackedList(Sequence[ListedData]):
     def __len__(self) -> int:
         return len(self._ids)
 
-    def _listed(self, ledger: int) -> ListedData:
-        return ListedData(ledger, 0, 0, 0, self._copies.get(ledger) if self._copies else None)
+    def _listed(self, ledger: int) -> ListedLedger:
+        return ListedLedger(ledger, 0, 0, 0, self._copies.get(ledger) if self._copies else None)
 
 
-def packed(node: ListNode) -> ListNode:
+_NO_PROPERTIES: Mapping[str, str] = {}
+
+
+def packed(node: ManagedLedger) -> ManagedLedger:
     """The same node for a scan's memory. Entries, sizes and times are not kept."""
-    return replace(node, ledgers=PackedList(node.ledgers)) if node.ledgers else node
+    return replace(node, ledgers=PackedList(node.ledgers) if node.ledgers else (), properties=_NO_PROPERTIES)
 
 
 def kind_by_referee(referee: Referee) -> LedgerKind:

@@ -8,37 +8,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from sys import intern
+from typing import Any
 
-from offloader.bookkeeper.managed_ledgers import PENDING_ACK_SUFFIX, decoded
 from offloader.bookkeeper.nodes import Node
+from offloader.bookkeeper.topic_nodes import TopicTree, below_each
 from offloader.lifecycle.ledgers.again import LookAgain
-from offloader.lifecycle.ledgers.decoding import read_cursor, read_list, read_locator
-from offloader.lifecycle.ledgers.kinds import COMPACTION, ledger_of
+from offloader.lifecycle.ledgers.decoding import decode_locator, decode_references, or_unreadable
+from offloader.lifecycle.ledgers.kinds import COMPACTION
 from offloader.lifecycle.ledgers.named import packed
 from offloader.lifecycle.ledgers.patient import PatientNodes
-from offloader.lifecycle.ledgers.references import (
-    CursorNode,
-    LastEntry,
-    ListNode,
-    LocatorNode,
-    References,
-    UnreadableNode,
-)
+from offloader.lifecycle.ledgers.references import LocatorNode, References, UnreadableNode
+from offloader.state.managed_ledger import ManagedLedger
+from offloader.state.managed_ledger_codec import decode_managed_ledger
+from offloader.state.names import PENDING_ACK_SUFFIX
+from offloader.state.subscription import CursorState, ledger_of
 
 MANAGED_LEDGERS, SCHEMAS, POLICIES, CLUSTERS = "/managed-ledgers", "/schemas", "/admin/policies", "/admin/clusters"
 PACKAGES = "/pulsar/functions"
-_PERSISTENT = "persistent"
 _SEGMENTS = "<default>/ledgers"  # DistributedLog's: one node for each ledger of a log
 _SAID = 1_000
 _DEEPEST = 12  # of a package's path
 
-LastEntriesOf = Callable[[Mapping[str, int]], Mapping[str, LastEntry | UnreadableNode]]
+LastEntriesOf = Callable[[Mapping[str, int]], Mapping[str, CursorState | UnreadableNode]]
 """Reads the last entries of cursors' ledgers, by managed ledger."""
 Said = Callable[[str, int], None]
 """Progress: what is read, and how many of it so far."""
-
-_NO_BUCKETS: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +84,10 @@ class ReferenceReader:
     def read(self) -> References:
         """All of it. Raises MetadataUnavailableError."""
         namespaces = frozenset(self._namespaces())
-        lists: dict[str, ListNode | UnreadableNode] = {}
-        cursors: dict[str, dict[str, CursorNode | UnreadableNode]] = {}
-        for domain in self._domains():
-            self._read_domain(domain, lists, cursors)
+        lists: dict[str, ManagedLedger | UnreadableNode] = {}
+        cursors: dict[str, dict[str, CursorState | UnreadableNode]] = {}
+        for domain in self._topics.domains(with_clusters=True):
+            self._read_lists(self._topics.names(domain), lists, cursors)
         return References(
             store=self.store.name,
             namespaces=namespaces,
@@ -109,7 +105,7 @@ class ReferenceReader:
         cursors = {name: node for name, node in before.cursors.items() if name not in names}
         schemas = {name: node for name, node in before.schemas.items() if name not in again.schemas}
         views = {name: last for name, last in before.views.items() if name not in names}
-        fresh: dict[str, dict[str, CursorNode | UnreadableNode]] = {}
+        fresh: dict[str, dict[str, CursorState | UnreadableNode]] = {}
         self._read_lists(sorted(names), lists, fresh)
         schemas.update(self._locators((self.store.path(f"{SCHEMAS}/{one}") for one in sorted(again.schemas)), []))
         views.update(self.last_entries(_view_ledgers(fresh)))
@@ -123,15 +119,17 @@ class ReferenceReader:
             packages=frozenset(self._packages()) if again.packages else before.packages,
         )
 
+    @property
+    def _topics(self) -> TopicTree:
+        return TopicTree(self.store.nodes, self.store.path(MANAGED_LEDGERS))
+
     # Namespaces
 
     def _namespaces(self) -> Iterator[str]:
         """Those that have policies; of the old form, with a cluster, too."""
         nodes, root = self.store.configuration, self.store.configuration_root + POLICIES
-        tenants = [f"{root}/{tenant}" for tenant in nodes.children(root) or ()]
-        two = [f"{path}/{name}" for path, names in nodes.children_of_each(tenants) for name in names or ()]
-        three = [f"{path}/{name}" for path, names in nodes.children_of_each(two) for name in names or ()]
-        for path, node in nodes.get_each((*two, *three)):
+        two = list(below_each(nodes, list(below_each(nodes, [root]))))
+        for path, node in nodes.get_each((*two, *below_each(nodes, two))):
             if node is not None and node.value:  # one without a value is above others
                 yield intern(path.removeprefix(f"{root}/"))
 
@@ -143,67 +141,33 @@ class ReferenceReader:
 
     # Managed ledgers
 
-    def _domains(self) -> Iterator[str]:
-        """The folders named `persistent`, with a namespace above them, and perhaps a cluster above that.
-
-        A topic may have that name as well: then what is below it is read both ways.
-        """
-        root, nodes = self.store.path(MANAGED_LEDGERS), self.store.nodes
-        tenants = [f"{root}/{tenant}" for tenant in nodes.children(root) or ()]
-        two = [f"{path}/{name}" for path, names in nodes.children_of_each(tenants) for name in names or ()]
-        for path, names in nodes.children_of_each(two):
-            three = [f"{path}/{name}" for name in names or ()]
-            if _PERSISTENT in (names or ()):
-                yield f"{path}/{_PERSISTENT}"
-            for below, inner in nodes.children_of_each(three):
-                if _PERSISTENT in (inner or ()):
-                    yield f"{below}/{_PERSISTENT}"
-
-    def _read_domain(
-        self,
-        domain: str,
-        lists: dict[str, ListNode | UnreadableNode],
-        cursors: dict[str, dict[str, CursorNode | UnreadableNode]],
-    ) -> None:
-        prefix = domain.removeprefix(self.store.path(MANAGED_LEDGERS) + "/")
-        names = (f"{prefix}/{topic}" for topic in self.store.nodes.children(domain) or ())
-        self._read_lists(names, lists, cursors)
-
     def _read_lists(
         self,
         names: Iterable[str],
-        lists: dict[str, ListNode | UnreadableNode],
-        cursors: dict[str, dict[str, CursorNode | UnreadableNode]],
+        lists: dict[str, ManagedLedger | UnreadableNode],
+        cursors: dict[str, dict[str, CursorState | UnreadableNode]],
     ) -> None:
-        root, nodes = self.store.path(MANAGED_LEDGERS) + "/", self.store.nodes
-        below: list[str] = []
-        for path, node in nodes.get_each(root + name for name in names):
-            if node is not None:
-                self._count("ledger lists")
-                name = intern(path.removeprefix(root))
-                read = read_list(*self._read(node))
-                lists[name] = read if name.endswith(PENDING_ACK_SUFFIX) else _compact(read)  # told with their sizes
-                below.append(path)
-        found = (f"{path}/{one}" for path, inner in nodes.children_of_each(below) for one in inner or ())
-        for path, node in nodes.get_each(found):
-            if node is not None:
+        for read, node, owned in self._topics.read(names):
+            self._count("ledger lists")
+            name = intern(read)
+            listed = or_unreadable(
+                partial(decode_managed_ledger, node.value, node.version, **self._made(node)), node.version
+            )
+            lists[name] = listed if name.endswith(PENDING_ACK_SUFFIX) else _compact(listed)  # told with their sizes
+            for cursor, at in owned.items():
                 self._count("cursors")
-                name, _, cursor = path.removeprefix(root).rpartition("/")
-                found_there = _without_empty(read_cursor(*self._read(node)))
-                cursors.setdefault(intern(name), {})[intern(decoded(cursor))] = found_there
+                found = or_unreadable(partial(decode_references, at.value, at.version, **self._made(at)), at.version)
+                cursors.setdefault(name, {})[intern(cursor)] = found
 
     # Schemas
 
     def _schemas(self) -> Iterator[tuple[str, LocatorNode | UnreadableNode]]:
         """At `tenant/namespace/topic`. A node without a value there is a namespace of the old form, with a cluster."""
-        root, nodes = self.store.path(SCHEMAS) + "/", self.store.nodes
-        tenants = [root + tenant for tenant in nodes.children(root[:-1]) or ()]
-        two = [f"{path}/{name}" for path, names in nodes.children_of_each(tenants) for name in names or ()]
-        three = (f"{path}/{name}" for path, names in nodes.children_of_each(two) for name in names or ())
+        nodes = self.store.nodes
+        two = list(below_each(nodes, list(below_each(nodes, [self.store.path(SCHEMAS)]))))
         folders: list[str] = []
-        yield from self._locators(three, folders)
-        four = (f"{path}/{name}" for path, names in nodes.children_of_each(folders) for name in names or ())
-        yield from self._locators(four, [])
+        yield from self._locators(below_each(nodes, two), folders)
+        yield from self._locators(below_each(nodes, folders), [])
 
     def _locators(self, paths: Iterable[str], folders: list[str]) -> Iterator[tuple[str, LocatorNode | UnreadableNode]]:
         """`folders` gets what has no value."""
@@ -211,12 +175,13 @@ class ReferenceReader:
         for path, node in self.store.nodes.get_each(paths):
             if node is not None and node.value:
                 self._count("schemas")
-                yield intern(path.removeprefix(root)), read_locator(*self._read(node))
+                read = partial(decode_locator, node.value, node.version, **self._made(node))
+                yield intern(path.removeprefix(root)), or_unreadable(read, node.version)
             elif node is not None:
                 folders.append(path)
 
-    def _read(self, node: Node) -> tuple[bytes, int, int, int | None]:
-        return node.value, node.version, node.created_ms, node.born if self.with_ledgers else None
+    def _made(self, node: Node) -> dict[str, Any]:
+        return {"created_ms": node.created_ms, "born": node.born if self.with_ledgers else None}
 
     def _count(self, what: str) -> None:
         self._counts[what] += 1
@@ -230,13 +195,9 @@ class ReferenceReader:
         folders = [self.store.path(PACKAGES)]
         for _ in range(_DEEPEST):
             logs = [f"{path}/{_SEGMENTS}" for path in folders]
-            segments = [
-                f"{path}/{one}" for path, names in self.store.nodes.children_of_each(logs) for one in names or ()
-            ]
-            for _path, node in self.store.nodes.get_each(segments):
+            for _path, node in self.store.nodes.get_each(list(below_each(self.store.nodes, logs))):
                 yield from _ledger_of_segment(node)
-            listed = self.store.nodes.children_of_each(folders)
-            folders = [f"{path}/{one}" for path, names in listed for one in names or () if one != "<default>"]
+            folders = [path for path in below_each(self.store.nodes, folders) if not path.endswith("/<default>")]
             if not folders:
                 return
 
@@ -249,16 +210,13 @@ def _ledger_of_segment(node: Node | None) -> Iterator[int]:
         yield ledger
 
 
-def _view_ledgers(cursors: Mapping[str, Mapping[str, CursorNode | UnreadableNode]]) -> dict[str, int]:
+def _view_ledgers(cursors: Mapping[str, Mapping[str, CursorState | UnreadableNode]]) -> dict[str, int]:
     """The ledgers of the cursors named `__compaction`, by managed ledger."""
     found = ((name, named.get(COMPACTION)) for name, named in cursors.items())
-    return {name: one.ledger for name, one in found if isinstance(one, CursorNode) and one.ledger is not None}
+    return {
+        name: one.cursor_ledger for name, one in found if isinstance(one, CursorState) and one.cursor_ledger is not None
+    }
 
 
-def _compact(node: ListNode | UnreadableNode) -> ListNode | UnreadableNode:
-    return packed(node) if isinstance(node, ListNode) else node
-
-
-def _without_empty(node: CursorNode | UnreadableNode) -> CursorNode | UnreadableNode:
-    """Cursors are many, and few have buckets."""
-    return node if isinstance(node, UnreadableNode) or node.buckets else replace(node, buckets=_NO_BUCKETS)
+def _compact(node: ManagedLedger | UnreadableNode) -> ManagedLedger | UnreadableNode:
+    return packed(node) if isinstance(node, ManagedLedger) else node

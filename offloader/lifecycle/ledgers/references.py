@@ -6,38 +6,14 @@ newer version wrote it) may refer to ledgers in a way that we do not see; `says_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from offloader.bookkeeper.managed_ledgers import encoded
 from offloader.lifecycle.ledgers.kinds import COMPACTION, RefereeKind
-
-COMPACTED_LEDGER = "CompactedTopicLedger"
-BUCKET_PREFIX = "#pulsar.internal.delayed.bucket_"
-
-
-class OffloadedCopy(NamedTuple):
-    """What a ledger list says of a ledger's copy in the bucket. `uuid`, `bucket`: "" where it names none."""
-
-    uuid: str
-    complete: bool
-    bookkeeper_deleted: bool
-    bucket: str = ""
-
-
-class ListedData(NamedTuple):
-    """A ledger in a list. `entries`, `size` and `timestamp_ms` are 0 until it is finished there."""
-
-    ledger: int
-    entries: int
-    size: int
-    timestamp_ms: int
-    copy: OffloadedCopy | None = None
-
-    @property
-    def left_bookkeeper(self) -> bool:
-        return self.copy is not None and self.copy.bookkeeper_deleted
+from offloader.state.managed_ledger import ManagedLedger
+from offloader.state.names import encoded
+from offloader.state.subscription import CursorState
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,43 +25,11 @@ class UnreadableNode:
 
 
 @dataclass(frozen=True, slots=True)
-class ListNode:
-    """A managed ledger's node: its ledgers in order, none where it was only just created. `created_ms`: when this very
-    node was made, by its service's clock; `born`: by which of its transactions, where it has the ledgers, too; None:
-    not known. So it is of the other nodes."""
-
-    version: int
-    ledgers: Sequence[ListedData] = ()
-    says_more: bool = False
-    created_ms: int | None = None
-    born: int | None = None
-
-    @property
-    def greatest(self) -> int | None:
-        return self.ledgers[-1].ledger if self.ledgers else None
-
-
-@dataclass(frozen=True, slots=True)
-class CursorNode:
-    """A cursor's node. `ledger` None: what it says is in the node itself. `view`: the compacted view's ledger.
-
-    `buckets`: the delayed index's ledgers by the keys of their buckets.
-    """
-
-    version: int
-    ledger: int | None = None
-    view: int | None = None
-    buckets: Mapping[str, int] = field(default_factory=dict, hash=False)
-    says_more: bool = False
-    created_ms: int | None = None
-    born: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LocatorNode:
     """A topic's schema locator: the ledgers of all its versions, in order.
 
     `whole`: no version is missing in its index. Old brokers left some out and found them by the entries of others.
+    `created_ms`, `born`: as of a `ManagedLedger`.
     """
 
     version: int
@@ -101,15 +45,6 @@ class LocatorNode:
 
 
 @dataclass(frozen=True, slots=True)
-class LastEntry:
-    """The last entry of a cursor's ledger: which view it names. `says_more`: as a node's."""
-
-    cursor_ledger: int
-    view: int | None
-    says_more: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class References:
     """All that one metadata store refers to.
 
@@ -120,10 +55,10 @@ class References:
 
     store: str
     namespaces: frozenset[str] = frozenset()
-    lists: Mapping[str, ListNode | UnreadableNode] = field(default_factory=dict, hash=False)
-    cursors: Mapping[str, Mapping[str, CursorNode | UnreadableNode]] = field(default_factory=dict, hash=False)
+    lists: Mapping[str, ManagedLedger | UnreadableNode] = field(default_factory=dict, hash=False)
+    cursors: Mapping[str, Mapping[str, CursorState | UnreadableNode]] = field(default_factory=dict, hash=False)
     schemas: Mapping[str, LocatorNode | UnreadableNode] = field(default_factory=dict, hash=False)
-    views: Mapping[str, LastEntry | UnreadableNode] = field(default_factory=dict, hash=False)
+    views: Mapping[str, CursorState | UnreadableNode] = field(default_factory=dict, hash=False)
     packages: frozenset[int] = frozenset()
 
 
@@ -157,15 +92,15 @@ def view_of(references: References, managed_ledger: str) -> int | UnreadableNode
     cursor = references.cursors.get(managed_ledger, {}).get(COMPACTION)
     if cursor is None or isinstance(cursor, UnreadableNode):
         return cursor
-    if cursor.ledger is None:
+    if cursor.cursor_ledger is None:
         return cursor.view
     last = references.views.get(managed_ledger)
     if last is None:
-        return UnreadableNode(cursor.version, f"the last entry of cursor ledger {cursor.ledger} was not read")
+        return UnreadableNode(cursor.version, f"the last entry of cursor ledger {cursor.cursor_ledger} was not read")
     if isinstance(last, UnreadableNode):
         return last
-    if last.cursor_ledger != cursor.ledger or last.says_more:
-        return UnreadableNode(cursor.version, f"the last entry of cursor ledger {cursor.ledger} is not known")
+    if last.cursor_ledger != cursor.cursor_ledger or last.says_more:
+        return UnreadableNode(cursor.version, f"the last entry of cursor ledger {cursor.cursor_ledger} is not known")
     return last.view
 
 
@@ -173,12 +108,12 @@ def named_ledgers(references: References) -> Iterator[tuple[int, Referee]]:
     """Every ledger that is named and should be in BookKeeper, with who names it."""
     store = references.store
     for name, listed in references.lists.items():
-        if isinstance(listed, ListNode):
+        if isinstance(listed, ManagedLedger):
             referee = Referee(store, RefereeKind.LEDGER_LIST, list_path(name), listed.version)
-            yield from ((one.ledger, referee) for one in listed.ledgers if not one.left_bookkeeper)
+            yield from ((one.ledger, referee) for one in listed.ledgers if not one.copy.bookkeeper_deleted)
     for name, cursors in references.cursors.items():
         for cursor, node in cursors.items():
-            if isinstance(node, CursorNode):
+            if isinstance(node, CursorState):
                 yield from _named_by_cursor(references, name, cursor, node)
     for schema, locator in references.schemas.items():
         if isinstance(locator, LocatorNode):
@@ -189,11 +124,11 @@ def named_ledgers(references: References) -> Iterator[tuple[int, Referee]]:
 
 
 def _named_by_cursor(
-    references: References, managed_ledger: str, cursor: str, node: CursorNode
+    references: References, managed_ledger: str, cursor: str, node: CursorState
 ) -> Iterator[tuple[int, Referee]]:
     path = cursor_path(managed_ledger, cursor)
-    if node.ledger is not None:
-        yield node.ledger, Referee(references.store, RefereeKind.CURSOR_NODE, path, node.version)
+    if node.cursor_ledger is not None:
+        yield node.cursor_ledger, Referee(references.store, RefereeKind.CURSOR_NODE, path, node.version)
     for ledger in node.buckets.values():
         yield ledger, Referee(references.store, RefereeKind.DELAYED_BUCKETS, path, node.version)
     view = view_of(references, managed_ledger) if cursor == COMPACTION else None

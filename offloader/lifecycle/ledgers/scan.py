@@ -21,19 +21,17 @@ from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.nodes import Node
 from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFoundError
 from offloader.lifecycle.ledgers.again import LookAgain, doubted, only_these
-from offloader.lifecycle.ledgers.clock import clock_by_reading
 from offloader.lifecycle.ledgers.copies import VerifyCopies, copied, with_ends
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing, seen_ledger
 from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
-from offloader.lifecycle.ledgers.missing import MissingLedger, named_again, still_missing
 from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
 from offloader.lifecycle.ledgers.objections import OperatorsWord, objections, what_is_doubtful
+from offloader.lifecycle.ledgers.patient import clock_by_reading
 from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
 from offloader.lifecycle.ledgers.references import References
-from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.scanned import LedgerScan, LedgerTally, MissingLedger, named_again, still_missing
 from offloader.lifecycle.ledgers.stores import LocatedStores
-from offloader.lifecycle.ledgers.summary import LedgerTally
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
 _SAID = 10_000  # ledgers

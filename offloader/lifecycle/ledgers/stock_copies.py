@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
-from offloader.bookkeeper.managed_ledgers import managed_ledger_of
 from offloader.errors import ConfigError, DamagedObjectError, ObjectNotFoundError, OffloadError
-from offloader.format.ledger_account import TakeEntry, account_ledger
+from offloader.format.ledger_account import account_ledger
 from offloader.format.v1 import decode_ledger_index
 from offloader.lifecycle.ledgers.copies import CopiedLedger, VerifyCopies, no_copies
-from offloader.metadata.stock_keys import data_key, index_key
+from offloader.metadata.stock_keys import STOCK_BUCKET, data_key, index_key
 from offloader.ports.object_store import ObjectStore
+from offloader.state.names import managed_ledger_of
 from offloader.storage.bounded_reads import read_index, read_ranges
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
@@ -26,16 +26,11 @@ log = logging.getLogger(__name__)
 READERS = 8  # copies at a time: mostly they wait for the store
 
 
-def stock_store(bucket: str, archive: StoreSettings) -> StoreSettings:
-    """`bucket`: its URL. It is reached as the archive is. Raises ConfigError."""
-    return archive.beside(bucket, "lifecycle.stockBucket")
-
-
 def stock_copies(bucket: str, archive: StoreSettings) -> VerifyCopies:
-    """See `stock_store`; empty: nobody knows the bucket. Raises ConfigError."""
+    """`bucket`: its URL, which is reached as the archive is; empty: it is not known. Raises ConfigError."""
     if not bucket:
         return no_copies
-    settings = stock_store(bucket, archive)
+    settings = archive.beside(bucket, STOCK_BUCKET)
     return StockCopies(lambda: open_store(settings, read_only=True), bucket_name(bucket))
 
 
@@ -77,15 +72,14 @@ class StockCopies:
         return bool(copy.uuid) and copy.complete and copy.bucket in ("", self.name)
 
 
-def is_whole(store: ObjectStore, one: CopiedLedger, seen: TakeEntry = lambda _entry, _data: None) -> bool | None:
+def is_whole(store: ObjectStore, one: CopiedLedger) -> bool | None:
     """Whether a copy has each entry of the ledger, sound. None: the bucket has nothing of it, so it may be another one.
-    `seen` gets each entry on the way.
 
     Raises what the store raises."""
     data, index_name = data_key(one.copy.uuid, one.ledger), index_key(one.copy.uuid, one.ledger)
     try:
         index = decode_ledger_index(read_index(store, index_name)[0], one.ledger)
-        account = account_ledger(read_ranges(store, data, 0, index.data_length), one.ledger, index, seen)
+        account = account_ledger(read_ranges(store, data, 0, index.data_length), one.ledger, index)
     except ObjectNotFoundError:
         return False if store.stat(data) or store.stat(index_name) else None
     except DamagedObjectError:

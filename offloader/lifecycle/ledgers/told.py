@@ -10,8 +10,8 @@ from offloader.lifecycle.explaining.words import counted, moment_text
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, SeenLedger, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind, LedgerPurpose
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger
-from offloader.lifecycle.ledgers.missing import MissingLedger
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
+from offloader.lifecycle.ledgers.scanned import MissingLedger
 from offloader.printable import printable
 
 
@@ -24,7 +24,7 @@ def told(verdict: LedgerVerdict) -> tuple[str, ...]:
         *(sentence for one in verdict.evidence for sentence in facts_told(one, ledger.ledger)),
         _STANDINGS[verdict.standing],
         *_kept(verdict),
-        *(remedies_told(verdict.remedies) if verdict.standing is Standing.SUSPECT else ()),
+        *_advice(verdict),
     )
     return tuple(printable(one) for one in sentences)
 
@@ -131,9 +131,34 @@ def _kept(verdict: LedgerVerdict) -> tuple[str, ...]:
     if verdict.rescued:
         return ("What is in it is data, and the archive has it: it is deleted only where somebody names it.",)
     data = "What is in it is data: it is reported and never deleted."
+    if verdict.confirmable:
+        return ("What is in it is data: it is deleted only once it was rescued, and only where somebody names it.",)
     if verdict.ledger.last_entry is None:
         return (data,)
     return data, f"`offloader orphans rescue {verdict.ledger.ledger}` copies it into the archive."
+
+
+def _advice(verdict: LedgerVerdict) -> tuple[str, ...]:
+    if verdict.confirmable:
+        return confirmation_told(verdict)
+    return remedies_told(verdict.remedies) if verdict.standing is Standing.SUSPECT else ()
+
+
+def confirmation_told(verdict: LedgerVerdict) -> tuple[str, ...]:
+    """How an operator has a ledger deleted that nothing in the metadata will ever prove to be an orphan."""
+    ledger = verdict.ledger.ledger
+    unknown = any(one.fact is Fact.NAMESPACE_UNKNOWN for one in verdict.evidence)
+    elsewhere = ("If another metadata store has the namespace, name that store in lifecycle.metadataStores.",)
+    if verdict.ledger.last_entry is None:
+        step = f"To delete it, run `offloader ledgers close {ledger}` first: what is in it shows only then."
+    elif verdict.deletable_on_demand:
+        step = f"To delete it, run `offloader orphans quarantine {ledger} --yes` while no broker has its topic loaded."
+    else:
+        step = (
+            f"To delete it, run `offloader orphans rescue {ledger} --yes`, then "
+            f"`offloader orphans quarantine {ledger} --yes` while no broker has its topic loaded."
+        )
+    return (*(elsewhere if unknown else ()), step)
 
 
 def _place(one: LedgerEvidence) -> str:
@@ -154,7 +179,7 @@ _FACTS: Mapping[Fact, Callable[[LedgerEvidence], str]] = {
     Fact.CURSOR_ABSENT: lambda one: f"There is no {one.node}.",
     Fact.LEFT_BOOKKEEPER: lambda one: f"{_place(one)} says that it was deleted from BookKeeper.",
     Fact.COPY_READ_BACK: lambda _: "Its copy in the bucket was read back and is whole.",
-    Fact.LOCATOR_ABSENT: lambda one: f"There is no {one.node} yet: it may be about to be put there.",
+    Fact.LOCATOR_ABSENT: lambda one: f"There is no {one.node}: it was deleted, or it is about to be put there.",
     Fact.LOCATOR_HAS_HOLES: lambda one: (
         f"{_place(one)} does not name all versions: others may name older ones, as old brokers did."
     ),
@@ -165,7 +190,7 @@ _FACTS: Mapping[Fact, Callable[[LedgerEvidence], str]] = {
     Fact.COPY_FAILS: lambda one: f"Its copy in the bucket{_named(one)} is not whole.",
     Fact.UNREADABLE: lambda one: f"{_place(one)} cannot be read: {one.text}.",
     Fact.SAYS_MORE: lambda one: f"{_place(one)} says more than this version understands.",
-    Fact.NAMESPACE_UNKNOWN: lambda one: f"There is no {one.node}: nobody knows the namespace.",
+    Fact.NAMESPACE_UNKNOWN: lambda one: f"There is no {one.node}: no metadata store that was read has the namespace.",
     Fact.MAY_BE_SHARED: lambda _: "Nobody has said that no other cluster keeps ledgers in this BookKeeper.",
     Fact.OTHER_USE: lambda one: f"It may be something else: {one.text}.",
     Fact.FOREIGN: _foreign_told,
@@ -179,6 +204,7 @@ _FACTS: Mapping[Fact, Callable[[LedgerEvidence], str]] = {
         else f"It has entries, and the list begins before it, with ledger {one.other}: no trim leaves that."
     ),
     Fact.FORMER_DATA: lambda _: "It has entries, and is older than the list: no trim of that list leaves it.",
+    Fact.UNCLAIMED_DATA: lambda _: "It has entries, and nothing in the metadata can prove that they may go.",
     Fact.RESCUED: lambda one: f"Its entries were rescued on {one.text}: the archive has a copy of all of them.",
     Fact.RESCUED_IN_PART: lambda one: (
         f"On {one.text} {one.other} of its entries were rescued; no bookie gave the others."
@@ -219,7 +245,7 @@ _REMEDIES = {
     Remedy.READ_COPY: "have its copy in the bucket read back (lifecycle.stockBucket names the bucket)",
     Remedy.REPAIR_NODE: "see that everything can be read",
     Remedy.NEWER_OFFLOADER: "look with a version of the offloader that knows these fields",
-    Remedy.KNOW_NAMESPACE: "name the metadata store that has its namespace",
+    Remedy.KNOW_NAMESPACE: "name the metadata store that has its namespace (lifecycle.metadataStores)",
     Remedy.DECLARE: "say lifecycle.bookkeeperIsNotShared: true, if that is so",
 }
 

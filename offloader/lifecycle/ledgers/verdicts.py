@@ -7,24 +7,28 @@ one's write needs. That a ledger is not listed proves nothing by itself: it may 
 So it is only where the reference's node was there before the ledger. The versions of a node that was deleted and made
 again begin anew, and a write that was meant for the former one may fit; a node that was restored from a backup knows
 nothing of what was done after it.
+
+Entries of an orphan that no trim left behind are data.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 
-from offloader.bookkeeper.managed_ledgers import decoded
-from offloader.lifecycle.ledgers.contents import was_there, with_contents
-from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, SeenLedger, Standing
+from offloader.lifecycle.ledgers.evidence import (
+    CONFIRMABLE,
+    CONTENTS,
+    Fact,
+    LedgerEvidence,
+    LedgerVerdict,
+    Remedy,
+    SeenLedger,
+    Standing,
+)
 from offloader.lifecycle.ledgers.kinds import LedgerKind, LedgerPurpose, RefereeKind
 from offloader.lifecycle.ledgers.named import NamedLedgers
 from offloader.lifecycle.ledgers.references import (
-    CursorNode,
-    ListedData,
-    ListNode,
     LocatorNode,
     Referee,
     References,
@@ -34,6 +38,11 @@ from offloader.lifecycle.ledgers.references import (
     schema_path,
     view_of,
 )
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger
+from offloader.state.names import decoded
+from offloader.state.subscription import CursorState
+
+_REGISTRATION = 600_000  # ms: that long before its locator the first ledger of a schema may have been made
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +89,7 @@ class LedgerJudge:
         if purpose.cluster and purpose.cluster not in self._known.clusters:
             other = LedgerEvidence(Fact.ANOTHER_CLUSTER, text=purpose.cluster)
             return LedgerVerdict(ledger, Standing.FOREIGN, purpose.kind, (other,))
-        return with_contents(self._judged(ledger), self._known.stores)
+        return _with_contents(self._judged(ledger), self._known.stores)
 
     def _judged(self, ledger: SeenLedger) -> LedgerVerdict:
         findings = [_finding(ledger, store, self._known.copies) for store in self._known.stores]
@@ -100,7 +109,8 @@ class LedgerJudge:
         """What makes every proof worthless: a namespace that nobody knows, a BookKeeper that others may use."""
         namespace = verdict.ledger.purpose.namespace
         if not any(namespace in store.namespaces for store in self._known.stores):
-            unknown = LedgerEvidence(Fact.NAMESPACE_UNKNOWN, node=f"/admin/policies/{namespace}")
+            store = self._known.stores[0].store
+            unknown = LedgerEvidence(Fact.NAMESPACE_UNKNOWN, store, f"/admin/policies/{namespace}")
             verdict = _suspect(verdict, unknown, Remedy.KNOW_NAMESPACE)
         if not self._known.alone:
             verdict = _suspect(verdict, LedgerEvidence(Fact.MAY_BE_SHARED), Remedy.DECLARE)
@@ -148,19 +158,19 @@ def _by_list(ledger: SeenLedger, store: References, copies: Mapping[int, bool]) 
     referee = Referee(store.store, RefereeKind.LEDGER_LIST, list_path(name), node.version)
     if isinstance(node, UnreadableNode):
         return _unreadable(referee, node)
-    at = bisect_left(node.ledgers, ledger.ledger, key=attrgetter("ledger"))
-    if at < len(node.ledgers) and node.ledgers[at].ledger == ledger.ledger:
-        return _by_copy(node.ledgers[at], referee, copies)
+    listed = node.get(ledger.ledger)
+    if listed is not None:
+        return _by_copy(listed, referee, copies)
     return _passed(ledger, referee, node.greatest, Remedy.LOAD_TOPIC, node)
 
 
-def _by_copy(listed: ListedData, referee: Referee, copies: Mapping[int, bool]) -> _Finding:
+def _by_copy(listed: ListedLedger, referee: Referee, copies: Mapping[int, bool]) -> _Finding:
     """Listed, and said to be deleted from BookKeeper: its copy in the bucket is what readers get."""
     left = _seen(Fact.LEFT_BOOKKEEPER, referee)
-    whole = copies.get(listed.ledger) if listed.copy is not None and listed.copy.complete else False
+    whole = copies.get(listed.ledger) if listed.copy.complete else False
     if whole:
         return _Finding(Standing.CERTAIN, (left, LedgerEvidence(Fact.COPY_READ_BACK)), referee)
-    bucket = listed.copy.bucket if listed.copy is not None else ""
+    bucket = listed.copy.bucket
     unproven = LedgerEvidence(Fact.COPY_NOT_READ if whole is None else Fact.COPY_FAILS, text=bucket)
     return _Finding(Standing.SUSPECT, (left, unproven), referee, (Remedy.READ_COPY,))
 
@@ -170,10 +180,10 @@ def _by_cursor(ledger: SeenLedger, store: References) -> _Finding:
     if isinstance(found, _Finding):
         return found
     referee, node = found
-    if node.ledger is None:
+    if node.cursor_ledger is None:
         none = (_seen(Fact.NO_CURSOR_LEDGER, referee),)
         return _Finding(Standing.SUSPECT, none, referee, (Remedy.LOAD_AND_ACKNOWLEDGE,))
-    return _passed(ledger, referee, node.ledger, Remedy.LOAD_AND_ACKNOWLEDGE, node)
+    return _passed(ledger, referee, node.cursor_ledger, Remedy.LOAD_AND_ACKNOWLEDGE, node)
 
 
 def _by_locator(ledger: SeenLedger, store: References) -> _Finding:
@@ -205,7 +215,7 @@ def _by_compaction(ledger: SeenLedger, store: References) -> _Finding:
     view = view_of(store, name)
     if isinstance(view, UnreadableNode):
         return _unreadable(referee, view)
-    if view is None or not isinstance(cursor, CursorNode):
+    if view is None or not isinstance(cursor, CursorState):
         return _Finding(Standing.SUSPECT, (_seen(Fact.NO_VIEW_NAMED, referee),), referee, (Remedy.COMPACT,))
     return _passed(ledger, referee, view, Remedy.COMPACT, cursor)
 
@@ -218,7 +228,7 @@ def _by_buckets(ledger: SeenLedger, store: References) -> _Finding:
     return _Finding(Standing.SUSPECT, (_seen(Fact.CURSOR_IS_THERE, referee),), referee, (Remedy.REMOVE_CURSOR,))
 
 
-def _cursor_or_why_not(purpose: LedgerPurpose, store: References) -> _Finding | tuple[Referee, CursorNode]:
+def _cursor_or_why_not(purpose: LedgerPurpose, store: References) -> _Finding | tuple[Referee, CursorState]:
     """The cursor that a ledger names. Its name is looked up plain and, in case brokers wrote it so, encoded."""
     name = purpose.managed_ledger
     if name not in store.lists:
@@ -246,7 +256,7 @@ def _passed(
     referee: Referee,
     greatest: int | None,
     remedy: Remedy,
-    node: ListNode | CursorNode | LocatorNode,
+    node: ManagedLedger | CursorState | LocatorNode,
 ) -> _Finding:
     """By the greatest id that the referee's node names."""
     if greatest is None or greatest < ledger.ledger:
@@ -255,7 +265,7 @@ def _passed(
     if node.says_more:
         more = (passed, _seen(Fact.SAYS_MORE, referee))
         return _Finding(Standing.SUSPECT, more, referee, (Remedy.NEWER_OFFLOADER,))
-    if not was_there(node, ledger):
+    if not _was_there(node, ledger):
         return _Finding(Standing.SUSPECT, (passed, _seen(Fact.MADE_SINCE, referee)), referee)
     return _Finding(Standing.CERTAIN, (passed,), referee)
 
@@ -267,3 +277,65 @@ def _unreadable(referee: Referee, node: UnreadableNode) -> _Finding:
 
 def _seen(fact: Fact, referee: Referee, other: int | None = None) -> LedgerEvidence:
     return LedgerEvidence(fact, referee.store, referee.node, referee.version, other)
+
+
+def _with_contents(verdict: LedgerVerdict, stores: tuple[References, ...]) -> LedgerVerdict:
+    """Adds what is in it, for a ledger of a list: entries that no trim left behind are data, and kept.
+
+    A data ledger gets entries only after it was listed. So one that is not listed and has some was listed once: a trim
+    drops from the front; what is behind the first one listed was rolled back or edited away. A list that is younger
+    than the ledger never had it: whatever it begins with, it was not this one that was trimmed. Of an open one nobody
+    knows: it is closed first, and then looked at again. Where only an operator can confirm that nothing refers to a
+    ledger, its entries are data whatever its kind.
+    """
+    found = _of_its_list(verdict, stores)
+    ledger, unclaimed = found.ledger, any(one.fact in CONFIRMABLE for one in found.evidence)
+    if not unclaimed or found.kept:
+        return found
+    if any(one.fact in CONTENTS for one in found.evidence):
+        return found if ledger.empty or ledger.last_entry is None else replace(found, kept=True)
+    if ledger.empty:
+        return _also(found, LedgerEvidence(Fact.EMPTY))
+    if ledger.last_entry is None:
+        return _also(found, LedgerEvidence(Fact.ENTRIES_UNKNOWN))
+    return replace(_also(found, LedgerEvidence(Fact.UNCLAIMED_DATA)), kept=True)
+
+
+def _of_its_list(verdict: LedgerVerdict, stores: tuple[References, ...]) -> LedgerVerdict:
+    ledger, copied = verdict.ledger, any(one.fact is Fact.LEFT_BOOKKEEPER for one in verdict.evidence)
+    if ledger.purpose.referee is not RefereeKind.LEDGER_LIST or copied:
+        return replace(verdict, kept=any(one.fact is Fact.COPY_FAILS for one in verdict.evidence))
+    if ledger.empty:
+        return _also(verdict, LedgerEvidence(Fact.EMPTY))
+    if ledger.last_entry is None:
+        return _also(verdict, LedgerEvidence(Fact.ENTRIES_UNKNOWN))
+    owners = [store.lists.get(ledger.purpose.managed_ledger) for store in stores]
+    lists = [owner for owner in owners if isinstance(owner, ManagedLedger)]
+    first = min((node.ledgers[0].ledger for node in lists if node.ledgers), default=None)
+    if not lists:
+        return verdict  # the whole topic is gone, or nothing can be said
+    former = not all(_was_there(node, ledger) for node in lists)
+    if first is not None and ledger.ledger < first and not former:
+        return _also(verdict, LedgerEvidence(Fact.TRIMMED, other=first))
+    if former:
+        return replace(_also(verdict, LedgerEvidence(Fact.FORMER_DATA)), kept=True)
+    return replace(_also(verdict, LedgerEvidence(Fact.NO_TRIMS_WORK, other=first)), kept=True)
+
+
+def _also(verdict: LedgerVerdict, *more: LedgerEvidence) -> LedgerVerdict:
+    return replace(verdict, evidence=(*verdict.evidence, *more))
+
+
+def _was_there(node: ManagedLedger | CursorState | LocatorNode, ledger: SeenLedger) -> bool:
+    """Whether this very node was there when the ledger was created, as it is wherever brokers make both: but for the
+    first ledgers of a schema, of which several may be under way before there is a locator. ZooKeeper numbers what it
+    does, and no clock that is wrong, for as long as somebody leads, changes that order."""
+    if node.born is not None and ledger.born is not None:
+        if node.born <= ledger.born:
+            return True
+        if not isinstance(node, LocatorNode):
+            return False
+    ahead = _REGISTRATION if isinstance(node, LocatorNode) else 0
+    if node.created_ms is None or ledger.created_ms is None:
+        return False
+    return node.created_ms <= ledger.created_ms + ahead

@@ -9,7 +9,7 @@ from offloader.errors import DamagedRecordError, FormatVersionError, StoreUnavai
 from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict
 from offloader.lifecycle.ledgers.scanned import LedgerScan
-from offloader.lifecycle.rescue.read_back import damage_of_rescue
+from offloader.lifecycle.rescue.objects import damage_of_rescue
 from offloader.metadata.rescue_log import Rescues
 from offloader.metadata.rescues import RescuedLedger
 

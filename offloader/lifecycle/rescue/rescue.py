@@ -19,11 +19,8 @@ from offloader.errors import (
 )
 from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
-from offloader.lifecycle.rescue.entries import READ_AHEAD, entries_of
-from offloader.lifecycle.rescue.former import FormerCopy
-from offloader.lifecycle.rescue.gone_bookies import WithoutGone, check_gone
-from offloader.lifecycle.rescue.objects import RescueCuts, RescueWriter
-from offloader.lifecycle.rescue.read_back import damage_of_rescue
+from offloader.lifecycle.rescue.entries import READ_AHEAD, FormerCopy, WithoutGone, check_gone, entries_of
+from offloader.lifecycle.rescue.objects import RescueCuts, RescueWriter, damage_of_rescue
 from offloader.metadata.rescue_log import Rescues
 from offloader.metadata.rescues import NewestRescue, RescuedLedger
 from offloader.ports.entry_source import RawEntry

@@ -1,6 +1,6 @@
 """Retention of the archive: which segments go, in which phases, and who does it.
 
-`policy` and `plan` decide, from values alone. `holdings` reads what they need of a catalog, `chunked` looks into kept
+`policy` and `plan` decide, from values alone. `holdings` reads what they need of a catalog, and looks into kept
 segments for messages that begin before them. `phases` takes one topic a step further: *deleting*, the second look,
 *begun*, the objects, *deleted*; `offloader/metadata/deletions.py` has the records of these.
 

@@ -1,17 +1,26 @@
 """What the archive keeps of a topic, read from its catalog: rows of all kept records, records only as they are asked
-for."""
+for. With it, who waits for what is kept, and whether a message that is kept begins before it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from offloader.lifecycle.retention.plan import Holding, KeptSegment
-from offloader.metadata.deletions import DeletedRange, range_of
+from offloader.cursors.stored import subscription_marks
+from offloader.errors import DamagedObjectError, ObjectNotFoundError
+from offloader.format.blocks import entries, read_blocks
+from offloader.format.entry import message_metadata
+from offloader.lifecycle.retention.plan import Holding, KeptSegment, due
+from offloader.lifecycle.retention.policy import RetentionPolicy
+from offloader.metadata.deletions import DeletedRange, PulsarTrimmed, range_of
 from offloader.metadata.history import History, Slot
+from offloader.metadata.layout import data_key
 from offloader.metadata.manifest import ManifestRow
-from offloader.model import Loss, Position, Segment
+from offloader.model import MIB, Loss, Position, Segment, TopicName
+from offloader.ports.object_store import ObjectStore
 
-STEP = 64
+STEP = 64  # records that are read at a time
+LOOK_BACK = 64 * MIB
 
 
 class SegmentsOf:
@@ -119,3 +128,50 @@ def kept(segment: Segment) -> KeptSegment:
         max(lates) if lates and len(lates) == len(bounds) else None,
         tuple(held.ledger for held in segment.ledgers),
     )
+
+
+def with_waiting(
+    store: ObjectStore,
+    topic: TopicName,
+    known: Sequence[Holding],
+    policy: RetentionPolicy,
+    now: int,
+    trimmed: PulsarTrimmed | None,
+) -> list[Holding]:
+    """With the gateway's subscriptions that have not acknowledged everything. They are read only where something would
+    go without them: a topic of which nothing is due costs nothing."""
+    if not policy.keep_unacknowledged or all(due(each, policy, now, trimmed) is None for each in known):
+        return list(known)
+    waiting = tuple(subscription_marks(store, topic))
+    return [replace(each, waiting=waiting) for each in known]
+
+
+def begins_before(store: ObjectStore, topic: TopicName, kept: Iterable[Segment]) -> bool:
+    """Whether any chunked message in the first bytes of these segments has its first chunk before them: chunks may lie
+    64 MiB apart. Reads as far as readers look back; what cannot be read counts as if it had. Raises what the store
+    raises."""
+    begun: set[tuple[str, str]] = set()
+    left = LOOK_BACK
+    for segment in kept:
+        for part in segment.parts:
+            if left <= 0:
+                return False
+            left -= part.size
+            try:
+                data, _ = store.read(data_key(topic, segment.uuid), part.offset, part.size)
+                if any(_continues(entry.data, begun) for block in read_blocks(data) for entry in entries(block)):
+                    return True
+            except (DamagedObjectError, ObjectNotFoundError):
+                return True
+    return False
+
+
+def _continues(entry: bytes, begun: set[tuple[str, str]]) -> bool:
+    """Whether an entry is a later chunk of a message whose first one was not seen."""
+    metadata = message_metadata(entry)
+    if metadata is None or metadata.num_chunks_from_msg < 2:
+        return False
+    key = metadata.producer_name, metadata.uuid
+    if metadata.chunk_id == 0:
+        begun.add(key)
+    return metadata.chunk_id > 0 and key not in begun

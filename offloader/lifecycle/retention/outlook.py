@@ -7,14 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from offloader.errors import FatalError
-from offloader.lifecycle.retention.due_now import RetentionPlan, planned, pulsar_side, readable_for
-from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver
-from offloader.lifecycle.retention.holdings import holdings
+from offloader.lifecycle.retention.due_now import RetentionPlan, planned
+from offloader.lifecycle.retention.holdings import holdings, with_waiting
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.plan import DueRange, NextDue, PulsarSide, due, next_due
+from offloader.lifecycle.retention.plan import DueRange, NextDue, due, next_due
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
-from offloader.lifecycle.retention.waiting import with_waiting
 from offloader.metadata.beside import decides, last_owner
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import DeletedRange
@@ -54,10 +52,9 @@ def outlook(
     application: str,
     now: int,
     grace_ms: int,
-    handing_over: HandingOver = NOTHING_HANDED_OVER,
 ) -> RetentionOutlook:
     """By the policy of this application, and by what is recorded of the topic's end in Pulsar."""
-    found = _outlook(store, head, policy, application, now, grace_ms, handing_over)
+    found = _outlook(store, head, policy, application, now, grace_ms)
     return replace(found, deleted=head.removed.ranges)
 
 
@@ -68,7 +65,6 @@ def _outlook(
     application: str,
     now: int,
     grace_ms: int,
-    handing_over: HandingOver,
 ) -> RetentionOutlook:
     nothing = RetentionPlan(head.topic, (), head.removed.pending)
     owner = last_owner(store, head)
@@ -81,31 +77,28 @@ def _outlook(
     if head.removed.pending is None and not owner:
         return RetentionOutlook(nothing, now + grace_ms, note=NO_OWNER)
     gone = recorded_gone(head)
-    plan = planned(store, head, policy, now, gone, handing_over)
-    pulsar = pulsar_side(head, readable_for(handing_over, head, policy))
+    plan, trimmed = planned(store, head, policy, now, gone), head.removed.trimmed
     if plan.why_not:
         note = _of_pending(head, policy) or plan.why_not
-        return RetentionOutlook(plan, now + grace_ms, _behind_pending(store, head, policy, now, pulsar), note)
+        return RetentionOutlook(plan, now + grace_ms, _behind_pending(store, head, policy, now), note)
     goes = {each.holding.incarnation: each for each in plan.due}
     all_kept = holdings(History(store, head), gone, head.removed.ranges)
-    known = with_waiting(store, head.topic, all_kept, policy, now, pulsar)
-    found = (next_due(each, goes.get(each.incarnation), policy, now, pulsar) for each in known)
+    known = with_waiting(store, head.topic, all_kept, policy, now, trimmed)
+    found = (next_due(each, goes.get(each.incarnation), policy, now, trimmed) for each in known)
     waiting = tuple(each for each in found if each is not None)
-    return RetentionOutlook(plan, now + grace_ms, waiting, "" if plan.due else NOT_DUE)
+    return RetentionOutlook(plan, now + grace_ms, waiting, plan.held or ("" if plan.due else NOT_DUE))
 
 
-def _behind_pending(
-    store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, now: int, pulsar: PulsarSide
-) -> tuple[NextDue, ...]:
+def _behind_pending(store: ObjectStore, head: CatalogHead, policy: RetentionPolicy, now: int) -> tuple[NextDue, ...]:
     """What comes next where a deletion is under way: one at a time."""
     if head.removed.pending is None or policy.hold or not policy.says_anything:
         return ()
-    found: list[NextDue | None] = []
+    found, trimmed = list[NextDue | None](), head.removed.trimmed
     all_kept = holdings(History(store, head), recorded_gone(head), head.removed.told)
-    for each in with_waiting(store, head.topic, all_kept, policy, now, pulsar):
-        goes = due(each, policy, now, pulsar)
+    for each in with_waiting(store, head.topic, all_kept, policy, now, trimmed):
+        goes = due(each, policy, now, trimmed)
         if goes is None:
-            found.append(next_due(each, None, policy, now, pulsar))
+            found.append(next_due(each, None, policy, now, trimmed))
         else:
             first = goes.due[0]
             words = f"{first.words}, once deletion {head.removed.pending.number} is done"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from offloader.cursors.core.records import SubscriptionMark
@@ -13,20 +13,6 @@ from offloader.model import Position
 
 DAY_MS = 86_400_000
 MOST_NAMED = 3  # subscriptions, in a sentence
-HANDED_OVER = "bridge.keepSegments: false"
-
-
-@dataclass(frozen=True, slots=True)
-class PulsarSide:
-    """What is recorded of Pulsar's side. `readable`: ledgers that brokers have as objects; `unfit`: why others
-    never can."""
-
-    trimmed: PulsarTrimmed | None = None
-    readable: Container[int] = ()
-    unfit: Mapping[int, str] = field(default_factory=dict)
-
-
-NOTHING_RECORDED = PulsarSide()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +64,6 @@ class DueSegment:
     words: str
     since: int = 0
 
-    @property
-    def is_handed_over(self) -> bool:
-        """Whether readers still have it."""
-        return self.reason is DeletionReason.BRIDGED
-
 
 @dataclass(frozen=True, slots=True)
 class DueRange:
@@ -91,11 +72,6 @@ class DueRange:
     holding: Holding
     due: tuple[DueSegment, ...]
     rest: bool
-
-    @property
-    def is_handed_over(self) -> bool:
-        """Whether readers still have all of it."""
-        return self.due[0].is_handed_over
 
     @property
     def range(self) -> SegmentRange:
@@ -118,12 +94,12 @@ class DueRange:
         return sum(each.segment.size for each in self.due)
 
 
-def due(holding: Holding, policy: RetentionPolicy, now: int, pulsar: PulsarSide = NOTHING_RECORDED) -> DueRange | None:
-    """What goes of an incarnation, oldest first, up to the first segment that stays. What brokers get does not go
-    together with what nobody has any more."""
+def due(holding: Holding, policy: RetentionPolicy, now: int, trimmed: PulsarTrimmed | None = None) -> DueRange | None:
+    """What goes of an incarnation, oldest first, up to the first segment that stays. `trimmed`: what Pulsar has deleted
+    of the topic, as far as that is recorded."""
     if policy.hold:
         return None
-    return _range(holding, _due(holding, policy, now, pulsar))
+    return _range(holding, _due(holding, policy, now, trimmed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +118,7 @@ def next_due(
     goes: DueRange | None,
     policy: RetentionPolicy,
     now: int,
-    pulsar: PulsarSide = NOTHING_RECORDED,
+    trimmed: PulsarTrimmed | None = None,
 ) -> NextDue | None:
     """What comes next of an incarnation, behind what goes now; None: nothing is left."""
     taken = 0 if goes is None else len(goes.due)
@@ -152,31 +128,23 @@ def next_due(
     size = holding.size - (0 if goes is None else goes.bytes)
     if segment.uuid == holding.protected:
         return NextDue(segment, None, "the newest segment stays as long as the topic is offloaded", size)
-    if (found := _verdict(segment, holding, policy, now, size - segment.size, pulsar)) is not None:
-        return NextDue(segment, None, _why_it_waits(found, goes), size)
-    if (waits := holding.waits(segment.end)) and _by_age(segment, holding, policy, now, size - segment.size, pulsar):
-        return NextDue(segment, None, f"it is due, but {who_waits(waits)}", size)
+    if _verdict(segment, holding, policy, now, size - segment.size, trimmed) is not None:
+        waits = holding.waits(segment.end)
+        why = who_waits(waits) if waits else "a message begins in it that is kept behind it"
+        return NextDue(segment, None, f"it is due, but {why}", size)
     due_at = _times(segment, holding, policy, now)
-    at, words = min(due_at) if due_at else (None, " or ".join(_conditions(segment, holding, policy, size, pulsar)))
+    at, words = min(due_at) if due_at else (None, " or ".join(_conditions(segment, policy, size)))
     return NextDue(segment, at, words, size)
 
 
 def who_waits(waits: Sequence[SubscriptionMark]) -> str:
     """In words who has not acknowledged something. At least one."""
     names = ", ".join(
-        f"{each.name} ({'damaged' if each.mark_delete is None else f'at {each.mark_delete}'})"
+        f"{each.name} ({each.trouble if each.mark_delete is None else f'at {each.mark_delete}'})"
         for each in waits[:MOST_NAMED]
     )
     more = f" and {len(waits) - MOST_NAMED} more" if len(waits) > MOST_NAMED else ""
     return f"the gateway's subscriptions have not acknowledged it: {names}{more} (keepUnacknowledged)"
-
-
-def _why_it_waits(found: DueSegment, goes: DueRange | None) -> str:
-    if goes is not None and found.is_handed_over != goes.due[-1].is_handed_over:
-        return f"{found.words}, once what is before it is gone"
-    if found.is_handed_over:
-        return "it is due, but an object of brokers is not as it must be, or a message begins in it that is kept behind"
-    return "it is due, but a message begins in it that is kept behind it"
 
 
 def _times(segment: KeptSegment, holding: Holding, policy: RetentionPolicy, now: int) -> list[tuple[int, str]]:
@@ -188,9 +156,7 @@ def _times(segment: KeptSegment, holding: Holding, policy: RetentionPolicy, now:
     return found
 
 
-def _conditions(
-    segment: KeptSegment, holding: Holding, policy: RetentionPolicy, size: int, pulsar: PulsarSide
-) -> Iterator[str]:
+def _conditions(segment: KeptSegment, policy: RetentionPolicy, size: int) -> Iterator[str]:
     """What must come true for a segment to go, where no time says it. `size`: bytes from it on."""
     if policy.size is not None:
         left = policy.size - (size - segment.size)
@@ -200,19 +166,6 @@ def _conditions(
     if policy.follow_pulsar:
         last = max(segment.ledgers, default=0)
         yield f"goes once Pulsar has deleted its ledgers up to {last} (followPulsarRetention)"
-    if policy.hands_over and (never := _never_handed_over(segment, holding, pulsar)):
-        yield f"stays, and so does all behind it: {never} ({HANDED_OVER})"
-    elif policy.hands_over:
-        ledger = next((each for each in segment.ledgers if each not in pulsar.readable), None)
-        of_one = "" if ledger is None else f": ledger {ledger} is not bridged yet"
-        yield f"goes once brokers have all of its ledgers ({HANDED_OVER}){of_one}"
-
-
-def _never_handed_over(segment: KeptSegment, holding: Holding, pulsar: PulsarSide) -> str:
-    """Why brokers never get it; "": they may."""
-    if _is_trimmed(segment, holding, pulsar):
-        return f"Pulsar has let go of ledger {min(segment.ledgers)}"
-    return next((pulsar.unfit[each] for each in segment.ledgers if each in pulsar.unfit), "")
 
 
 def all_of(holding: Holding, words: str) -> DueRange | None:
@@ -233,19 +186,21 @@ def _range(holding: Holding, found: Iterable[DueSegment | None]) -> DueRange | N
     taken: list[DueSegment] = []
     rest = False
     for each in found:
-        if each is None or (taken and each.is_handed_over != taken[0].is_handed_over):
+        if each is None:
             rest = True
             break
         taken.append(each)
     return DueRange(holding, tuple(taken), rest) if taken else None
 
 
-def _due(holding: Holding, policy: RetentionPolicy, now: int, pulsar: PulsarSide) -> Iterator[DueSegment | None]:
+def _due(
+    holding: Holding, policy: RetentionPolicy, now: int, trimmed: PulsarTrimmed | None
+) -> Iterator[DueSegment | None]:
     behind = holding.size
     for segment in holding.segments:
         behind -= segment.size
-        stays = segment.uuid == holding.protected
-        yield None if stays else _verdict(segment, holding, policy, now, behind, pulsar)
+        stays = segment.uuid == holding.protected or holding.waits(segment.end)
+        yield None if stays else _verdict(segment, holding, policy, now, behind, trimmed)
 
 
 def _verdict(
@@ -254,22 +209,9 @@ def _verdict(
     policy: RetentionPolicy,
     now: int,
     behind: int,
-    pulsar: PulsarSide,
+    trimmed: PulsarTrimmed | None,
 ) -> DueSegment | None:
-    """Why a segment goes; None: it stays. `behind`: bytes that are kept without it and all before it."""
-    found = None if holding.waits(segment.end) else _by_age(segment, holding, policy, now, behind, pulsar)
-    return found or _handed_over(segment, holding, policy, pulsar)
-
-
-def _by_age(
-    segment: KeptSegment,
-    holding: Holding,
-    policy: RetentionPolicy,
-    now: int,
-    behind: int,
-    pulsar: PulsarSide,
-) -> DueSegment | None:
-    """The same by all but what brokers get: nobody has it afterwards."""
+    """Why a segment goes by its policy; None: it stays. `behind`: bytes that are kept without it and all before it."""
     time, size, gone = policy.time_ms, policy.size, policy.gone_ms
     at = aged_from(segment, now)
     if time is not None and now - at > time:
@@ -281,29 +223,7 @@ def _by_age(
     if gone is not None and over is not None and now - max(over, at) > gone:
         words = f"deletedTopicRetentionTimeInMinutes {policy.gone_minutes}"
         return DueSegment(segment, DeletionReason.TOPIC_GONE, words, max(over, at) + gone)
-    trimmed = pulsar.trimmed
     marked = trimmed is not None and trimmed.incarnation == holding.incarnation
     if policy.follow_pulsar and marked and trimmed is not None and max(segment.ledgers, default=0) < trimmed.first:
         return DueSegment(segment, DeletionReason.FOLLOWS_PULSAR, "followPulsarRetention", trimmed.at)
     return None
-
-
-def _handed_over(
-    segment: KeptSegment, holding: Holding, policy: RetentionPolicy, pulsar: PulsarSide
-) -> DueSegment | None:
-    """Only of a topic that is there: with another one, brokers delete what they have of it."""
-    if not policy.hands_over or holding.over_since is not None or not segment.ledgers:
-        return None
-    if not all(ledger in pulsar.readable for ledger in segment.ledgers):
-        return None
-    if _is_trimmed(segment, holding, pulsar):
-        return None  # off Pulsar's list: brokers are about to delete their copy, or have done so
-    return DueSegment(segment, DeletionReason.BRIDGED, HANDED_OVER)
-
-
-def _is_trimmed(segment: KeptSegment, holding: Holding, pulsar: PulsarSide) -> bool:
-    """Whether a ledger of it is recorded to be off Pulsar's list."""
-    trimmed, first = pulsar.trimmed, min(segment.ledgers, default=None)
-    if trimmed is None or first is None:
-        return False
-    return (trimmed.incarnation, trimmed.first) > (holding.incarnation, first)

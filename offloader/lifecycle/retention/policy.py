@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offloader.metadata.deletions import DeletionReason
 from offloader.model import MIB
 
 FOR_EVER = -1
@@ -18,9 +17,8 @@ class RetentionPolicy:
     """In Pulsar's form: -1 is for ever. A segment goes when it is past the time *or* beyond the size, as a ledger does.
 
     `gone_minutes`: of topics that are gone, and of former incarnations. `hold`: nothing goes as long as it has a name.
-    `follow_doubt`: whether Pulsar's retention can be followed is not known now. `hands_over`: a segment goes once
-    brokers have all of its ledgers, and is read from there. `keep_unacknowledged`: what a subscription of the gateway
-    has not acknowledged stays."""
+    `follow_doubt`: whether Pulsar's retention can be followed is not known now. `age_doubt`: why no age can be computed
+    now. `keep_unacknowledged`: what a subscription of the gateway has not acknowledged stays."""
 
     minutes: int = FOR_EVER
     megabytes: int = FOR_EVER
@@ -28,20 +26,27 @@ class RetentionPolicy:
     follow_pulsar: bool = False
     hold: str = ""
     follow_doubt: bool = False
-    hands_over: bool = False
     keep_unacknowledged: bool = True
+    age_doubt: str = ""
 
     @property
     def says_anything(self) -> bool:
         """Whether anything may ever go by it."""
         limits = (self.minutes, self.megabytes, self.gone_minutes)
-        return self.follow_pulsar or self.hands_over or any(limit != FOR_EVER for limit in limits)
+        return self.follow_pulsar or any(limit != FOR_EVER for limit in limits)
 
-    def of(self, reason: DeletionReason) -> RetentionPolicy:
-        """The part by which a deletion for this reason goes on: what brokers get is not deleted, and the other way."""
-        if reason is DeletionReason.BRIDGED:
-            return RetentionPolicy(hold=self.hold, hands_over=self.hands_over)
-        return replace(self, hands_over=False)
+    @property
+    def has_ages(self) -> bool:
+        """Whether an age decides: a time of 0 is none."""
+        return self.minutes > 0 or self.gone_minutes > 0
+
+    @property
+    def without_doubt(self) -> RetentionPolicy:
+        """The part by which something may go while ages are in doubt."""
+        if not self.age_doubt:
+            return self
+        minutes, gone = (FOR_EVER if limit > 0 else limit for limit in (self.minutes, self.gone_minutes))
+        return replace(self, minutes=minutes, gone_minutes=gone)
 
     @property
     def time_ms(self) -> int | None:

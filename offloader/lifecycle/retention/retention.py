@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
-from offloader.errors import ClaimedByOtherError, IntegrityError, RetryableError
-from offloader.lifecycle.retention.chunked import begins_before
-from offloader.lifecycle.retention.due_now import planned, pulsar_side, readable_for, requested
-from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver, off_list
-from offloader.lifecycle.retention.holdings import holdings, kept_behind
-from offloader.lifecycle.retention.phases import NO_COPIES, ArchiveDeletion
+from offloader.errors import ClaimedByOtherError, FatalError, IntegrityError, RetryableError
+from offloader.lifecycle.retention.due_now import planned, requested
+from offloader.lifecycle.retention.holdings import begins_before, holdings, kept_behind, with_waiting
+from offloader.lifecycle.retention.holds import PlacedHolds
+from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.plan import DAY_MS, DueRange, all_of, due, who_waits
 from offloader.lifecycle.retention.policy import RetentionPolicy
-from offloader.lifecycle.retention.second_look import SecondLook
-from offloader.lifecycle.retention.waiting import with_waiting
 from offloader.metadata.beside import decides, last_owner
-from offloader.metadata.deletions import BrokersCopy, Deleting, DeletionReason, day
+from offloader.metadata.deletions import Deleting, DeletionReason, day
 from offloader.metadata.history import History
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
@@ -43,21 +40,22 @@ class Seen(NamedTuple):
     next_slot: int
     policy: RetentionPolicy
     gone: int | GoneDoubt | None
-    bridged: int  # the next slot of the bridge log
 
 
 @dataclass(frozen=True)
 class ArchiveRetention:
     """`policy_of`, `gone_since`: what the file and Pulsar say of a topic now. `quiet`: what was looked at, when, and
-    until when nothing else can come of it: a catalog that is as it was is not read again. `handing_over`: what brokers
-    have."""
+    until when nothing else can come of it: a catalog that is as it was is not read again. `kept`: why nothing goes
+    that is due, as long as it is quiet. `refused`: which deletion by policy the store has refused without showing why;
+    it is not recorded again before it is asked for, or a restart."""
 
     deletion: ArchiveDeletion
     policy_of: Callable[[TopicName], RetentionPolicy]
     gone_since: GoneSince
     grace_ms: int
     quiet: dict[TopicName, tuple[Seen, int, int]] = field(default_factory=dict)
-    handing_over: HandingOver = NOTHING_HANDED_OVER
+    kept: dict[TopicName, str] = field(default_factory=dict)
+    refused: dict[TopicName, str] = field(default_factory=dict)
 
     def visit(self, topic: TopicName, *, noted: bool = True) -> str:
         """Take the topic one phase further, if it is time. Returns in words what was done; "": nothing. `noted`: there
@@ -80,18 +78,37 @@ class ArchiveRetention:
             head = begun
         elif self.policy_of(topic).hold:
             return ""  # what is left of it stays for now
-        deletion.carry_out(head, pending, self._copies(head, pending))
+        try:
+            deletion.carry_out(head, pending)
+        except FatalError as error:  # the store has refused, and did nothing of it
+            self._undo_refused(head, pending, error)
+            raise
         return f"deletion {pending.number} is done"
+
+    def _undo_refused(self, head: CatalogHead, pending: Deleting, error: FatalError) -> None:
+        """As long as every object is there, readers may have them, and another deletion would end the same way."""
+        if self.deletion.why_not_undone(head, pending):
+            return
+        self.deletion.undo(head, "retention", f"the store refuses it: {error}")
+        if pending.reason is not DeletionReason.REQUEST:
+            self.refused[head.topic] = (
+                f"the store refused deletion {pending.number}, which is undone: {error}; `offloader archive retention "
+                f"run {head.topic} --yes` tries it again"
+            )
 
     def asked(self, topic: TopicName) -> str:
         """`visit` on request: it is answered in any case. Raises ClaimedByOtherError."""
         self._ours(topic)
+        self.quiet.pop(topic, None)
+        self.refused.pop(topic, None)
         said = self.visit(topic, noted=False)
         if said:
             return said
-        pending, hold = self.deletion.catalogs.head(topic).removed.pending, self.policy_of(topic).hold
+        policy = self.policy_of(topic)
+        pending, hold = self.deletion.catalogs.head(topic).removed.pending, policy.hold
         if pending is None:
-            return f"nothing goes: held by {hold}" if hold else "nothing is due"
+            nothing = f"nothing is due but by age: {policy.age_doubt}" if policy.age_doubt else "nothing is due"
+            return f"nothing goes: held by {hold}" if hold else nothing
         if hold:
             return f"deletion {pending.number} has begun: what is left of it is held by {hold}"
         return f"deletion {pending.number} is under way: it goes not before {day(pending.not_before)}"
@@ -102,24 +119,27 @@ class ArchiveRetention:
         deletion = self.deletion
         deletion.check()
         deletion.catalogs.keep_deleting(head)
-        whole = SecondLook(deletion.store, head.topic)
+        held: str | None = None
         for _ in range(LOOKS):
             ready = deletion.is_time(head.topic, pending)
             if ready:  # by the store's clock: whatever ours says, everything is looked at
                 self.quiet.pop(head.topic, None)
             why = self._why_not(head, pending)
             if why is None:
-                return f"deletion {pending.number} waits: what Pulsar has of the topic is not known yet"
+                doubt = self.policy_of(head.topic).age_doubt or "what Pulsar has of the topic is not known yet"
+                return f"deletion {pending.number} waits: {doubt}"
             if ready and not why:
                 deletion.prove_right(head.topic)
-                why = self._why_not_readable(head, pending) or self._why_not_handed_over(head, pending, whole)
+                if held is None:  # once: it may take long, and does not depend on the catalog
+                    held = deletion.why_held(head, pending)
+                why = held or self._why_not_readable(head, pending)
             if why:
                 deletion.undo(head, "retention", why)
                 return f"deletion {pending.number} is undone: {why}"
             if not ready:
                 return ""
             try:
-                return deletion.begin(head, pending, tuple(whole.own.values()))
+                return deletion.begin(head, pending)
             except RetryableError:
                 head = deletion.catalogs.head(head.topic)
                 now = head.removed.pending
@@ -130,24 +150,26 @@ class ArchiveRetention:
         return ""
 
     def decide(self, head: CatalogHead, by: str) -> str:
-        """Record what is due by the policy. In words; "": nothing is."""
-        policy = self.policy_of(head.topic)
+        """Record what is due by the policy. In words; "": nothing is. Raises FatalError where the store keeps it."""
+        policy = self.policy_of(head.topic).without_doubt
         if not policy.says_anything or head.claim is None:
             return ""
+        if head.topic in self.refused:
+            raise FatalError(self.refused[head.topic])
         seen = self._seen(head)
-        if self._is_quiet(head, seen):
-            return ""
-        now, gone = self.deletion.clock_ms(), _known(seen.gone)
-        found = planned(self.deletion.store, head, policy, now, gone, self.handing_over)
-        if found.due:
-            return self._recorded(head, found.due, by)
-        self._be_quiet(head, seen, found.again_at)
+        if not self._is_quiet(head, seen):
+            now, gone = self.deletion.clock_ms(), _known(seen.gone)
+            found = planned(self.deletion.store, head, policy, now, gone)
+            if found.due:
+                return self._recorded(head, found.due, by)
+            self._be_quiet(head, seen, found.again_at)
+            self.kept[head.topic] = found.held
+        if self.kept.get(head.topic):
+            raise FatalError(f"what is due stays: {self.kept[head.topic]}")
         return ""
 
     def _seen(self, head: CatalogHead) -> Seen:
-        policy = self.policy_of(head.topic)
-        bridged = self.handing_over.slot(head.topic) if policy.hands_over else 0
-        return Seen(head.generation, head.next_slot, policy, self.gone_since(head), bridged)
+        return Seen(head.generation, head.next_slot, self.policy_of(head.topic), self.gone_since(head))
 
     def _is_quiet(self, head: CatalogHead, seen: Seen) -> bool:
         known, since, until = self.quiet.get(head.topic, (None, 0, 0))
@@ -169,14 +191,22 @@ class ArchiveRetention:
                 f"{topic}: deletion {head.removed.pending.number} is under way; `offloader archive undelete {topic}` "
                 "takes it back, or wait until it is done"
             )
-        found = requested(self.deletion.store, head, _known(self.gone_since(head)), f"request of {by}")
-        theirs = with_brokers(head)
+        now, gone = self.deletion.clock_ms(), _known(self.gone_since(head))
+        found, held = requested(self.deletion.store, head, gone, f"request of {by}", now)
+        if held and not found:
+            raise IntegrityError(f"{topic}: nothing goes: {held}")
         if not found:
             raise IntegrityError(
-                f"{topic}: there is nothing to delete{theirs}; the newest segment stays as long as the topic is "
+                f"{topic}: there is nothing to delete; the newest segment stays as long as the topic is "
                 f"offloaded: `offloader topics release {topic}` first"
             )
-        return self._recorded(head, found, by) + theirs
+        stays = f"; what is behind it stays: {held}" if held else ""
+        return self._recorded(head, found, by) + stays
+
+    @property
+    def placed(self) -> PlacedHolds:
+        """The holds that were placed by command."""
+        return PlacedHolds(self.deletion.store, self.deletion.cluster)
 
     def undelete(self, topic: TopicName, by: str) -> str:
         """On request: take the deletion back that is under way. Raises IntegrityError where it cannot be."""
@@ -184,8 +214,43 @@ class ArchiveRetention:
         pending = head.removed.pending
         if pending is None:
             raise IntegrityError(f"{topic}: no deletion is under way")
-        self.deletion.undo(head, by, "asked for")
-        return f"deletion {pending.number} is undone: all of it can be read again"
+        head = self.deletion.undo(head, by, "asked for")
+        return f"deletion {pending.number} is undone: all of it can be read again{self._until(head)}"
+
+    def _until(self, head: CatalogHead) -> str:
+        """In words what the policy makes of what was taken back; "": nothing."""
+        topic, policy = head.topic, self.policy_of(head.topic)
+        now, gone = self.deletion.clock_ms(), _known(self.gone_since(head))
+        found = planned(self.deletion.store, head, policy, now, gone)
+        if not found.due:
+            return f"; it is held by {policy.hold}" if policy.hold else ""
+        words = ", ".join(dict.fromkeys(each.words for one in found.due for each in one.due))
+        return (
+            f", until its policy deletes it again ({words}), which begins at the next look; `offloader archive "
+            f"undelete {topic} --hold NAME` keeps it, or another policy"
+        )
+
+    def hold(self, topic: TopicName, by: str, name: str) -> str:
+        """On request: place a hold, and take the deletion back that is under way, if there is one. Raises
+        IntegrityError where it cannot be; the hold is placed all the same."""
+        head = self._ours(topic)
+        self.placed.place(topic, name)
+        pending = head.removed.pending
+        if pending is None:
+            return f"nothing of it goes any more: held by {name}"
+        try:
+            self.deletion.undo(head, by, f"held by {name}")
+        except IntegrityError as error:
+            raise IntegrityError(f"{error}; what is left of it is held by {name}") from error
+        return f"deletion {pending.number} is undone: all of it can be read again, and is held by {name}"
+
+    def lift_hold(self, topic: TopicName) -> str:
+        """On request: lift the hold that was placed by command. Raises IntegrityError where there is none."""
+        self._ours(topic)
+        name = self.placed.lift(topic)
+        if name is None:
+            raise IntegrityError(f"{topic}: no hold was placed by command; lift one of the configuration there")
+        return f"the hold {name} is lifted: its policies say again what goes"
 
     def _is_others(self, head: CatalogHead) -> str:
         """Who decides of the topic, where that is not we. Each head is asked: a claim may come before any of them."""
@@ -214,10 +279,12 @@ class ArchiveRetention:
         if self._is_quiet(head, seen):  # until it is time
             return ""
         gone, policy = seen.gone, seen.policy
-        why = self._disproof(head, pending, _known(gone), policy)
+        why = self._disproof(head, pending, _known(gone), policy.without_doubt)
         if not why:
             self._be_quiet(head, seen, pending.not_before)
             return ""
+        if policy.age_doubt and not policy.hold and pending.reason is not DeletionReason.REQUEST:
+            return None
         at, assumed, recorded = _known(gone), policy, head.removed.gone
         if recorded is not None and isinstance(gone, GoneDoubt):
             at = recorded.at
@@ -235,51 +302,23 @@ class ArchiveRetention:
         split = any(begins_before(store, head.topic, kept_behind(history, each.end)) for each in pending.ranges)
         return "a message begins in it that is kept" if split else ""
 
-    def _why_not_handed_over(self, head: CatalogHead, pending: Deleting, whole: SecondLook) -> str:
-        """Whether brokers have what they are to get, byte for byte, right before it goes. Their list is asked for last:
-        reading may take long."""
-        if pending.reason is not DeletionReason.BRIDGED:
-            return ""
-        handing, deletion = self.handing_over, self.deletion
-        theirs = handing.readable(head.topic)
-        found = (handing.why_not(theirs, deletion.segments(head, each), whole) for each in pending.ranges)
-        why = next((why for why in found if why), "")
-        if why:
-            return why
-        listing = handing.listing(head.topic)
-        return next((why for each in pending.ranges if (why := off_list(listing, deletion.segments(head, each)))), "")
-
-    def _copies(self, head: CatalogHead, pending: Deleting) -> Mapping[int, BrokersCopy]:
-        begun = head.removed.begun
-        if pending.reason is not DeletionReason.BRIDGED or begun is None:
-            return NO_COPIES
-        own = {copy.ledger: copy for copy in begun.copies}
-        return own | {ledger: each.copy for ledger, each in self.handing_over.bridged(head.topic).ledgers.items()}
-
     def _disproof(self, head: CatalogHead, pending: Deleting, gone: int | None, policy: RetentionPolicy) -> str:
         if policy.hold:
             return f"held by {policy.hold}"
         by_policy = pending.reason is not DeletionReason.REQUEST
-        policy = policy.of(pending.reason)
-        pulsar = pulsar_side(head, readable_for(self.handing_over, head, policy))
+        trimmed = head.removed.trimmed
         history = History(self.deletion.store, head)
         known, now = holdings(history, gone, head.removed.ranges, released_goes=not by_policy), self.deletion.clock_ms()
         if by_policy:
-            known = with_waiting(self.deletion.store, head.topic, known, policy, now, pulsar)
+            known = with_waiting(self.deletion.store, head.topic, known, policy, now, trimmed)
         for each in pending.ranges:
             mine = next((holding for holding in known if holding.incarnation == each.start.incarnation), None)
-            still = None if mine is None else due(mine, policy, now, pulsar) if by_policy else all_of(mine, "")
+            still = None if mine is None else due(mine, policy, now, trimmed) if by_policy else all_of(mine, "")
             if still is None or still.range.end < each.end:
                 if by_policy and mine is not None and (waits := mine.waits(each.end)):
                     return who_waits(waits)
                 return "it does not go by any policy any more" if by_policy else "some of it must stay now"
         return ""
-
-
-def with_brokers(head: CatalogHead) -> str:
-    """In words what of a topic no deletion of ours reaches; "": nothing."""
-    segments = sum(each.segments for each in head.removed.handed_over)
-    return f"; {segments} segments were handed over: only Pulsar deletes brokers' copies of them" if segments else ""
 
 
 def _known(gone: int | GoneDoubt | None) -> int | None:

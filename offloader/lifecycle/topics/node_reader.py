@@ -6,18 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from offloader.bookkeeper.api import ManagedCursor
-from offloader.bookkeeper.managed_ledgers import decode_cursor, decoded, managed_ledger_name, topic_of
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.nodes import Node
+from offloader.bookkeeper.topic_nodes import PAGE, TopicTree
 from offloader.errors import DamagedRecordError, LedgerNotFoundError
-from offloader.lifecycle.topics.topic_nodes import LedgerListNode, TailLedger, TopicNodes, read_list_node, tail_of
 from offloader.model import TopicName
+from offloader.state.managed_ledger import ManagedLedger
+from offloader.state.managed_ledger_codec import decode_managed_ledger
+from offloader.state.names import managed_ledger_name, topic_of
+from offloader.state.subscription import CursorState
+from offloader.state.subscription_codec import decode_cursor_node
+from offloader.state.topic import NewestLedger, PulsarTopic
 
-BATCH = 200  # topics whose nodes are in memory at once
-_PERSISTENT = "persistent"
-_NOT_NODES = {".", ".."}
+_Nodes = tuple[ManagedLedger, dict[str, CursorState]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,96 +35,74 @@ class TopicNodeReader:
 
     def __init__(self, tree: MetadataTree) -> None:
         self._tree = tree
-        self._nodes = tree.nodes
-        self._root = tree.uri.managed_ledgers
+        self._topics = TopicTree(tree.nodes, tree.uri.managed_ledgers)
 
     def namespaces(self) -> list[str]:
-        """All `tenant/namespace` that have ledger lists; none of the old form, which has a cluster in its name."""
-        tenants = sorted(self._nodes.children(self._root) or [])
-        folders = self._nodes.children_of_each(f"{self._root}/{tenant}" for tenant in tenants)
-        below = [f"{path}/{name}" for path, names in folders for name in sorted(names or [])]
-        kinds = self._nodes.children_of_each(below)
-        return [path.removeprefix(f"{self._root}/") for path, names in kinds if _PERSISTENT in (names or [])]
+        """See `TopicTree.namespaces`."""
+        return self._topics.namespaces()
 
     def topics(self, namespace: str) -> list[TopicName]:
-        """Whatever has a ledger list there: topics, Pulsar's own ones, and what is left of some."""
-        names = self._nodes.children(f"{self._root}/{namespace}/{_PERSISTENT}") or []
-        return sorted(topic_of(f"{namespace}/{_PERSISTENT}/{name}") for name in names if name not in _NOT_NODES)
+        """See `TopicTree.topics`."""
+        return self._topics.topics(namespace)
 
-    def read(self, topics: Iterable[TopicName]) -> Iterator[TopicNodes | UnreadableTopic]:
+    def read(self, topics: Iterable[TopicName]) -> Iterator[PulsarTopic | UnreadableTopic]:
         """Of those that are there, in their order."""
-        left = iter(topics)
-        while some := tuple(islice(left, BATCH)):
-            yield from self._read(some)
+        found = self._topics.read(map(managed_ledger_name, topics))
+        decoded = ((topic_of(name), _decoded(node, cursors)) for name, node, cursors in found)
+        while page := list(islice(decoded, PAGE)):
+            yield from self._with_newest(page)
 
-    def read_again(self, topic: TopicName) -> TopicNodes | UnreadableTopic | None:
+    def read_again(self, topic: TopicName) -> PulsarTopic | UnreadableTopic | None:
         """As new as the call. None: it has no ledger list any more."""
-        self._nodes.sync(self._path(topic))
-        return next(self._read([topic]), None)
+        self._tree.nodes.sync(f"{self._topics.root}/{managed_ledger_name(topic)}")
+        return next(self.read([topic]), None)
 
-    def _read(self, topics: Sequence[TopicName]) -> Iterator[TopicNodes | UnreadableTopic]:
-        lists, cursors = self._lists(topics), self._cursors(topics)
-        tails = self._tails([one.last.ledger for one in lists.values() if not isinstance(one, str) and one.last])
-        for topic in topics:
-            found, owned = lists.get(topic), cursors.get(topic, {})
-            if found is None:
+    def _with_newest(self, page: Sequence[tuple[TopicName, _Nodes | str]]) -> Iterator[PulsarTopic | UnreadableTopic]:
+        ids = (one[0].greatest for _, one in page if not isinstance(one, str))
+        found = self._newest(ledger for ledger in ids if ledger is not None)
+        for topic, one in page:
+            if isinstance(one, str):
+                yield UnreadableTopic(topic, one)
                 continue
-            tail = tails.get(found.last.ledger) if not isinstance(found, str) and found.last else None
-            wrong = next((one for one in (found, owned, tail) if isinstance(one, str)), None)
-            if wrong is not None or isinstance(found, str) or isinstance(owned, str) or isinstance(tail, str):
-                yield UnreadableTopic(topic, wrong or "")
+            listed, cursors = one
+            newest = found.get(-1 if listed.greatest is None else listed.greatest)
+            if isinstance(newest, str):
+                yield UnreadableTopic(topic, newest)
             else:
-                yield TopicNodes(topic, found, tail, owned)
+                yield PulsarTopic(topic, listed, newest, cursors)
 
-    def _lists(self, topics: Sequence[TopicName]) -> Mapping[TopicName, LedgerListNode | str]:
-        by_path = {self._path(topic): topic for topic in topics}
-        return {by_path[path]: _list(node) for path, node in self._nodes.get_each(by_path) if node is not None}
-
-    def _cursors(self, topics: Sequence[TopicName]) -> Mapping[TopicName, dict[str, ManagedCursor] | str]:
-        by_path = {self._path(topic): topic for topic in topics}
-        places = {
-            f"{path}/{name}": (by_path[path], decoded(name))
-            for path, names in self._nodes.children_of_each(by_path)
-            for name in sorted(names or [])
-        }
-        found: dict[TopicName, dict[str, ManagedCursor] | str] = {}
-        for path, node in self._nodes.get_each(places):
-            topic, cursor = places[path]
-            owned = found.setdefault(topic, {})
-            if node is None or isinstance(owned, str):
-                continue  # deleted meanwhile, or damaged already
-            try:
-                owned[cursor] = decode_cursor(node.value)
-            except DamagedRecordError as error:
-                found[topic] = f"cursor {cursor}: {error}"
-        return found
-
-    def _tails(self, ledgers: Iterable[int]) -> Mapping[int, TailLedger | str]:
-        found: dict[int, TailLedger | str] = {}
+    def _newest(self, ledgers: Iterable[int]) -> Mapping[int, NewestLedger | str]:
+        found: dict[int, NewestLedger | str] = {}
         places: dict[str, int] = {}
         for ledger in ledgers:
             try:
                 places[self._tree.path_of(ledger)] = ledger
             except LedgerNotFoundError as error:
                 found[ledger] = str(error)
-        for path, node in self._nodes.get_each(places):
+        for path, node in self._tree.nodes.get_each(places):
             if node is not None:
-                found[places[path]] = _tail(places[path], node)
+                found[places[path]] = _newest(places[path], node)
         return found
 
-    def _path(self, topic: TopicName) -> str:
-        return f"{self._root}/{managed_ledger_name(topic)}"
 
-
-def _list(node: Node) -> LedgerListNode | str:
+def _decoded(node: Node, cursors: Mapping[str, Node]) -> _Nodes | str:
+    """Why not, where one of them is damaged."""
+    what = "ledger list"
     try:
-        return read_list_node(node)
+        listed = decode_managed_ledger(node.value, node.version, modified_ms=node.modified_ms)
+        states = {}
+        for name, cursor in cursors.items():
+            what = f"cursor {name}"
+            states[name] = decode_cursor_node(cursor.value, cursor.version)
     except DamagedRecordError as error:
-        return f"ledger list: {error}"
+        return f"{what}: {error}"
+    return listed, states
 
 
-def _tail(ledger: int, node: Node) -> TailLedger | str:
+def _newest(ledger: int, node: Node) -> NewestLedger | str:
     try:
-        return tail_of(decode_metadata(node.value), node)
+        metadata = decode_metadata(node.value)
     except DamagedRecordError as error:
         return f"ledger {ledger}: {error}"
+    entries, size = (metadata.last_entry + 1, metadata.length) if metadata.closed else (0, 0)
+    return NewestLedger(metadata.closed, entries, size, node.created_ms, node.modified_ms)

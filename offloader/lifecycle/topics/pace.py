@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class VisitPace:
     """At most `a_minute`, evenly spread: a minute's visits at once would be a storm for the metadata service."""
@@ -17,3 +19,15 @@ class VisitPace:
             begin = now_ms + self._apart_ms
         self._next_ms = begin + self._apart_ms
         return begin - now_ms
+
+
+def pacing(a_minute: int, now_ms: Callable[[], int], sleep: Callable[[float], object]) -> Callable[[], None]:
+    """Waits until the next one may begin. `sleep`: takes seconds. One thread calls it."""
+    pace = VisitPace(a_minute)
+
+    def wait() -> None:
+        wait_ms = pace.wait_ms(now_ms())
+        if wait_ms > 0:
+            sleep(wait_ms / 1000)
+
+    return wait

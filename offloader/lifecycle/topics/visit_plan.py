@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from offloader.bookkeeper.api import ManagedCursor
 from offloader.errors import (
     AbsentError,
     AuthenticationFailedError,
@@ -25,11 +24,10 @@ from offloader.lifecycle.topics.broker_retention import (
 )
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.node_reader import TopicNodeReader, UnreadableTopic
-from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver, passed_over
-from offloader.lifecycle.topics.topic_nodes import TopicNodes
-from offloader.lifecycle.topics.unloaded import UnloadedTopic, look_at
+from offloader.lifecycle.topics.unloaded import PassedOver, UnloadedTopic, WhyPassedOver, look_at, passed_over
 from offloader.model import TopicName
-from offloader.ports.visits import KnownTopics, TopicVisits
+from offloader.ports.admin import Admin, KnownTopics
+from offloader.state.topic import PulsarTopic
 
 FIRST_WITH_TRIM = (3, 0)
 TOPIC_POLICIES = "__change_events"
@@ -46,41 +44,43 @@ class VisitBasis:
 
 
 class _Namespace(NamedTuple):
-    """`retention`: the namespace's policy; None: it has none."""
+    """`retention`: the namespace's policy; None: it has none. `enabled`: which of its topics are to be offloaded."""
 
     known: KnownTopics
     retention: BrokerRetention | None
+    enabled: Callable[[TopicName], bool]
 
 
 class VisitPlanner:
-    """Loads nothing. All calls raise OffloadError."""
+    """Loads nothing. `enabled`: of a namespace, which of its topics are to be offloaded. All calls raise
+    OffloadError."""
 
     def __init__(
-        self, reader: TopicNodeReader, brokers: TopicVisits, names: SubscriptionNames, clock_ms: Callable[[], int]
+        self,
+        brokers: Admin,
+        names: SubscriptionNames,
+        clock_ms: Callable[[], int],
+        enabled: Callable[[str], Callable[[TopicName], bool]],
     ) -> None:
-        self._reader = reader
         self._brokers = brokers
         self._names = names
         self._clock_ms = clock_ms
+        self._enabled = enabled
 
     def basis(self) -> VisitBasis:
         """Raises FatalError where the brokers cannot do it, AuthorizationFailedError."""
         check_version(self._brokers.version())
         try:
-            return VisitBasis(self._brokers.loaded(), default_retention(self._brokers.default_retention()))
+            return VisitBasis(self._brokers.loaded_topics(), default_retention(self._brokers.runtime_configuration()))
         except AuthorizationFailedError as error:
             raise AuthorizationFailedError(
                 f"which topics brokers have loaded, and what they keep by default, only super users may ask ({error}): "
                 "give the offloader's role that right"
             ) from error
 
-    def namespaces(self) -> list[str]:
-        """All that have ledger lists."""
-        return self._reader.namespaces()
-
-    def plan(self, namespace: str, basis: VisitBasis) -> Iterator[UnloadedTopic | PassedOver]:
+    def plan(self, reader: TopicNodeReader, namespace: str, basis: VisitBasis) -> Iterator[UnloadedTopic | PassedOver]:
         """Every topic with a ledger list: what is to be said of it, due or not."""
-        names = self._reader.topics(namespace)
+        names = reader.topics(namespace)
         answer = self._ask(namespace)
         if not isinstance(answer, _Namespace):
             yield from (PassedOver(topic, *answer) for topic in names)
@@ -95,49 +95,58 @@ class VisitPlanner:
                 asked.append(topic)
             else:
                 yield PassedOver(topic, why)
-        for nodes in self._reader.read(asked):
-            yield self.judge(nodes, retentions)
+        for nodes in reader.read(asked):
+            yield self._judge(nodes, retentions, answer.enabled)
 
     def about(
-        self, topic: TopicName, default: Callable[[], BrokerRetention | None], cursors: Mapping[str, ManagedCursor]
+        self,
+        topic: TopicName,
+        read: Callable[[], PulsarTopic | UnreadableTopic | None],
+        names: Callable[[], Sequence[TopicName]],
+        default: Callable[[], BrokerRetention | None],
     ) -> UnloadedTopic | PassedOver | None:
-        """One topic, by whomever it is loaded. `default`: what brokers keep; None: nobody could say. `cursors`: what is
-        known better than by their nodes. None: it is gone, or nobody can say what is kept of it."""
+        """One topic, by whomever it is loaded. `read`: it as it is now; None: it is gone. `names`: all topics of its
+        namespace. `default`: what brokers keep; None: nobody could say. None: it is gone, or nobody can say what is
+        kept of it."""
         answer = self._ask(topic.namespace)
         if not isinstance(answer, _Namespace):
             return PassedOver(topic, *answer)
         why = passed_over(topic, answer.known, {})
         if why is not None:
             return PassedOver(topic, why)
-        nodes, level = self._reader.read_again(topic), answer.retention or default()
-        if nodes is None or level is None:
+        found, level = read(), answer.retention or default()
+        if found is None or level is None:
             return None
-        if isinstance(nodes, TopicNodes):
-            nodes = replace(nodes, cursors={name: cursors.get(name, one) for name, one in nodes.cursors.items()})
-        names = self._reader.topics(topic.namespace)
-        return self.judge(nodes, _Retentions(self._brokers, level, _has_topic_policies(names)))
+        return self._judge(found, _Retentions(self._brokers, level, _has_topic_policies(names())), answer.enabled)
 
     def _ask(self, namespace: str) -> _Namespace | tuple[WhyPassedOver, str]:
         """What brokers say of it, or why its topics are passed over."""
         try:
-            known = self._brokers.known(namespace)
-            policy = read_retention(self._brokers.namespace_retention(namespace), RetentionLevel.NAMESPACE)
+            known = self._brokers.known_topics(namespace)
+            policy = read_retention(
+                self._brokers.namespace_policies(namespace).get("retention_policies"), RetentionLevel.NAMESPACE
+            )
+            enabled = self._enabled(namespace)
         except AbsentError:
             return WhyPassedOver.NO_NAMESPACE, ""
         except AuthenticationFailedError:
             raise
         except (RetryableError, FatalError, IntegrityError) as error:  # other namespaces do not wait for this one
             return WhyPassedOver.UNASKED, str(error)
-        return _Namespace(known, policy)
+        return _Namespace(known, policy, enabled)
 
-    def judge(self, nodes: TopicNodes | UnreadableTopic, retentions: _Retentions) -> UnloadedTopic | PassedOver:
+    def _judge(
+        self, nodes: PulsarTopic | UnreadableTopic, retentions: _Retentions, enabled: Callable[[TopicName], bool]
+    ) -> UnloadedTopic | PassedOver:
         """One topic that nobody has loaded."""
         if isinstance(nodes, UnreadableTopic):
             return PassedOver(nodes.topic, WhyPassedOver.DAMAGED, nodes.why)
         if nodes.list.shadow_of:
             return PassedOver(nodes.topic, WhyPassedOver.SHADOW, nodes.list.shadow_of)
-        if nodes.tail is None and nodes.list.last is not None:  # a load would drop it from the list without a word
-            return PassedOver(nodes.topic, WhyPassedOver.MISSING, f"ledger {nodes.list.last.ledger}")
+        if self._names.pin not in nodes.cursors and enabled(nodes.topic):
+            return PassedOver(nodes.topic, WhyPassedOver.NOT_OFFLOADED)
+        if nodes.newest is None and nodes.list.ledgers:  # a load would drop it from the list without a word
+            return PassedOver(nodes.topic, WhyPassedOver.MISSING, f"ledger {nodes.list.greatest}")
         now = self._clock_ms()
         if look_at(nodes, NOTHING_KEPT, now, self._names).due_ms is None:  # no retention could make a visit worth it
             return look_at(nodes, retentions.level, now, self._names)
@@ -148,7 +157,7 @@ class VisitPlanner:
 class _Retentions:
     """Of a namespace's topics. Only where one of them may have a policy of its own is a broker asked."""
 
-    def __init__(self, brokers: TopicVisits, level: BrokerRetention, topics_have_policies: bool) -> None:  # noqa: FBT001
+    def __init__(self, brokers: Admin, level: BrokerRetention, topics_have_policies: bool) -> None:  # noqa: FBT001
         self._brokers = brokers
         self.level = level
         self._ask = topics_have_policies
@@ -171,7 +180,7 @@ class _Retentions:
 
     def _asked(self, topic: TopicName) -> tuple[BrokerRetention, str]:
         try:
-            found = read_retention(self._brokers.topic_retention(topic), RetentionLevel.TOPIC)
+            found = read_retention(self._brokers.applied_retention(topic), RetentionLevel.TOPIC)
         except AuthenticationFailedError:
             raise
         except (AbsentError, RetryableError, FatalError, IntegrityError) as error:
@@ -196,5 +205,5 @@ def check_version(version: str) -> None:
         )
 
 
-def _has_topic_policies(names: list[TopicName]) -> bool:
+def _has_topic_policies(names: Sequence[TopicName]) -> bool:
     return any(topic.name.startswith(TOPIC_POLICIES) for topic in names)

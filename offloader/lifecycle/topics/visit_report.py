@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offloader.lifecycle.explaining.words import counted, moment_text, size_text
-from offloader.lifecycle.topics.passed_over import OF_NO_INTEREST, PassedOver
-from offloader.lifecycle.topics.unloaded import UnloadedTopic
+from offloader.lifecycle.topics.unloaded import OF_NO_INTEREST, PassedOver, UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitEnd, VisitOutcome
 from offloader.lifecycle.topics.why_not import stay_reasons, why_not
 

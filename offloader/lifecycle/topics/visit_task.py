@@ -6,13 +6,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from offloader.lifecycle.topics.passed_over import CANNOT_BE_VISITED
-from offloader.lifecycle.topics.unloaded import QUIET_MS, UnloadedTopic
-from offloader.lifecycle.topics.visit_look import UnloadedLook, VisitCounts
-from offloader.lifecycle.topics.visit_outcome import VisitOutcome
-from offloader.lifecycle.topics.visit_parts import VisitParts
-from offloader.lifecycle.topics.visit_plan import VisitBasis, VisitPlanner
-from offloader.lifecycle.topics.visit_round import STATISTICS_MS
+from offloader.lifecycle.topics.unloaded import CANNOT_BE_VISITED, QUIET_MS, UnloadedTopic
+from offloader.lifecycle.topics.visit_outcome import UnloadedLook, VisitCounts, VisitOutcome
+from offloader.lifecycle.topics.visit_plan import VisitBasis
+from offloader.lifecycle.topics.visiting import STATISTICS_MS, VisitParts
 from offloader.model import TopicName
 
 log = logging.getLogger(__name__)
@@ -76,7 +73,7 @@ class UnloadedTopicsTask:
         if not self._to_plan:
             self._begun_ms, self._look = now_ms, UnloadedLook()
             self._in_vain = {topic: until for topic, until in self._in_vain.items() if until > now_ms}
-            self._to_plan.extend(parts.planner.namespaces())
+            self._to_plan.extend(parts.reader.namespaces())
         return parts
 
     def _end(self) -> None:
@@ -95,7 +92,7 @@ class UnloadedTopicsTask:
     def _go_on(self, parts: VisitParts, begun_ms: int) -> None:
         """Plan until something is due, then visit, both within a share of time."""
         while self._is_left(begun_ms) and not self._due and self._to_plan:
-            self._plan(parts.planner, self._to_plan.popleft())
+            self._plan(parts, self._to_plan.popleft())
         outcomes = list(parts.round.visit(self._share(begun_ms))) if self._due else []
         for outcome in outcomes:
             self._take(outcome)
@@ -109,11 +106,11 @@ class UnloadedTopicsTask:
     def _is_left(self, begun_ms: int) -> bool:
         return abs(self._clock_ms() - begun_ms) < SHARE_MS and not self._stopping()
 
-    def _plan(self, planner: VisitPlanner, namespace: str) -> None:
+    def _plan(self, parts: VisitParts, namespace: str) -> None:
         now = self._clock_ms()
         if self._basis is None or not 0 <= now - self._basis_ms < STATISTICS_MS:
-            self._basis, self._basis_ms = planner.basis(), now
-        for one in planner.plan(namespace, self._basis):
+            self._basis, self._basis_ms = parts.planner.basis(), now
+        for one in parts.planner.plan(parts.reader, namespace, self._basis):
             in_vain = self._in_vain.get(one.topic, 0) > now
             self._look.take(one, now, in_vain=in_vain)
             if isinstance(one, UnloadedTopic) and one.due(now) and not in_vain:

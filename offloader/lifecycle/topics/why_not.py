@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from offloader.lifecycle.explaining.words import moment_text, size_text
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind
-from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver
-from offloader.lifecycle.topics.unloaded import HeldBack, UnloadedTopic, VisitReason
+from offloader.lifecycle.topics.unloaded import HeldBack, PassedOver, UnloadedTopic, VisitReason, WhyPassedOver
 from offloader.printable import printable
 
 
@@ -137,6 +136,8 @@ _REMEDIES: Mapping[WhyPassedOver, str] = {
     WhyPassedOver.DAMAGED: "Bring that node back from a copy of ZooKeeper's data: no broker can load the topic.",
     WhyPassedOver.MISSING: "Find out who deleted that ledger before anybody loads the topic: a load drops it from the "
     "list without a word.",
+    WhyPassedOver.NOT_OFFLOADED: "Start `offloader run`, which subscribes, or disable the topic: a visit would drop "
+    "what is to be archived.",
     WhyPassedOver.UNASKED: "Bring that broker back, or grant the offloader's role the right (docs/permissions.md).",
 }
 

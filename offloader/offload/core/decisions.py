@@ -51,11 +51,11 @@ class TopicView:
     below `wanted_bytes` it is not read again. `retire`: seal up to `last` and open no other segment. `allowance`:
     bytes that rate limits leave now; `allowed_at`: when they leave more. `reach`: how far a slice of a slow topic
     comes in the time that the slow lane gives it; None: far enough for a part, or its time has no limit. `copies`:
-    the ledgers that brokers have offloaded and that become a segment each, as copies of the brokers' objects, or, with
-    `references`, as these are; `offloaded`: all that they have offloaded, of which BookKeeper may have no copy any
-    more. `after`: the last position that is accounted for; `sums`: of the ledgers; `times`: what is known of entries'
-    publish times. `most_at_once`: so many segments of its history are read at the same time; 1: one after the other,
-    as the live end is. `span_ms`: how far apart entries of such a segment may be; `slow_ahead`: those ahead that
+    the ledgers that brokers have offloaded and that become a segment each, as copies of the brokers' objects;
+    `offloaded`: all that they have offloaded, of which BookKeeper may have no copy any more. `after`: the last position
+    that is accounted for; `sums`: of the ledgers; `times`: what is known of entries' publish times. `most_at_once`: so
+    many segments of its history are read at the same time; 1: one after the other, as the live end is. `span_ms`: how
+    far apart entries of such a segment may be; `slow_ahead`: those ahead that
     are read in their turn alone, since others waited for them."""
 
     state: TopicState
@@ -75,7 +75,6 @@ class TopicView:
     planned_at: int = 0
     reach: Reach | None = None
     copies: frozenset[int] = frozenset()
-    references: bool = False
     offloaded: frozenset[int] = frozenset()
     after: Position | None = None
     sums: LedgerSums = field(default_factory=lambda: LedgerSums({}))

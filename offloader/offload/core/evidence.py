@@ -125,6 +125,8 @@ def lost(state: TopicState, catalog: CatalogHead, ledgers: LedgerList, confirmed
     last, saved = Position(after.incarnation, following, -1), first_saved(state, after)
     if saved is not None:
         last = min(last, saved.start.previous_entry)
+    if last <= after:  # what is uploaded follows: a loss would end where it began, and be recorded again for ever
+        return None
     return Lost(after.next_entry, last, extends)
 
 
@@ -158,9 +160,9 @@ class Look:
     """What one look, begun at `at`, found out about whether a topic is there.
 
     `cluster`: who answered, before and after everything else; None: two different ones. `witness`: another topic of
-    ours that was there with a ledger that we know. `same`: the topic of our catalog is there. `another`: one that was
-    created then is there, without any ledger that we know. `absent`: Pulsar says that it is not there, and gave a list
-    above it that lacks it. `why`: what else was answered."""
+    ours that was there as it was claimed, before the missing one was last seen. `same`: the topic of our catalog is
+    there. `another`: one that was created then is there, and is not ours. `absent`: Pulsar says that it is not there,
+    and gave a list above it that lacks it. `why`: what else was answered."""
 
     at: int
     cluster: Identity | None = None

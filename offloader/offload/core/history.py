@@ -21,6 +21,9 @@ from offloader.model import (
     SegmentStatus,
     Source,
 )
+from offloader.offload.core import segments
+
+PAUSED = "its topic was paused before anything of it was uploaded"
 
 NewUuid = Callable[[], str]
 
@@ -51,6 +54,22 @@ def _with(state: TopicState, number: int, changed: TopicState) -> TopicState:
     return replace(state, ahead=ahead, abandoned=(*state.abandoned, *changed.abandoned))
 
 
+def without_unread(state: TopicState) -> TopicState:
+    """The topic without its newest segments of which nothing is uploaded yet: they need not be read."""
+    while state.ahead and _is_unread(state.ahead[-1].segment):
+        segment = state.ahead[-1].segment
+        given_up = Abandoned(segment.uuid, segment.upload, PAUSED)
+        state = replace(state, ahead=state.ahead[:-1], abandoned=(*state.abandoned, given_up))
+    if isinstance(state, OpenTopic) and not state.ahead and _is_unread(state.open):
+        return segments.dropped(state, PAUSED)
+    return state
+
+
+def _is_unread(segment: OpenSegment) -> bool:
+    """Whether nothing of it is uploaded. The copy of a broker's object has no part before all of it is there."""
+    return segment.covered is None and segment.sealed is None and segment.source is not Source.OFFLOADED
+
+
 def first_saved(state: TopicState, after: Position) -> OpenSegment | None:
     """The first one ahead of which something is uploaded, all of it behind `after`."""
     saved = (each.segment for each in state.ahead if each.segment.parts)
@@ -75,6 +94,7 @@ def fixed(uuid: str, start: NextStart, end: Position, source: Source, cuts: Segm
         closing_end=end,
         roll_reason=RollReason.SIZE,
         former_ledger_last=start.former_ledger_last,
+        former_ledger=start.former_ledger,
     )
     return AssignedAhead(segment)
 
@@ -84,7 +104,7 @@ def behind(end: Position | None, ledgers: LedgerList) -> NextStart | None:
     position = None if end is None else ledgers.successor(end)
     if end is None or position is None:
         return None
-    return NextStart(position, None if position.ledger == end.ledger else end.entry)
+    return NextStart(position) if position.ledger == end.ledger else NextStart(position, end.entry, end.ledger)
 
 
 def normalise(
@@ -97,7 +117,7 @@ def normalise(
 ) -> TopicState:
     """Those ahead in one row without overlap, and without a hole as far as `ledgers` say what is in it. The row begins
     behind the open segment or, where none is open, behind `after`, which is accounted for: at `begin`, if that is
-    known. Before each decision, and each end of a topic.
+    known. With each batch (`without_holes`) and decision, and before each end of a topic.
 
     What ends before its turn is given up: the catalog went on without it. What begins too early begins later. A hole
     (a segment was full before its end, or its topic slow) goes to the one behind it or, where something of that may be
@@ -119,6 +139,16 @@ def normalise(
     if tuple(row) == state.ahead:
         return state
     return replace(state, ahead=tuple(row), abandoned=tuple(abandoned))
+
+
+def without_holes(state: TopicState, ledgers: LedgerList, new_uuid: NewUuid, now: int) -> TopicState:
+    """The topic with what its segments have left between them since one was full before its end. Where the row begins
+    only a decision says: the catalog may be about to have another record."""
+    oldest = state.ahead[:1] if state.open is None else ()
+    reached = oldest[0].segment.closing_end if oldest else None
+    others = replace(state, ahead=state.ahead[len(oldest) :])
+    mended = normalise(others, reached, ledgers, new_uuid, now)
+    return replace(mended, ahead=(*oldest, *mended.ahead))
 
 
 _Row = tuple[tuple[AssignedAhead, ...], tuple[Abandoned, ...]]
@@ -164,8 +194,7 @@ def _later(each: AssignedAhead, start: NextStart, new_uuid: NewUuid) -> _Row:
 
 
 def _begun_at(each: AssignedAhead, start: NextStart) -> AssignedAhead:
-    segment = replace(each.segment, start=start.position, former_ledger_last=start.former_ledger_last)
-    return replace(each, segment=segment)
+    return replace(each, segment=start.of(each.segment))
 
 
 def _follows(segment: OpenSegment, after: Position, begin: NextStart | None) -> bool:
@@ -176,8 +205,10 @@ def _follows(segment: OpenSegment, after: Position, begin: NextStart | None) -> 
         return begin.position == start
     if start.incarnation != after.incarnation:
         return False
-    behind_ledger = start.ledger > after.ledger and start.entry == 0 and segment.former_ledger_last == after.entry
-    return start == after.next_entry or behind_ledger
+    if start == after.next_entry:
+        return True
+    behind_it = segment.former_ledger in (None, after.ledger)  # many ledgers end with an entry of the same number
+    return behind_it and start.ledger > after.ledger and start.entry == 0 and segment.former_ledger_last == after.entry
 
 
 def next_follows(state: TopicState, after: Position | None, begin: NextStart | None) -> bool:

@@ -3,12 +3,14 @@ namespace policies; values are in force for a topic, or set on the namespace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from offloader.config.levels import TopicPolicy
 from offloader.config.units import format_time
-from offloader.offload.core.check import Check, fail, ok, warn
+from offloader.errors import OffloadError
+from offloader.offload.core.check import Check, fail, ok, remedy_for, warn
 
 MINUTE_MS = 60_000
 DAY_MINUTES = 24 * 60
@@ -21,14 +23,30 @@ STOCK_OFFLOAD = "stock-offload"
 def check_policies(
     namespace: str, applied: Mapping[str, object], policy: TopicPolicy, discovery_ms: int
 ) -> Iterator[Check]:
-    """All that endanger the topics of a namespace. `policy`: ours of one of its topics."""
-    yield time_to_live(namespace, applied.get("message_ttl_in_seconds"), policy.max_rollover_ms)
-    yield from backlog_quotas(namespace, applied.get("backlog_quota_map"))
-    yield expiration(namespace, applied.get("subscription_expiration_time_minutes"))
-    yield retention(namespace, applied.get("retention_policies"), discovery_ms)
-    yield stock_offload(namespace, applied.get("offload_policies"))
+    """All that endanger the topics of a namespace. `policy`: ours of one of its topics. The value of a policy that
+    cannot be read is its error."""
+    rollover_ms = policy.max_rollover_ms
+    checks: list[tuple[str, str, Callable[[object], Iterable[Check]]]] = [
+        ("message-ttl", "message_ttl_in_seconds", lambda value: [time_to_live(namespace, value, rollover_ms)]),
+        ("backlog-quota", "backlog_quota_map", partial(backlog_quotas, namespace)),
+        (
+            "subscription-expiration",
+            "subscription_expiration_time_minutes",
+            lambda value: [expiration(namespace, value)],
+        ),
+        ("retention", "retention_policies", lambda value: [retention(namespace, value, discovery_ms)]),
+        (STOCK_OFFLOAD, "offload_policies", lambda value: [stock_offload(namespace, value)]),
+    ]
     if policy.broker_readable:
-        yield bridge_retention(namespace, applied.get("retention_policies"))
+        checks.append(("bridge-retention", "retention_policies", lambda value: [bridge_retention(namespace, value)]))
+    for name, key, check in checks:
+        value = applied.get(key)
+        if isinstance(value, OffloadError):
+            permission = "let the role read it, or look at it yourself; see docs/permissions.md#pulsar"
+            text = f"{namespace}: not known: {value}"
+            yield warn(name, text, remedy_for(value, permission, f"look at it yourself: {key}"))
+        else:
+            yield from check(value)
 
 
 def time_to_live(namespace: str, seconds: object, rollover_ms: int) -> Check:

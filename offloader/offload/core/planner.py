@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from offloader.metadata.state import NextStart, OpenTopic, TopicState
-from offloader.model import V1, Lane, OpenSegment, Position, RollReason, Source, TopicName
+from offloader.model import SINGLE_PUT, V1, V3, FailureKind, Lane, OpenSegment, Position, RollReason, Source, TopicName
 from offloader.offload.core import segments
 from offloader.offload.core.cutting import assign_history, before_next_copy
 from offloader.offload.core.decisions import (
@@ -28,12 +28,13 @@ from offloader.offload.core.decisions import (
     TopicView,
 )
 from offloader.offload.core.history import alone, next_follows, normalise, opened_next, with_ahead
-from offloader.offload.core.sources import another_source_helps, from_another_source, source_of
+from offloader.offload.core.sources import ANEW_AFTER, another_source_helps, from_another_source, source_of
 
 ROLL_SPREAD = 0.10  # topics that started together do not roll together
 MAX_INDEX_BYTES = 16 * 1024 * 1024
 INDEX_ENTRY_BYTES = 20
 RATE_LIMIT = "rate limit"
+SINGLE_PUT_SHARE = 0.75  # of a part: what turns out to be more than a part is read again
 
 
 def roll_at(topic: TopicName, assigned_at: int, roll_ms: int) -> int:
@@ -50,7 +51,8 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
     decision = replace(decision, state=state)
     if not isinstance(state, OpenTopic) or state.failure is not None:
         return decision  # what cannot be committed before the open one goes on waits with it
-    state, steps = _decide_ahead(view, state, now, new_uuid)
+    decided, steps = _decide_ahead(view, state, now, new_uuid)
+    state = normalise(decided, view.after, view.ledgers, new_uuid, now, view.begin)  # one may have got an earlier end
     return replace(decision, state=state, ahead=steps)
 
 
@@ -62,10 +64,13 @@ def _decide_oldest(view: TopicView, now: int, new_uuid: Callable[[], str]) -> De
         waits, state = _opened(view, state, now, new_uuid)
     if waits is not None or not isinstance(state, OpenTopic):
         return Decision(view, state, waits or Hold("nothing is open"))
-    if state.open.source.is_of_brokers:
+    if state.open.source is Source.OFFLOADED:
         return _decide_copy(view, state, now, new_uuid)
     if another_source_helps(view, state):
         return Decision(view, from_another_source(view, state, new_uuid), Hold("begun anew", now))
+    anew = _uploaded_otherwise(view, state, new_uuid)
+    if anew is not None:
+        return Decision(view, anew, Hold("begun anew", now))
     if view.reach is not None:
         state = _within_reach(view, view.reach, state, new_uuid)
     state, search = assign_history(view, state, now, new_uuid)
@@ -76,12 +81,11 @@ def _assigned(view: TopicView, state: TopicState, begin: NextStart, now: int, uu
     """A new segment; of a ledger that is to be copied it is the whole."""
     rules, ledger, last = view.rules, begin.position.ledger, view.ledgers.closed_with(begin.position.ledger)
     copies = ledger in view.copies and begin.position.entry == 0 and last is not None
-    theirs = Source.REFERENCED if view.references else Source.OFFLOADED
     opened = segments.assigned(
         state,
         uuid=uuid,
         start=begin,
-        source=theirs if copies else source_of(view, begin.position, None),
+        source=Source.OFFLOADED if copies else source_of(view, begin.position, None),
         cuts=replace(rules.cuts, version=V1) if copies else rules.cuts,
         now=now,
         predecessor=view.predecessor,
@@ -100,7 +104,7 @@ def _decide_copy(view: TopicView, state: OpenTopic, now: int, new_uuid: Callable
         reason = f"begun anew from source {source}: ledger {segment.start.ledger} is not copied any more"
         anew = segments.begun_anew(state, new_uuid(), source, reason, view.rules.cuts)
         return Decision(view, anew, Hold("begun anew", now))
-    if segment.upload is None and segment.source is Source.OFFLOADED:
+    if segment.upload is None:
         return Decision(view, state, Begin(segment.uuid))
     return Decision(view, state, Copy(state, segment.start.ledger))
 
@@ -154,7 +158,27 @@ def _decide_one(view: TopicView, state: OpenTopic, now: int, new_uuid: Callable[
         return Decision(view, state, waits)
     if another_source_helps(view, state):
         return Decision(view, from_another_source(view, state, new_uuid, keep_end=True), Hold("begun anew", now))
+    anew = _uploaded_otherwise(view, state, new_uuid)
+    if anew is not None:
+        return Decision(view, anew, Hold("begun anew", now))
     return _decide_open(view, state, now)
+
+
+def _uploaded_otherwise(view: TopicView, state: OpenTopic, new_uuid: Callable[[], str]) -> OpenTopic | None:
+    """A segment of which nothing is uploaded and which fails, begun anew; None: nothing else helps.
+
+    The store may take only parts of equal length, or an entry be too large for these, and others are set now. Or its
+    object may be there, and the worker may write and not read."""
+    segment, failure, cuts = state.open, state.failure, view.rules.cuts
+    if failure is None or segment.parts or segment.sealed is not None:
+        return None
+    if V3 in (segment.cuts.version, cuts.version) and segment.cuts != cuts:
+        reason = "begun anew with other parts: it failed with those that were set before"
+        return segments.begun_anew(state, new_uuid(), segment.source, reason, cuts, keep_end=True)
+    put_is_unknown = failure.kind is FailureKind.UNKNOWN and not failure.of_catalog
+    if segment.upload == SINGLE_PUT and put_is_unknown and failure.attempts >= ANEW_AFTER:
+        return segments.abandoned(state, new_uuid(), f"nothing tells whether its single PUT happened: {failure.reason}")
+    return None
 
 
 def _within_reach(view: TopicView, reach: Reach, state: OpenTopic, new_uuid: Callable[[], str]) -> OpenTopic:
@@ -252,13 +276,21 @@ def _finish(view: TopicView, state: OpenTopic, start: Position | None, end: Posi
 def _read(view: TopicView, state: OpenTopic, start: Position, bound: Position, *, seal: bool) -> Decision:
     if view.allowance is not None and view.allowance <= 0:
         return Decision(view, state, Hold(RATE_LIMIT, view.allowed_at))
-    segment = state.open
-    if segment.upload is None:
-        return Decision(view, state, Begin(segment.uuid))
     pending = view.pending_bytes
     if view.sums and seal:
         pending = min(pending, view.sums.object_bytes(start, bound))
-    return Decision(view, state, Read(segment, segment.upload, start, bound, seal, pending, state.attempts))
+    upload = state.open.upload
+    if upload is None:
+        if not (seal and _fits_single_put(state.open, pending)):
+            return Decision(view, state, Begin(state.open.uuid))
+        upload = SINGLE_PUT
+        state = replace(state, open=replace(state.open, upload=upload))
+    return Decision(view, state, Read(state.open, upload, start, bound, seal, pending, state.attempts))
+
+
+def _fits_single_put(segment: OpenSegment, pending: int) -> bool:
+    """Whether a segment with a fixed end is one part by its estimate, and no upload of its range has failed."""
+    return segment.lost_uploads == 0 and pending <= SINGLE_PUT_SHARE * segment.cuts.part_size
 
 
 def enough(segment: OpenSegment | None, rules: TopicRules) -> int:

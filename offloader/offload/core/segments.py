@@ -14,7 +14,6 @@ from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
 from offloader.format.crc import combine
 from offloader.metadata.state import Abandoned, AssignedAhead, CloseRequest, NextStart, OpenTopic, TopicState
 from offloader.model import (
-    BrokersObject,
     Ending,
     Failure,
     FailureKind,
@@ -35,11 +34,10 @@ from offloader.model import (
     Source,
     merge_ranges,
 )
+from offloader.offload.core.retry_schedule import BACKOFF_LAST_MS, back_off_ms
 
 State = TypeVar("State", bound=TopicState)
 
-BACKOFF_FIRST_MS = 1_000
-BACKOFF_LAST_MS = 300_000
 FULL_ENOUGH = 100  # a full segment may be so small a fraction (1 %) below its maximum size
 
 
@@ -65,6 +63,7 @@ def assigned(
             uuid=uuid,
             start=start.position,
             former_ledger_last=start.former_ledger_last,
+            former_ledger=start.former_ledger,
             source=source,
             cuts=cuts,
             assigned_at=now,
@@ -123,11 +122,18 @@ def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> Op
             end = _end_when_full(state.open, receipt)
             if end is None:
                 raise StaleReceiptError(f"{state.topic}: a full segment that holds nothing")
-            return replace(closing(state, end, RollReason.SIZE), failure=None)
-        case SliceStop.BOUND | SliceStop.BUDGET | SliceStop.SLOW:
-            return replace(state, failure=None)
+            return _progressed(closing(state, end, RollReason.SIZE))
+        case SliceStop.BOUND | SliceStop.BUDGET | SliceStop.SLOW | SliceStop.LARGER:
+            return _progressed(state)
         case _:
             assert_never(receipt.stop)
+
+
+def _progressed(state: OpenTopic) -> OpenTopic:
+    """Reading went on, and ends a failure to read. Uploads that fail again and again only a commit ends: what comes
+    before the step that fails succeeds each time."""
+    segment = state.open
+    return state if segment.lost_uploads > 1 and segment.closing_end is not None else replace(state, failure=None)
 
 
 def _end_when_full(segment: OpenSegment, receipt: Receipt) -> Position | None:
@@ -138,10 +144,9 @@ def _end_when_full(segment: OpenSegment, receipt: Receipt) -> Position | None:
 
 
 def failed(state: State, kind: FailureKind, reason: str, now: int, jitter: float) -> State:
-    """Remember a failure and when to try again: 1 s, doubling to 5 min, less up to a quarter (`jitter`, 0 to 1)."""
-    attempts = state.attempts + 1
-    delay = min(BACKOFF_FIRST_MS * 2 ** min(attempts - 1, 20), BACKOFF_LAST_MS)
-    return replace(state, failure=Failure(kind, reason, attempts, now + int(delay * (1 - 0.25 * jitter))))
+    """Remember a failure and when to try again: see `back_off_ms`."""
+    attempts = max(state.attempts + 1, 0 if state.open is None else state.open.lost_uploads)
+    return replace(state, failure=Failure(kind, reason, attempts, now + back_off_ms(attempts, jitter)))
 
 
 def not_of_the_future(state: TopicState, now: int) -> TopicState:
@@ -164,7 +169,13 @@ def _retried_soon(failure: Failure | None, now: int) -> Failure | None:
 
 
 def abandoned(state: OpenTopic, new_uuid: str, reason: str) -> OpenTopic:
-    """Give the segment's range a new uuid, from its beginning; the old upload must never be completed."""
+    """Give the segment's range a new uuid, from its beginning, after its upload has failed for good; the old upload
+    must never be completed."""
+    state = _renewed(state, new_uuid, reason)
+    return replace(state, open=replace(state.open, lost_uploads=state.open.lost_uploads + 1))
+
+
+def _renewed(state: OpenTopic, new_uuid: str, reason: str) -> OpenTopic:
     segment = state.open
     renewed = replace(segment, uuid=new_uuid, upload=None, parts=(), sealed=None)
     if segment.status is SegmentStatus.SEALING:
@@ -183,7 +194,7 @@ def begun_anew(
 ) -> OpenTopic:
     """The segment's range from its beginning, with an open end unless others are assigned behind it; another uuid,
     since it will have other bytes. `cuts`: where it is to be cut otherwise."""
-    state = abandoned(state, new_uuid, reason)
+    state = _renewed(state, new_uuid, reason)
     renewed = replace(state.open, source=source, cuts=cuts or state.open.cuts)
     if not keep_end:
         renewed = replace(renewed, status=SegmentStatus.ASSIGNED, closing_end=None, roll_reason=None)
@@ -214,15 +225,13 @@ def complete(state: OpenTopic, gaps: tuple[Gap, ...], ledgers: LedgerList, now: 
         ledgers=ranges,
         gaps=all_gaps,
     )
-    return replace(state, open=replace(segment, status=SegmentStatus.SEALING, sealed=facts), failure=None)
+    return _progressed(replace(state, open=replace(segment, status=SegmentStatus.SEALING, sealed=facts)))
 
 
-def of_offloaded(
-    state: OpenTopic, parts: tuple[Part, ...], ledgers: LedgerList, at: int, brokers: BrokersObject | None = None
-) -> OpenTopic:
+def of_offloaded(state: OpenTopic, parts: tuple[Part, ...], ledgers: LedgerList, at: int) -> OpenTopic:
     """The object is there, a copy of what a broker had offloaded, and was read completely; its index, too, since
-    `at`. `brokers`: it is not a copy, but this very object."""
-    return complete(replace(state, open=replace(state.open, parts=parts, brokers=brokers)), (), ledgers, at)
+    `at`."""
+    return complete(replace(state, open=replace(state.open, parts=parts)), (), ledgers, at)
 
 
 def account(
@@ -294,7 +303,7 @@ def as_record(state: OpenTopic, driver: str, driver_properties: tuple[tuple[str,
         driver=driver,
         driver_properties=driver_properties,
         former_ledger_last=segment.former_ledger_last,
-        brokers=segment.brokers,
+        former_ledger=segment.former_ledger,
     )
 
 

@@ -27,9 +27,9 @@ def source_of(view: TopicView, start: Position, end: Position | None) -> Source:
 def another_source_helps(view: TopicView, state: OpenTopic) -> bool:
     """Whether the topic's present source may help a segment that fails. Never where Pulsar lost its beginning."""
     failure, segment = state.failure, state.open
-    if failure is None or failure.attempts < ANEW_AFTER or failure.kind not in _MAY_BE_THE_SOURCE:
+    if failure is None or failure.of_catalog or failure.attempts < ANEW_AFTER or failure.kind not in _MAY_BE_THE_SOURCE:
         return False
-    if segment.sealed is not None or segment.source.is_of_brokers or segment.start.ledger not in view.ledgers:
+    if segment.sealed is not None or segment.source is Source.OFFLOADED or segment.start.ledger not in view.ledgers:
         return False
     if failure.kind is FailureKind.DATA_LOST and segment.covered is not None and segment.covered == segment.closing_end:
         return False  # it has ended for that already

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from offloader.bridge.core.schedule import limit_of, not_bridged
 from offloader.errors import OffloadError
 from offloader.model import Position, TopicName
 from offloader.offload.core.evidence import pin_moved, pin_target
 from offloader.offload.driver import observed
+from offloader.offload.driver.changes import TopicAgenda
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Attempt, WorkKind
@@ -19,14 +19,16 @@ from offloader.offload.driver.work import Attempt, WorkKind
 log = logging.getLogger(__name__)
 
 
-def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
+def acknowledge_all(context: Context, agenda: TopicAgenda, topics: Mapping[TopicName, Topic]) -> None:
     """Have acknowledged what is committed of each topic, except where the last poll failed."""
     now = context.clock_ms()
-    for topic in topics:
-        target = _target(topic)
-        if target is None and topic.pin.error:  # it was done, though its receipt never came
-            topic.pin = replace(topic.pin, error="")
-        if target is not None and topic.readable and not topic.poll.error and now >= topic.pin.retry.again_at:
+    for topic in agenda.take(topics, now):
+        target = _target(context, topic)
+        if target is None:
+            agenda.rest(topic.name)
+            if topic.pin.error:  # it was done, though its receipt never came
+                topic.pin = replace(topic.pin, error="")
+        elif topic.readable and not topic.poll.error and now >= topic.pin.retry.again_at:
             topic.pin = replace(topic.pin, ours=max(topic.pin.ours or target, target))
             attempt = Attempt()
             call = partial(_acknowledge, context, topic.name, target, attempt)
@@ -34,16 +36,15 @@ def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
             context.work.post(WorkKind.ACKNOWLEDGE, topic.name, call, then)
 
 
-def acknowledged(topic: Topic) -> bool:
+def acknowledged(context: Context, topic: Topic) -> bool:
     """Whether the pin is where it may be: see `evidence.pin_target`."""
-    return _target(topic) is None
+    return _target(context, topic) is None
 
 
-def _target(topic: Topic) -> Position | None:
+def _target(context: Context, topic: Topic) -> Position | None:
     acknowledged = topic.observed.acknowledged
-    if topic.bridge_wanted and topic.bridge.head is None:
-        return None  # what brokers can read is not known yet
-    target = pin_target(topic.catalog, limit_of(topic.bridge_view) if topic.bridge_wanted else None)
+    limits = [limit for feature in context.features if (limit := feature.limit(topic)) is not None]
+    target = pin_target(topic.catalog, min(limits, default=None))
     if target is None or (acknowledged is not None and target <= acknowledged):
         return None
     return None if acknowledged is None and target <= topic.mark_delete else target
@@ -81,31 +82,10 @@ def check_pin(context: Context, topic: Topic) -> None:
         log.error("%s", alarm, extra={"see": "pin-moved"})
         context.metrics.pin_moved(topic.name)
     topic.pin = replace(topic.pin, alarm=alarm if moved else "")
-    _check_bridge(context, topic)
-
-
-def _check_bridge(context: Context, topic: Topic) -> None:
-    """An alarm where it is past what brokers read from objects, and nobody of us has moved it there: Pulsar may delete
-    ledgers that only the archive has then. The archive misses nothing."""
-    view, mark, ours = topic.bridge_view, topic.mark_delete, topic.pin.ours
+    mark, ours = topic.mark_delete, topic.pin.ours
     if ours is not None and ours.incarnation != topic.incarnation:
         ours = None
-    if not view.wanted or ours is None:  # what went on before brokers were to read it is no news
-        topic.pin = replace(topic.pin, ours=max(ours or mark, mark), past_bridge="")
-        return
-    limit = limit_of(view)
-    if limit is None or topic.bridge.head is None:
-        return
-    past = mark > max(limit, ours)
-    if past and mark.entry < 0:  # brokers step over the ends of ledgers by themselves
-        first = next(not_bridged(view), None)
-        past = first is not None and mark.ledger > first.ledger
-    alarm = (
-        f"{topic.name}: the subscription stands at {mark}, and brokers read objects up to {limit} only: message TTL, a "
-        "backlog quota with consumer_backlog_eviction, or somebody moved it; Pulsar may delete what is between, which "
-        "the archive alone has then"
-    )
-    if past and topic.pin.past_bridge != alarm:
-        log.error("%s", alarm, extra={"see": "pin-past-bridge"})
-        context.metrics.bridge_failed("pin")
-    topic.pin = replace(topic.pin, past_bridge=alarm if past else "")
+    if ours is None or all(feature.limit(topic) is None for feature in context.features):
+        topic.pin = replace(topic.pin, ours=max(ours or mark, mark))  # where it was before it was held back is no news
+    for feature in context.features:
+        feature.seen(topic)

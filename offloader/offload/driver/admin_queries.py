@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from offloader.errors import AbsentError, BrokerUnavailableError, OffloadError, TopicNotFoundError
@@ -46,25 +47,36 @@ def look_for(admin: Admin, catalog: CatalogHead, witnesses: Iterable[CatalogHead
     at = clock_ms()
     try:
         cluster = admin.identity()
-        found = _present(admin, catalog)
-        absent = found is None and _is_missing_above(admin, catalog)
-        witness = "" if found is True else _witness(admin, witnesses)
+        info = _present(admin, catalog)
+        absent = info is None and _is_missing_above(admin, catalog)
+        same = info is not None and catalog.is_of(info.created, info.ledgers)
+        doubtful = info is not None and catalog.may_be_of(info.created, info.ledgers)
+        witness = "" if doubtful else _witness(admin, witnesses)
         if admin.identity() != cluster:
             return Look(at, why="now one cluster answers and now another")
     except OffloadError as error:
         return Look(at, why=str(error))
-    if found is None:
+    if info is None:
         return Look(at, cluster, witness, absent=absent, why="" if absent else "it is not there, but listed")
-    return Look(at, cluster, witness, same=True) if found is True else Look(at, cluster, witness, another=found)
+    if same:
+        return Look(at, cluster, same=True)
+    return Look(at, cluster, witness, another=info.created, why=_doubt(catalog.topic) if doubtful else "")
 
 
-def _present(admin: Admin, catalog: CatalogHead) -> int | bool | None:
-    """True: it is there. When it was created, where that is another one. None: Pulsar says that it is not there."""
+def _doubt(topic: TopicName) -> str:
+    return (
+        "a topic of that name has ledger ids of the archived one and another creation time: its metadata were "
+        "restored, or the cluster was rebuilt. If the archived topic was deleted, say so: "
+        f"offloader topics accept-loss {topic} --deleted"
+    )
+
+
+def _present(admin: Admin, catalog: CatalogHead) -> TopicInfo | None:
+    """The topic of that name. None: Pulsar says that it is not there."""
     try:
-        info = admin.topic_info(catalog.topic)
+        return admin.topic_info(catalog.topic)
     except TopicNotFoundError:
         return None
-    return True if catalog.is_of(info.created, info.ledgers) else info.created
 
 
 def _is_missing_above(admin: Admin, catalog: CatalogHead) -> bool:
@@ -80,12 +92,31 @@ def _is_missing_above(admin: Admin, catalog: CatalogHead) -> bool:
         return topic.tenant not in admin.tenants()
 
 
+def possible_witnesses(heads: Iterable[CatalogHead]) -> list[CatalogHead]:
+    """Topics that can show which cluster answers, the first claimed ones first."""
+    return sorted((head for head in heads if head.witnesses_since is not None), key=_since)
+
+
+def some_witnesses(possible: Sequence[CatalogHead], topic: TopicName, seen_at: int, turn: int) -> list[CatalogHead]:
+    """As many of the `possible_witnesses` as one look asks for, others each time. A topic that was claimed after the
+    missing one was last seen may be of another cluster that was built in place of a lost one."""
+    count = bisect_right(possible, seen_at, key=_since)
+    following = (possible[(turn + n) % count] for n in range(min(WITNESSES + 1, count)))
+    return [head for head in following if head.topic != topic][:WITNESSES]
+
+
+def _since(head: CatalogHead) -> int:
+    return head.witnesses_since or 0
+
+
 def _witness(admin: Admin, others: Iterable[CatalogHead]) -> str:
-    for _, other in zip(range(WITNESSES), others, strict=False):
+    """A topic that is there as it was claimed. Its ledgers do not show that: a cluster that was lost and built again
+    gives the same ids once more."""
+    for other in others:
         try:
             info = admin.topic_info(other.topic)
         except OffloadError:
             continue
-        if other.has_ledger_in(info.ledgers):
+        if other.claim is not None and info.created == other.claim.created:
             return str(other.topic)
     return ""

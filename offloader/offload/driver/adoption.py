@@ -11,9 +11,9 @@ from offloader.errors import (
     DamagedRecordError,
     FatalError,
     HeldByShardError,
+    ShadowTopicError,
     TopicNotFoundError,
 )
-from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.deal import is_shard_of
 from offloader.metadata.state import CatalogHead, Claim
 from offloader.model import LedgerList, Loss, Position, Taking, TopicName
@@ -26,8 +26,9 @@ from offloader.offload.driver.committing import append_record, there_again
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.facets import Committed, Observed
 from offloader.offload.driver.inquiries import inquire
-from offloader.offload.driver.losses import NOT_KEPT, RELEASE
+from offloader.offload.driver.losses import CREATED_AGAIN, NOT_KEPT, RELEASE
 from offloader.offload.driver.topic import Topic, source_of
+from offloader.offload.driver.work import Attempt
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
@@ -48,7 +49,9 @@ def rules_of(policy: TopicPolicy) -> TopicRules:
     )
 
 
-def adopt(context: Context, name: TopicName, policy: TopicPolicy, taking: Taking | None = None) -> Topic:
+def adopt(
+    context: Context, name: TopicName, policy: TopicPolicy, attempt: Attempt, taking: Taking | None = None
+) -> Topic:
     """Open the topic's pin and catalog; claim it where nobody has, `taking` over ledgers that brokers have offloaded,
     where somebody wants that. Raises ClaimedByOtherError, SubscriptionBusyError,
     TopicNotFoundError, FatalError (stock offload beside us) and whatever the store and Pulsar raise."""
@@ -60,6 +63,8 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy, taking: Taking
             f"`offloader takeover {catalog.claim.application}`, or disable the topic here"
         )
     _mind_deal(context, name, catalog)
+    if name.partition >= 0:  # first: brokers cannot describe a shadow's partition whose source was never loaded
+        _mind_shadow(name, catalog, context.admin.shadow_source(TopicName.parse(name.partitioned_name)))
     _mind_lost_end(context, catalog)
     if catalog.claim is not None and catalog.claim.application:
         context.catalogs.mark(name)
@@ -68,21 +73,21 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy, taking: Taking
     except TopicNotFoundError:
         ours = catalog.claim is not None and catalog.claim.application == context.application
         # What was uploaded of it may be the only copy; and what is begun for brokers nobody else takes away.
-        bridges = BridgeLog(context.store, context.new_uuid)
-        if not ours or not (name in context.journal.topics or bridges.is_open(name)):
+        if not ours or not _is_unfinished(context, name):
             raise
         return _in_question(context, name, rules_of(policy), catalog)
+    _mind_shadow(name, catalog, info.shadow_of)
     begin_after = None if taking is not None else _stock_offload(context, name, policy, info, catalog)
     _mind_lost_pin(context, catalog, info)
     end = context.pins.open(name)
     if catalog.claim is None or not catalog.claim.application:
         info = kept(context.admin, name, context.subscription)
-        catalog = _claim(context, catalog, info, begin_after or _beginning(end, info), taking=taking)
+        catalog = _claim(context, catalog, info, begin_after or _beginning(end, info), attempt, taking=taking)
     elif evidence.needs_token(catalog):
         info = managed_ledger(context.admin, catalog, context.subscription)
     if not catalog.is_of(info.created, info.ledgers):
         return _in_question(context, name, rules_of(policy), catalog)
-    catalog = there_again(context.catalogs, catalog, context.clock_ms())
+    catalog = there_again(context.catalogs, catalog, context.clock_ms(), attempt)
     return _topic(context, name, rules_of(policy), catalog, info, end)
 
 
@@ -110,6 +115,12 @@ def _mind_deal(context: Context, name: TopicName, catalog: CatalogHead) -> None:
         raise HeldByShardError(f"{name} is dealt to shard {context.deal.owner_of(name)}")
 
 
+def _mind_shadow(name: TopicName, catalog: CatalogHead, source: str) -> None:
+    """Raises ShadowTopicError where a new topic has a `source`, with which its data is offloaded."""
+    if source and (catalog.claim is None or not catalog.claim.application):
+        raise ShadowTopicError(f"{name} is a shadow of {source}, with which its data is offloaded")
+
+
 def _mind_lost_end(context: Context, catalog: CatalogHead) -> None:
     """Raises DamagedRecordError where the catalog has less than when the open segment was assigned."""
     segment, last = context.state(catalog.topic).open, catalog.last
@@ -121,13 +132,18 @@ def _mind_lost_end(context: Context, catalog: CatalogHead) -> None:
         )
 
 
+def _is_unfinished(context: Context, name: TopicName) -> bool:
+    return name in context.journal.topics or any(feature.has_open_record(name) for feature in context.features)
+
+
 def _in_question(context: Context, name: TopicName, rules: TopicRules, catalog: CatalogHead) -> Topic:
     """It is said to be gone, or another one is in its place: nothing is read of it before that is certain."""
     nothing = TopicInfo(0, LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
     topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
-    for segment in context.state(name).unfinished:  # it had at least what that was assigned for
+    unfinished = context.state(name).unfinished
+    for segment in unfinished:  # it had at least what that was assigned for
         observed.remember(topic, segment.closing_end or segment.covered or segment.start)
-    inquire(topic, adopted=False)
+    inquire(topic, adopted=False, seen_at=max((segment.assigned_at for segment in unfinished), default=0))
     return topic
 
 
@@ -137,7 +153,7 @@ def _topic(
     now = context.clock_ms()
     context.record(segments.not_of_the_future(context.state(name), now))
     source = source_of(context.state(name), rules)
-    seen = Observed(info, end, seen_at=now, moved_at=now)
+    seen = Observed(info, end, seen_at=now, moved_at=now, adopted_at=now)
     topic = Topic(name=name, rules=rules, committed=Committed(catalog), observed=seen, source=source)
     observed.remember(topic, topic.last)
     if context.state(name).let_go:
@@ -167,6 +183,7 @@ def _claim(
     catalog: CatalogHead,
     info: TopicInfo,
     begin: Position,
+    attempt: Attempt,
     reason: str = "",
     taking: Taking | None = None,
 ) -> CatalogHead:
@@ -184,12 +201,14 @@ def _claim(
         taking=taking or (None if catalog.claim is None else catalog.claim.taking),
     )
     log.info("claim topic=%s begin=%s incarnation=%d", catalog.topic, begin, incarnation)
-    claimed = append_record(context.catalogs, catalog, claim)
+    claimed = append_record(context.catalogs, catalog, claim, attempt)
     begun = claimed.claim or claim  # perhaps one that was begun before
-    return _record_not_ours(context, claimed, info, begun.begin)
+    return _record_not_ours(context, claimed, info, begun.begin, attempt)
 
 
-def _record_not_ours(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Position) -> CatalogHead:
+def _record_not_ours(
+    context: Context, catalog: CatalogHead, info: TopicInfo, begin: Position, attempt: Attempt
+) -> CatalogHead:
     """Record as lost what came between a release, or the first claim, and a new claim: nobody kept it."""
     after = catalog.end or (catalog.begin or begin).previous_entry
     first, last = after.next_entry, begin.previous_entry
@@ -197,10 +216,10 @@ def _record_not_ours(context: Context, catalog: CatalogHead, info: TopicInfo, be
     if begin <= first or kept:
         return catalog
     loss = Loss(first, last, NOT_KEPT, RELEASE, context.clock_ms())
-    return append_record(context.catalogs, catalog, loss)
+    return append_record(context.catalogs, catalog, loss, attempt)
 
 
-def next_incarnation(context: Context, topic: Topic) -> Topic:
+def next_incarnation(context: Context, topic: Topic, attempt: Attempt) -> Topic:
     """The topic was deleted and created again: from here on the records are of another one."""
     info = context.admin.topic_info(topic.name)
     context.pins.drop(topic.name)
@@ -208,8 +227,22 @@ def next_incarnation(context: Context, topic: Topic) -> Topic:
     catalog = context.catalogs.head(topic.name)
     if catalog.claim is None or not catalog.is_of(info.created, info.ledgers):
         info = kept(context.admin, topic.name, context.subscription)
-        catalog = _claim(context, catalog, info, _beginning(end, info), "created again")
+        begin = _with_trimmed(context, catalog, info, _beginning(end, info))
+        catalog = _claim(context, catalog, info, begin, attempt, CREATED_AGAIN)
     return _topic(context, topic.name, topic.rules, catalog, info, end)
+
+
+def _with_trimmed(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Position) -> Position:
+    """Where a new incarnation begins: before what may have been trimmed before it had our subscription, if anything.
+    The journal notes that first, and the loss is recorded behind the claim."""
+    if begin.ledger <= 0 or not info.may_have_trimmed:
+        return begin
+    former = catalog.accounted  # ledger ids grow, except in a cluster that was built anew
+    after = former.ledger + 1 if former is not None and former.ledger + 1 < begin.ledger else 0
+    incarnation = 1 if catalog.claim is None else catalog.claim.incarnation + 1
+    begin = Position(incarnation, after, 0)
+    context.record(replace(context.state(catalog.topic), lost_after=begin.previous_entry, let_go=True))
+    return begin
 
 
 def _beginning(end: TopicEnd, info: TopicInfo) -> Position:
@@ -227,7 +260,7 @@ def _stock_offload(
     """Where to begin after ledgers that Pulsar's own offloader has copied. Raises FatalError unless that is wanted."""
     if not info.offloaded or catalog.claim is not None:
         return None
-    theirs = info.offloaded - _bridged(context, name)
+    theirs = info.offloaded.difference(*(feature.offloaded_by_us(name) for feature in context.features))
     if not theirs:
         return None
     if not policy.start_after_offloaded:
@@ -238,9 +271,3 @@ def _stock_offload(
         )
     following = info.ledgers.next_ledger(max(theirs))
     return None if following is None else Position(0, following, 0)
-
-
-def _bridged(context: Context, name: TopicName) -> frozenset[int]:
-    """Ledgers that brokers list as offloaded because we made their objects: the catalog is lost, the bridge log not."""
-    rounds = BridgeLog(context.store, context.new_uuid).finished_rounds(name)
-    return frozenset(each.ledger for state in rounds if state.finished for each in state.finished.ledgers)

@@ -19,6 +19,8 @@ from offloader.metrics import Metrics
 from offloader.model import FailureKind, TopicName
 from offloader.offload.core import segments
 from offloader.offload.core.segments import State
+from offloader.offload.driver.changes import TopicChanges
+from offloader.offload.driver.feature import TopicFeature
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Work
 from offloader.ports.admin import Admin
@@ -68,6 +70,8 @@ class Context:
     stock: ObjectStore | None = None
     deal: Deal = ALONE
     drafts: Drafts = field(default_factory=Drafts)
+    changes: TopicChanges = field(default_factory=TopicChanges)
+    features: list[TopicFeature] = field(default_factory=list)  # what is done for topics besides; begun with the driver
 
     def state(self, topic: TopicName) -> TopicState:
         """The topic's journal state."""

@@ -1,23 +1,60 @@
-"""Ledgers that brokers have offloaded: has each copied into its segment, and journals what came of it."""
+"""Ledgers that brokers have offloaded: under which uuids, has each copied into its segment, and journals what came of
+it."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from offloader.errors import FatalError, IntegrityError, OffloadError, RetryableError
 from offloader.metadata.state import OpenTopic, TopicState
 from offloader.migrate.ledger_copy import LedgerCopier, TakenLedger, WantedCopy
-from offloader.model import FailureKind, Source
+from offloader.model import FailureKind, TopicName
 from offloader.offload.core import segments
 from offloader.offload.core.decisions import Copy
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.offloaded_copies import OffloadedCopies
 from offloader.offload.driver.receiving import tell_of_abandoned
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
+from offloader.ports.admin import Admin
 
+KNOWN_MS = 60_000
 log = logging.getLogger(__name__)
+
+
+class _Known(NamedTuple):
+    at: int
+    uuids: Mapping[int, str]
+
+
+class OffloadedCopies:
+    """For the topics that are taken over now. From any thread; at any time by one for each topic."""
+
+    def __init__(self, admin: Admin, clock_ms: Callable[[], int]) -> None:
+        self._admin = admin
+        self._clock_ms = clock_ms
+        self._known: dict[TopicName, _Known] = {}
+
+    def uuid(self, topic: TopicName, ledger: int) -> str | None:
+        """As brokers said within a minute; None: they say now that they have not offloaded the ledger."""
+        now, known = self._clock_ms(), self._known.get(topic)
+        if known is None or not 0 <= now - known.at < KNOWN_MS or ledger not in known.uuids:
+            known = _Known(now, self._admin.offloaded_copies(topic))
+            self._known[topic] = known
+        return known.uuids.get(ledger)
+
+    def doubt(self, topic: TopicName) -> None:
+        """What a copy was made by was wrong: brokers are asked again."""
+        self._known.pop(topic, None)
+
+    def forget_old(self) -> None:
+        """What nobody goes by any more."""
+        now = self._clock_ms()
+        for topic, known in list(self._known.items()):
+            if not 0 <= now - known.at < KNOWN_MS:
+                self._known.pop(topic, None)
 
 
 class Copying:
@@ -53,7 +90,7 @@ class Copying:
         if isinstance(answer, OffloadError):
             return self._failed(state, answer)
         try:
-            return segments.of_offloaded(state, answer.parts, topic.info.ledgers, answer.at, answer.brokers)
+            return segments.of_offloaded(state, answer.parts, topic.info.ledgers, answer.at)
         except IntegrityError as error:
             return self._failed(state, error)
 
@@ -82,8 +119,6 @@ def _copied(context: Context, offloaded: OffloadedCopies, topic: Topic, step: Co
         raise RetryableError(f"{topic.name}: brokers do not say any more that ledger {step.ledger} is offloaded")
     wanted = WantedCopy(topic.name, step.ledger, last, info.sizes[step.ledger][1], uuid)
     copier = LedgerCopier(context.store, context.stock, context.clock_ms)
-    if segment.source is Source.REFERENCED:
-        return copier.refer(wanted, segment.cuts)
     if segment.upload is None:
         raise IntegrityError(f"{topic.name}: segment {segment.uuid} is to be copied and has no upload")
     return copier.copy(wanted, segment.uuid, segment.upload, segment.cuts)

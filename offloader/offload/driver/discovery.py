@@ -12,7 +12,6 @@ from typing import NamedTuple
 from offloader.config.levels import TopicPolicy
 from offloader.config.policies import Policies, namespace_switch
 from offloader.errors import NamespaceNotFoundError, OffloadError, RetryableError
-from offloader.metadata.bridge_log import BridgeLog
 from offloader.metadata.log import READERS
 from offloader.model import TopicName
 from offloader.offload.core.check import Check, Verdict, attempt
@@ -30,12 +29,14 @@ DISCOVER_AGAIN_MS = 2_000
 class Discovery:
     """What one look found. `policies`: of the topics that there are, and of those that were asked for. `unread`:
     namespaces that could not be read. `dangers`: what the policies of each namespace that was read would do to our
-    subscription. `listed`: the topics that there are in namespaces where any may be enabled."""
+    subscription. `listed`: the topics that there are in namespaces where any may be enabled. `system`: Pulsar's own
+    topics there, which are never offloaded."""
 
     policies: Mapping[TopicName, TopicPolicy]
     unread: Mapping[str, OffloadError]
     dangers: Mapping[str, tuple[Check, ...]]
     listed: frozenset[TopicName]
+    system: frozenset[TopicName] = frozenset()
 
 
 def discover(
@@ -51,15 +52,17 @@ def discover(
     unread: dict[str, OffloadError] = {}
     dangers: dict[str, tuple[Check, ...]] = {}
     listed: set[TopicName] = set()
+    system: set[TopicName] = set()
     known = list(known)
     names = set(_namespaces(admin, configured)) | {t.namespace for t in known}
     for namespace in sorted(names):
         try:
             there = [t for t in known if t.namespace == namespace]
-            here, topics = _in_namespace(admin, policies, namespace, there, is_dealt)
-            dangers[namespace] = _dangers(admin, namespace, here, interval_ms)
+            here, topics, skipped = _in_namespace(admin, policies, namespace, there, is_dealt)
+            dangers[namespace] = _dangers(admin, namespace, here, frozenset(there), interval_ms)
             found.update(here)
             listed.update(topics)
+            system.update(skipped)
         except OffloadError as error:
             unread[namespace] = error
             log.warning(
@@ -68,7 +71,7 @@ def discover(
                 error,
                 extra={"see": "namespace-unread"},
             )
-    return Discovery(found, unread, dangers, frozenset(listed))
+    return Discovery(found, unread, dangers, frozenset(listed), frozenset(system))
 
 
 def _namespaces(admin: Admin, configured: Iterable[str]) -> list[str]:
@@ -89,23 +92,29 @@ def _in_namespace(
     namespace: str,
     known: list[TopicName],
     is_dealt: Callable[[TopicName], bool],
-) -> tuple[dict[TopicName, TopicPolicy], list[TopicName]]:
-    """Policies of all topics that concern us, and those of them that Pulsar lists."""
+) -> tuple[dict[TopicName, TopicPolicy], list[TopicName], list[TopicName]]:
+    """Policies of all topics that concern us, those of them that Pulsar lists, and Pulsar's own topics."""
     try:
         switch = namespace_switch(admin.namespace_properties(namespace))
     except NamespaceNotFoundError:
-        return {topic: policies.of(topic) for topic in known}, []
-    listed = admin.topics(namespace) if policies.enables_any(namespace, switch) else []
+        return {topic: policies.of(topic) for topic in known}, [], []
+    listed = admin.all_topics(namespace) if policies.enables_any(namespace, switch) else []
     ours = frozenset(known)
-    topics = [topic for topic in listed if topic in ours or is_dealt(topic)]
-    return {topic: policies.of(topic, switch) for topic in sorted({*topics, *known})}, topics
+    topics = [topic for topic in listed if not topic.is_system and (topic in ours or is_dealt(topic))]
+    skipped = [topic for topic in listed if topic.is_system]
+    return {topic: policies.of(topic, switch) for topic in sorted({*topics, *known})}, topics, skipped
 
 
 def _dangers(
-    admin: Admin, namespace: str, here: Mapping[TopicName, TopicPolicy], interval_ms: int
+    admin: Admin,
+    namespace: str,
+    here: Mapping[TopicName, TopicPolicy],
+    known: Container[TopicName],
+    interval_ms: int,
 ) -> tuple[Check, ...]:
-    """What is wrong with a namespace that has enabled topics."""
-    policy = next((p for p in here.values() if p.enabled), None)
+    """What is wrong with a namespace that has enabled topics, or `known` ones that are paused: quotas and expiration
+    endanger their subscriptions, too."""
+    policy = next((p for topic, p in here.items() if p.enabled or topic in known), None)
     if policy is None:
         return ()
     checks = check_policies(namespace, admin.namespace_policies(namespace), policy, interval_ms)
@@ -147,6 +156,7 @@ class DiscoveredTopics:
         self._configured = list(configured)
         self._again_at = 0
         self._dangers: dict[str, tuple[Check, ...]] = {}
+        self._skipped: frozenset[TopicName] = frozenset()  # system topics that the log has
         self._forgotten: set[TopicName] = set()  # since the newest discovery began, which may have seen them
         self._judged: set[TopicName] = set()  # disabled ones of the list of claims that are ours
         self._unbridged: set[TopicName] = set()  # enabled ones of it that are absent, and have no unfinished round
@@ -201,12 +211,15 @@ class DiscoveredTopics:
         self.policies.pop(name, None)
 
     def _warn(self, found: Discovery) -> None:
-        """Say what endangers a namespace's pins, once for each."""
+        """Log what endangers a namespace's pins, and which topics are skipped, once for each."""
         for namespace, checks in found.dangers.items():
             for check in checks:
                 if check not in self._dangers.get(namespace, ()):
                     log.warning("%s: %s; remedy: %s", check.name, check.message, check.remedy, extra={"see": "policy"})
         self._dangers.update(found.dangers)
+        for topic in sorted(found.system - self._skipped):
+            log.info("skipped topic=%s: a system topic of Pulsar's, which is never offloaded", topic)
+        self._skipped |= found.system
 
     # Not in the driver's thread
 
@@ -244,10 +257,14 @@ class DiscoveredTopics:
     def _being_bridged(self, names: set[TopicName]) -> set[TopicName]:
         """Those whose round nobody else would end, should they be gone for good. As long as they are not listed nobody
         begins one: each is asked about once, for there are ever more of them."""
-        log = BridgeLog(self._context.store, self._context.new_uuid)
+        features = self._context.features
+
+        def is_open(name: TopicName) -> bool:
+            return any(feature.has_open_record(name) for feature in features)
+
         asked = sorted(names - self._unbridged)
         with ThreadPoolExecutor(READERS, "bridges") as pool:
-            found = dict(zip(asked, pool.map(lambda name: attempt(partial(log.is_open, name)), asked), strict=True))
+            found = dict(zip(asked, pool.map(lambda name: attempt(partial(is_open, name)), asked), strict=True))
         self._unbridged = (self._unbridged & names) | {name for name in asked if found[name] is False}
         return {name for name in asked if found[name] is True}
 

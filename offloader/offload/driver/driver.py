@@ -17,15 +17,15 @@ from offloader.errors import RetryableError
 from offloader.metadata.state import TopicState
 from offloader.model import Lane, Receipt, TopicName
 from offloader.offload.driver import acknowledging
-from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.committing import Compacting
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.copy_turns import TopicCopying
+from offloader.offload.driver.feature import TopicFeature
 from offloader.offload.driver.lane_plans import LaneBatch, LanePlans
 from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.retaining import Retaining
+from offloader.offload.driver.topic_copies import TopicCopying
 from offloader.offload.driver.topic_status import TopicStatuses
 from offloader.offload.driver.uploads import AbandonedUploads
 from offloader.offload.live.view import LaneStatus, LiveView
@@ -38,8 +38,9 @@ LONGEST_REST = 1.0  # seconds, at most
 
 
 class Driver:
-    """`registry` has the topics, `plans` what is read of them. `poll_ms`: how often the journal is checked. `copying`:
-    what is copied of topics besides their entries. `passing_on`: topics of other shards; None: there are none."""
+    """`registry` has the topics, `plans` what is read of them. `poll_ms`: how often the journal is checked. `features`:
+    what is done for topics besides. `copying`: what is copied of them besides their entries. `passing_on`: topics of
+    other shards; None: there are none."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Driver:
         plans: LanePlans,
         requests: RequestHandler,
         retaining: Retaining,
-        bridging: Bridging,
+        features: Sequence[TopicFeature],
         poll_ms: int,
         copying: Sequence[TopicCopying] = (),
         passing_on: PassingOn | None = None,
@@ -61,15 +62,17 @@ class Driver:
         self.view: LiveView | None = None  # the last one, for any thread
         self._requests = requests
         self._retaining = retaining
-        self.bridging = bridging
+        context.features.extend(features)
         self._copying = copying
         self._passing_on = passing_on
         self._poll_ms = poll_ms
         self._inbox: queue.Queue[LaneBatch | None] = queue.Queue()  # None: there is something to look at
         self._batches_in: deque[LaneBatch] = deque()
         context.work.wake = lambda: self._inbox.put(None)
+        context.journal.recorded = context.changes.mark
         self._abandoned = AbandonedUploads(context)
         self._compacting = Compacting(context)
+        self._acknowledging = context.changes.agenda()
         self._cpu_seconds = cpu_seconds
         self._stopping = threading.Event()
         self._checked_at = 0
@@ -152,17 +155,18 @@ class Driver:
         self.plans.take_done()
         self.registry.update()
         self._requests.serve(self.registry, now)
-        self.registry.release_retired(self.bridging.is_out_of_the_way)
-        acknowledging.acknowledge_all(self.context, topics.values())
+        self.registry.release_retired()
+        acknowledging.acknowledge_all(self.context, self._acknowledging, topics)
         if self._passing_on is not None:
             self._passing_on.look(now)
         self._abandoned.abort(now)
-        self._compacting.look(topics.values())
+        self._compacting.look(topics)
         self._retaining.look(topics.values())
-        self.bridging.look(topics.values())
+        for feature in self.context.features:
+            feature.look(topics)
         for one in self._copying:
-            one.look(topics.values())
-        if self.statuses.tell(topics.values(), now):
+            one.look(topics)
+        if self.statuses.tell(topics, now):
             self.view = self._seen(now)
         self.plans.take_done()
         self.plans.plan()
@@ -194,7 +198,7 @@ class Driver:
             until = least
 
     def _pause(self) -> float:
-        """Seconds until the next round. A round looks at every topic: idle ones do not need it four times a second."""
+        """Seconds until the next round."""
         if self.plans.outstanding(Lane.FAST) or not self.registry.settled or self._requests.busy:
             return BUSY_WAIT
         return max(BUSY_WAIT, min(self.plans.due_at - self.context.clock_ms(), self._poll_ms) / 1000)

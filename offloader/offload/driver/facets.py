@@ -1,13 +1,13 @@
-"""The facets of a `Topic`: what the driver knows of it. Each is frozen; its owner puts another in its place. Pure."""
+"""The facets of a `Topic`: what the driver knows of it. Each is frozen; its owner puts another in its place. Two facets
+are equal where the same would be decided: times and what is under way are not compared. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from offloader.metadata.bridges import BridgeHead
-from offloader.metadata.state import CatalogHead
-from offloader.model import Position, RollReason
+from offloader.metadata.state import CatalogHead, TopicState
+from offloader.model import Failure, Position, RollReason
 from offloader.offload.core.evidence import Being, Look
 from offloader.offload.core.lanes import Speed
 from offloader.offload.core.retry_schedule import RetrySchedule
@@ -31,19 +31,20 @@ OWNERS = {
     "losses": "losses",
     "retirement": "retiring",
     "release": "retiring",
-    "bridge": "bridge_progress",
-    "minded": "bridge_minding",
+    "features": "feature",
+    "changes": "registry",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
     """What the topic's catalog has, as far as we know. `catalog_error`: what is wrong with that; it is loaded anew
-    before anything else is decided, at `reload_at` or later."""
+    before anything else is decided, once `failure` lets it. `failure`: the last one since something was recorded, or
+    since there was nothing to record."""
 
     catalog: CatalogHead
     catalog_error: str = ""
-    reload_at: int = 0
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,10 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """There was nothing to do. `known`: all that was known of the topic then; while nothing else is, no round has to
-    look at it until `ends_at`. `due_at`: when what holds it back is over; None: when something happens."""
+    """The topic was idle. No round decides on it until `ends_at`, unless a facet of it changes or the journal has
+    another `state`. `due_at`: when what holds it back is over; None: when something happens."""
 
-    known: tuple[object, ...]
+    state: TopicState | None
     ends_at: int
     due_at: int | None
 
@@ -84,12 +85,11 @@ class PublishTimes:
 
 @dataclass(frozen=True, slots=True)
 class PinState:
-    """`alarm`: somebody else moved the pin; empty: nobody did. `past_bridge`: so far that brokers cannot read all of it
-    from objects. `ours`: it may well be there: so far it was acknowledged, or stood while nobody waited for brokers.
-    `error`: why it cannot be acknowledged now; empty: it can. `retry`: when it is acknowledged again."""
+    """`alarm`: somebody else moved the pin; empty: nobody did. `ours`: it may well be there: so far it was
+    acknowledged, or stood while no feature held it back. `error`: why it cannot be acknowledged now; empty: it can.
+    `retry`: when it is acknowledged again."""
 
     alarm: str = ""
-    past_bridge: str = ""
     ours: Position | None = None
     error: str = ""
     retry: RetrySchedule = field(default_factory=RetrySchedule)
@@ -125,18 +125,19 @@ class Retirement:
 class Observed:
     """What Pulsar has of the topic, as it was last seen.
 
-    `seen_at`: when its end was seen; `listed_at`: when its ledger list was, since the topic was adopted; `moved_at`:
-    when it was last seen to have moved. `last`: the last position that could be accounted for then. `acknowledged`:
-    what the broker has confirmed; None again when the pin is seen elsewhere. `doubted`: a slice failed, maybe because
-    what it read was trimmed: the list may be out of date though no end has moved."""
+    `seen_at`: when its end was seen; `listed_at`: when its ledger list was, since the topic was adopted at
+    `adopted_at`; `moved_at`: when it was last seen to have moved. `last`: the last position that could be accounted
+    for then. `acknowledged`: what the broker has confirmed; None again when the pin is seen elsewhere. `doubted`: a
+    slice failed, maybe because what it read was trimmed: the list may be out of date though no end has moved."""
 
     info: TopicInfo
     end: TopicEnd
-    seen_at: int
+    seen_at: int = field(compare=False)
     moved_at: int
     listed_at: int = 0
-    last: Position | None = None
-    acknowledged: Position | None = None
+    adopted_at: int = field(default=0, compare=False)
+    last: Position | None = field(default=None, compare=False)
+    acknowledged: Position | None = field(default=None, compare=False)
     doubted: bool = False
 
 
@@ -145,11 +146,11 @@ class Poll:
     """When the topic's end is asked for again. `under_way`: it is now. `undecided`: there is an answer, and what it
     is waited for was not decided yet. `error`: why that failed last, if it did."""
 
-    again_at: int = 0
-    under_way: bool = False
-    undecided: bool = False
+    again_at: int = field(default=0, compare=False)
+    under_way: bool = field(default=False, compare=False)
+    undecided: bool = field(default=False, compare=False)
     error: str = ""
-    retry: RetrySchedule = field(default_factory=RetrySchedule)
+    retry: RetrySchedule = field(default_factory=RetrySchedule, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,43 +167,13 @@ class HiddenTail:
 class Inquiry:
     """A topic that does not answer as the one that we know. `found`: what became of it, once proven. `adopted`: before
     that; one that was not is taken in anew where it is there after all. `vouched`: somebody says that it was
-    deleted."""
+    deleted. `seen_at`: when Pulsar had it for the last time that we know of, also where what showed that is dropped by
+    now. `subscription`: when to subscribe to the topic that may be in its place."""
 
     adopted: bool = True
     vouched: bool = False
+    seen_at: int = 0
     looks: tuple[Look, ...] = ()
     look_at: int = 0
+    subscription: RetrySchedule = field(default_factory=RetrySchedule)
     found: Being = Being.UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class BridgeProgress:
-    """How far stock brokers can read the topic. `head`: what is recorded; None: it is not known (any more) and loaded
-    first. `changed_at`: when that last changed: a ledger list that is older says nothing about it. `given_up`: the
-    topic is let go of, nobody waits for brokers any more. `handed_over`: brokers are to read all of it, whatever its
-    policy says, before that. `hurries`: somebody waits for that. `error`, `in_vain`, `in_vain_since`: why its next step
-    failed, how often, and since when; `hopeless`: nobody should wait for it any more. `refused`: because brokers
-    refused it. `withdrawn`: rounds withdrawn by us since a proven one."""
-
-    head: BridgeHead | None = None
-    changed_at: int = 0
-    given_up: bool = False
-    handed_over: bool = False
-    hurries: bool = False
-    error: str = ""
-    in_vain: int = 0
-    in_vain_since: int = 0
-    hopeless: bool = False
-    refused: bool = False
-    withdrawn: int = 0
-    retry_at: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Minded:
-    """The search for ledgers that brokers were proven to read, and list no more. `info`: what was looked through last;
-    None: it is done again, at `again_at`. `sound`: ledgers that are listed as not offloaded, and need not be."""
-
-    info: TopicInfo | None = None
-    again_at: int = 0
-    sound: frozenset[int] = frozenset()

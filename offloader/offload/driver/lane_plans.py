@@ -24,11 +24,13 @@ from offloader.offload.core.plans import Plan, uploads_due
 from offloader.offload.core.plans import plan as make_plan
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver import committing, observed, reconciling
+from offloader.offload.driver.changes import DueTimes
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.copying import Copying
 from offloader.offload.driver.facets import Rest
 from offloader.offload.driver.foreseen import only_foreseen
-from offloader.offload.driver.polling import look
+from offloader.offload.driver.inquiries import pursue
+from offloader.offload.driver.polling import look, notice_disconnected
 from offloader.offload.driver.publish_times import have_looked_up
 from offloader.offload.driver.receiving import take_receipts, tell_of_abandoned
 from offloader.offload.driver.registry import TopicRegistry
@@ -90,6 +92,9 @@ class LanePlans:
         self._outstanding: dict[Lane, _Outstanding] = {}
         self._number = 0
         self._slow_rests_until = 0
+        self._agenda = context.changes.agenda()
+        self._polls = context.changes.agenda()
+        self._holds = DueTimes()  # what holds back topics that rest
         self._draining = threading.Event()
         self._idle = threading.Event()  # no plan of the fast lane is outstanding
         self._idle.set()
@@ -164,25 +169,26 @@ class LanePlans:
 
     def plan(self) -> None:
         """Look at the topics that are free, decide on them, and publish a plan for each lane that is free."""
-        context, free = self._context, self._free()
-        if self._draining.is_set() or (Lane.FAST in self._outstanding and not free):
+        context, held = self._context, self._registry.topics
+        if self._draining.is_set():
             return
-        for topic in self._awake(free):
+        for topic in self._awake():
             topic.source = source_of(context.state(topic.name), topic.rules)
             topic.rest = None
-        look(context, free)
+        notice_disconnected(context, held)
+        look(context, self._polls, held, self._is_free)
         self.take_done()
-        topics = self._awake(free)
+        topics = self._awake()
         for topic in topics:
             topic.rest = None
         explain_old_tails(context, topics, context.clock_ms())
         self.take_done()
+        self._pursue()
         as_recorded = reconciling.check_all(context, self._registry, topics, self._sealing)
         self.take_done()
-        held = self._registry.topics
         ready = [t for t in topics if held.get(t.name) is t and t.readable and not context.busy(t)]
         decisions = self._begin_uploads(self._decide(ready, as_recorded), as_recorded)
-        self.due_at = _due_at(decisions, free)
+        self.due_at = self._due_at(decisions, topics)
         for decision in decisions:
             if isinstance(decision.step, Seal):
                 self._sealing.start(held[decision.view.topic], decision.step.state)
@@ -192,16 +198,27 @@ class LanePlans:
                 have_looked_up(context, held[decision.view.topic], decision.search)
         self._publish(decisions)
 
-    def _free(self) -> list[Topic]:
-        topics = [topic for topic in self._registry.topics.values() if not topic.planned.travels]
-        if Lane.FAST not in self._outstanding:
-            return topics
-        return [topic for topic in topics if topic.learnt.speed.lane not in self._outstanding]
+    def _is_free(self, topic: Topic) -> bool:
+        """Whether something may be decided on the topic now."""
+        busy_lane = Lane.FAST in self._outstanding and topic.learnt.speed.lane in self._outstanding
+        return not (topic.planned.travels or busy_lane)
 
-    def _awake(self, topics: list[Topic]) -> list[Topic]:
-        """Without those of which nothing is known that was not when there was nothing to do: of 10,000 topics most."""
+    def _pursue(self) -> None:
+        """Ask what became of topics that do not answer as the ones that we know, also of those that travel."""
+        held = self._registry.topics
+        topics = self._agenda.take(held, self._context.clock_ms())
+        pursue(self._context, [topic for topic in topics if topic.in_question], held)
+
+    def _awake(self) -> list[Topic]:
+        """The free topics without those that rest: of 10,000 topics few."""
         states, now = self._context.journal.topics, self._context.clock_ms()
-        return [topic for topic in topics if not topic.rests(states.get(topic.name), now)]
+        awake = []
+        for topic in self._agenda.take(self._registry.topics, now):
+            if topic.rest is not None and topic.rests(states.get(topic.name), now):
+                self._agenda.rest(topic.name, topic.rest.ends_at)
+            elif self._is_free(topic):
+                awake.append(topic)
+        return awake
 
     def _decide(self, topics: Iterable[Topic], as_recorded: Container[TopicName]) -> list[Decision]:
         """One decision a topic; what they change is journaled before anything acts on it. `as_recorded`: those whose
@@ -217,8 +234,9 @@ class LanePlans:
                 with only_foreseen:
                     decisions.append(planner.decide(view, now, self._context.new_uuid))
                 self._measure_throttling(topic, decisions[-1], now)
-                if topic.name in as_recorded:
+                if topic.name in as_recorded and not committing.settle(topic):
                     topic.rest = _rest(topic, self._context.journal.topics.get(topic.name), decisions[-1], now)
+                    self._holds.put(topic.name, topic.rest.due_at if topic.rest else None)
                 for gone in decisions[-1].state.abandoned[len(view.state.abandoned) :]:
                     tell_of_abandoned(self._context, topic.name, gone.reason)
             except OffloadError as error:
@@ -245,6 +263,16 @@ class LanePlans:
         elif since:
             self._context.metrics.throttled(topic.name, (now - since) / 1000)
             topic.planned = replace(topic.planned, throttled_since=0)
+
+    def _due_at(self, decisions: Iterable[Decision], topics: Iterable[Topic]) -> float:
+        """When the first of those that are held back, now or since an earlier round, may go on. `topics`: those that do
+        not rest."""
+        steps = (step for decision in decisions for step in decision.steps)
+        times = [step.until for step in steps if isinstance(step, Hold)]
+        times += [topic.inquiry.subscription.again_at for topic in topics if topic.inquiry and topic.in_question]
+        self._holds.take(self._context.clock_ms())  # these do not rest any more
+        times.append(self._holds.first())
+        return min((at for at in times if at is not None), default=math.inf)
 
     def _begin_uploads(self, decisions: list[Decision], as_recorded: Container[TopicName]) -> list[Decision]:
         """Have uploads begun. Where the store has answered at once, the topic is decided anew; others wait."""
@@ -288,14 +316,6 @@ class LanePlans:
         )  # fmt: skip
 
 
-def _due_at(decisions: Iterable[Decision], topics: Iterable[Topic]) -> float:
-    """When the first of those that are held back, now or since an earlier round, may go on."""
-    steps = (step for decision in decisions for step in decision.steps)
-    holds = [step.until for step in steps if isinstance(step, Hold)]
-    rests = [topic.rest.due_at for topic in topics if topic.rest is not None]
-    return min((at for at in holds + rests if at is not None), default=math.inf)
-
-
 def _rest(topic: Topic, state: TopicState | None, decision: Decision, now: int) -> Rest | None:
     """None: there is something to do, or there will be once the new state is journaled. `state`: the journal's."""
     holds = [step for step in decision.steps if isinstance(step, Hold)]
@@ -303,4 +323,4 @@ def _rest(topic: Topic, state: TopicState | None, decision: Decision, now: int) 
         return None
     due_at = min((hold.until for hold in holds if hold.until is not None), default=None)
     ends = (now + LONGEST_REST_MS, due_at, explained_at(topic))
-    return Rest(topic.known(state), min(end for end in ends if end is not None), due_at)
+    return Rest(state, min(end for end in ends if end is not None), due_at)

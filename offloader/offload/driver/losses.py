@@ -9,6 +9,7 @@ from offloader.metadata.state import OpenTopic, TopicState
 from offloader.model import Failure, FailureKind, Loss, Position, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Lost
+from offloader.offload.core.retry_schedule import BACKOFF_LAST_MS
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.facets import LossState
 from offloader.offload.driver.topic import Topic
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 
 NOT_KEPT = "nobody kept it between release and claim"
 RELEASE = "release"  # accepts it
+CREATED_AGAIN = "created again"  # the topic: accepts what was trimmed before our subscription
 
 
 def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicState, Loss | None]:
@@ -48,6 +50,8 @@ def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicStat
 def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
     """The catalog may have the loss without the journal: its answer was lost, or the process ended in between."""
     end = topic.catalog.end
+    if state.lost_after is not None and end is None and state.lost_after != topic.catalog.accounted:
+        return replace(state, lost_after=None)  # of a claim that was not made
     if end is None:
         return state
     if isinstance(state, OpenTopic) and not state.open.parts and state.open.start <= end:
@@ -77,15 +81,18 @@ def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Los
             f"{topic.name} --to {last}` to record the loss and go on"
         )
         now = context.clock_ms()
-        again = now + segments.BACKOFF_LAST_MS
+        again = now + BACKOFF_LAST_MS
         if state.failure is not None and state.failure.reason == reason:
-            if state.failure.retry_at - now > segments.BACKOFF_LAST_MS // 2:
+            if state.failure.retry_at - now > BACKOFF_LAST_MS // 2:
                 return state, None  # each renewal is a record of the journal
             return replace(state, failure=replace(state.failure, retry_at=again)), None
         log.error("data lost topic=%s: %s", topic.name, reason, extra={"see": "data-lost"})
         return replace(state, failure=Failure(FailureKind.DATA_LOST, reason, 1, again)), None
     reason, accepted_by = "trimmed before it was offloaded", "failOnDataLoss: false"
-    if state.let_go:
+    claim = topic.catalog.claim
+    if state.lost_after is not None and topic.catalog.end is None and claim and claim.reason == CREATED_AGAIN:
+        reason, accepted_by = "perhaps trimmed before the new topic had our subscription", CREATED_AGAIN
+    elif state.let_go:
         reason, accepted_by = NOT_KEPT, RELEASE
     elif accepted or lost.extends:
         accepted_by = "accept-loss" if accepted else "the loss before it"

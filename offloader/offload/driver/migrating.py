@@ -3,13 +3,15 @@ they are done."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
+from offloader.errors import OffloadError
 from offloader.metadata.requests import MIGRATIONS, Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CloseRequest
 from offloader.model import Position, TopicName
 from offloader.offload.driver import committing, retiring
-from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.topic import Topic
@@ -18,12 +20,30 @@ THERE = frozenset({RequestKind.HAND_OVER_UNDO, *MIGRATIONS})
 BACK = frozenset({RequestKind.HAND_OVER, RequestKind.RELEASE})
 
 
+class HandOver(Protocol):
+    """What has brokers alone read topics: the feature of which requests for that speak."""
+
+    @property
+    def refusal(self) -> str:
+        """Why no topic can be handed over to brokers; empty: each can."""
+        ...
+
+    def finish(self, topic: Topic, end: Position | None) -> str | None:
+        """See `TopicFeature`."""
+        ...
+
+    def let_go(self, topic: Topic, ledger: int, by: str, then: Callable[[OffloadError | None], None]) -> str | None:
+        """Leave a ledger that is in the way to the archive alone; `then` hears whether that failed. Returns why not,
+        empty where it is being done, None where it has to wait."""
+        ...
+
+
 class Migrating:
     """`_ends`: where topics ended when somebody asked for their handing over, by requests' ids."""
 
-    def __init__(self, context: Context, bridging: Bridging) -> None:
+    def __init__(self, context: Context, bridge: HandOver) -> None:
         self._context = context
-        self._bridging = bridging
+        self._bridge = bridge
         self._ends: dict[str, Position] = {}
 
     def taken_over(self, request: Request, topic: Topic | None, registry: TopicRegistry) -> str:
@@ -52,7 +72,7 @@ class Migrating:
             return ""
         if state.releasing is not None:
             return f"{topic.name} is being released already, and nobody waits for its brokers"
-        return self._not_enabled(topic, registry) or self._bridging.refusal
+        return self._not_enabled(topic, registry) or self._bridge.refusal
 
     def migrated(self, request: Request, registry: TopicRegistry, now: int) -> RequestOutcome | None:
         """Once we have the topic, and its claim says how its offloaded ledgers are taken over."""
@@ -89,7 +109,7 @@ class Migrating:
         end = self._ends[request_id]
         if self._context.busy(topic) or not retiring.is_accounted(topic, end):
             return None
-        why = self._bridging.handed_over(topic, end)
+        why = self._bridge.finish(topic, end)
         if why is None:
             return None
         if why:
@@ -111,7 +131,7 @@ class Migrating:
             return None
         if context.busy(topic) or not retiring.is_accounted(topic, topic.retire_at):
             return None
-        why = self._bridging.handed_over(topic, topic.retire_at)
+        why = self._bridge.finish(topic, topic.retire_at)
         if not why:
             return None
         retiring.take_back(context, topic, handed_over=True)

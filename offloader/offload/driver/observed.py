@@ -40,6 +40,13 @@ def listed(topic: Topic, info: TopicInfo, end: TopicEnd, at: int) -> None:
     topic.observed = replace(topic.observed, info=info, end=end, seen_at=at, listed_at=at, doubted=False)
 
 
+def advanced(topic: Topic, end: TopicEnd, at: int) -> None:
+    """Its end moved in the open ledger of the list, which is brought up to it by itself."""
+    topic.poll = Poll(at, topic.poll.under_way, undecided=True, retry=topic.poll.retry.succeeded())
+    info = topic.info if end.last is None else topic.info.advanced_to(*end.last)
+    topic.observed = replace(topic.observed, info=info, end=end, seen_at=at)
+
+
 def decided_on(topic: Topic) -> None:
     """Something was decided on what is known of it now."""
     topic.poll = replace(topic.poll, undecided=False)

@@ -44,7 +44,7 @@ class PassingOn:
         self._agrees = agrees
         self._is_asked = is_asked
         self._look_at = 0
-        self._ours: set[TopicName] = set()  # of those that are adopted: asking each time would take its time
+        self._agenda = context.changes.agenda()  # topics that may be dealt to others
         self._absent_of: frozenset[TopicName] = frozenset()
         self._absent_strangers: list[TopicName] = []
         self._retries: dict[TopicName, RetrySchedule] = {}
@@ -55,7 +55,7 @@ class PassingOn:
             return
         self._look_at = now + LOOK_MS
         leaving = self._leaving(now)
-        strangers = self._strangers()
+        strangers = self._strangers(now)
         self._context.metrics.shard_topics(len(strangers) + len(leaving), self._registry.waiting)
         self._pass_on(strangers, max(AT_A_TIME - len(leaving), 0))
 
@@ -65,17 +65,15 @@ class PassingOn:
         found = self._registry.found
         return found.complete and not (self._registry.topics or self._context.journal.topics or found.claims.listed)
 
-    def _strangers(self) -> list[Topic]:
+    def _strangers(self, now: int) -> list[Topic]:
         """The adopted topics that are dealt to others."""
-        topics, deal = self._registry.topics, self._context.deal
-        self._ours &= topics.keys()
-        found = []
-        for name in topics.keys() - self._ours:
-            if deal.is_dealt(name):
-                self._ours.add(name)
+        strangers = []
+        for topic in self._agenda.take(self._registry.topics, now):
+            if self._context.deal.is_dealt(topic.name):
+                self._agenda.rest(topic.name)
             else:
-                found.append(name)
-        return [topics[name] for name in sorted(found)]
+                strangers.append(topic)
+        return sorted(strangers, key=lambda topic: topic.name)
 
     def _pass_on(self, strangers: Iterable[Topic], most: int) -> None:
         """Have them end here, and journal those that have."""
@@ -113,7 +111,8 @@ class PassingOn:
     def _is_over(self, topic: Topic) -> bool:
         """Whether nothing of the topic is begun or remembered here."""
         name, work = topic.name, self._context.work
-        if name in self._context.journal.topics or not retiring.has_ended(self._context, topic):
+        remembered = replace(self._context.state(name), paused_at=0)  # whoever has it next pauses it by itself
+        if not remembered.idle or not retiring.has_ended(self._context, topic):
             return False
         return not any(work.has(kind, name) for kind in WorkKind)
 
@@ -132,8 +131,8 @@ class PassingOn:
     def _begin(self, name: TopicName) -> None:
         """Have the claim written. Nothing more is decided about the topic here."""
         self._registry.let_go(name)
-        to, began = self._context.journal.topics[name].passed_to, self._context.clock_ms()
-        self._context.work.post(WorkKind.CLAIM, name, partial(self._claim, name, to), partial(self._done, name, began))
+        to = self._context.journal.topics[name].passed_to
+        self._context.work.post(WorkKind.CLAIM, name, partial(self._claim, name, to), partial(self._done, name))
 
     def _claim(self, name: TopicName, to: str) -> None:
         """Not in the driver's thread. Safe to repeat: where the claim is not ours it was written before."""
@@ -143,11 +142,12 @@ class PassingOn:
         context.catalogs.unmark(name)
         context.pins.drop(name)
 
-    def _done(self, name: TopicName, began: int, error: OffloadError | None) -> None:
+    def _done(self, name: TopicName, error: OffloadError | None) -> None:
         if isinstance(error, OvertakenError):
             raise error
         if error is not None:
-            self._retries[name] = self._retries.get(name, RetrySchedule()).failed(began, self._context.clock_ms())
+            retry = self._retries.get(name, RetrySchedule())
+            self._retries[name] = retry.not_committed(self._context.clock_ms(), self._context.jitter())
             log.warning("cannot pass on topic=%s yet: %s", name, error, extra={"see": "not-passed-on"})
             return
         to = self._context.journal.topics[name].passed_to

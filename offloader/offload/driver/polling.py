@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from offloader.errors import AbsentError, OffloadError
 from offloader.model import TopicName
 from offloader.offload.driver import observed
 from offloader.offload.driver.admin_queries import managed_ledger
+from offloader.offload.driver.changes import TopicAgenda
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import foreseen
-from offloader.offload.driver.inquiries import inquire
+from offloader.offload.driver.inquiries import inquire, subscribe_soon
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import have_tail_explained
 from offloader.offload.driver.work import WorkKind
@@ -27,6 +28,7 @@ QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
 # unload).
 CLOSED_SOON_MS = 2_000
 CLOSED_LATER_MS = 30_000
+LIST_TRUSTED_MS = 30_000  # how long an end that moves in the open ledger does not have the list read again
 LIST_CHECKS = 8  # ledger lists read in one look though no consumer's end moved: two REST calls each
 # What a broker says of bridged ledgers is heard every ten minutes at least: behind this the topic is due, and of those
 # that are looked at together, a part each minute.
@@ -34,20 +36,35 @@ HEARD_MS = 300_000
 HEARD_PART = 5
 
 
-def look(context: Context, topics: Iterable[Topic]) -> None:
+def look(
+    context: Context, agenda: TopicAgenda, topics: Mapping[TopicName, Topic], is_free: Callable[[Topic], bool]
+) -> None:
     """Have ends refreshed and, where they moved, ledger lists. Topics of one group are asked at once."""
     now = context.clock_ms()
-    due = {
-        t.name: t
-        for t in topics
-        if max(t.poll.again_at, t.observed.seen_at + LEAST_MS) <= now and _may_be_looked_at(context, t)
-    }
+    due = dict[TopicName, Topic]()
+    for topic in agenda.take(topics, now):
+        due_at = max(topic.poll.again_at, topic.observed.seen_at + LEAST_MS)
+        if topic.poll.under_way or due_at > now:
+            agenda.rest(topic.name, due_at if due_at > now else None)
+        elif is_free(topic) and _may_be_looked_at(context, topic):
+            due[topic.name] = topic
     for group in context.pins.groups(list(due)):
         asked = [due[name] for name in group]
         observed.asked(asked)
         call, then = partial(context.pins.ends, group), partial(_take_ends, context, asked, now)
         wakes = partial(_some_differ, {topic.name: topic.end if topic.rest else None for topic in asked})
         context.work.post(WorkKind.LOOK, tuple(group), call, then, wakes)
+
+
+def notice_disconnected(context: Context, topics: Mapping[TopicName, Topic]) -> None:
+    """Have topics subscribed to again at once whose consumers were closed: they may have been deleted, and another one
+    in their place keeps nothing for us before."""
+    for name in context.pins.take_disconnected():
+        topic = topics.get(name)
+        if topic is not None and topic.in_question:
+            subscribe_soon(topic)
+        elif topic is not None:
+            observed.soon(topic)
 
 
 def _some_differ(known: Mapping[TopicName, TopicEnd | None], ends: Mapping[TopicName, TopicEnd | Exception]) -> bool:
@@ -69,27 +86,51 @@ def _take_ends(
 ) -> None:
     now = context.clock_ms()
     waiting, unheard = list[Topic](), list[Topic]()
+    answers = dict[TopicName, TopicEnd]()
     for topic in topics:
         end = ends if isinstance(ends, OffloadError) else ends[topic.name]
         observed.answered(topic, None if isinstance(end, Exception) else end)
         if isinstance(end, Exception):
             _failed(context, topic, began, foreseen(end))
             continue
+        answers[topic.name] = end
         if end != topic.end or _end_is_awaited(context, topic):
-            _refresh_ledgers(context, topic, end, began)
+            if _is_in_open_ledger(context, topic, end, now):
+                _take_end(topic, end, began)
+            else:
+                _refresh_ledgers(context, topic, end, began)
             continue
         quiet_for = now - topic.observed.moved_at
         wait = min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
         observed.same(topic, began, began + wait)
         list_too = _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now)
-        if topic.observed.doubted or list_too:
+        if topic.observed.doubted or list_too or end.subscribed != topic.end.subscribed:
             waiting.append(topic)
-        elif _broker_unheard(topic, now):
+        elif _broker_unheard(context, topic, now):
             unheard.append(topic)
     waiting.sort(key=lambda topic: (not topic.observed.doubted, topic.observed.listed_at))
     unheard.sort(key=lambda topic: topic.observed.listed_at)
     for topic in (*waiting[:LIST_CHECKS], *unheard[: len(topics) // HEARD_PART + 1]):
-        _refresh_ledgers(context, topic, topic.end, began)
+        _refresh_ledgers(context, topic, answers[topic.name], began)
+
+
+def _is_in_open_ledger(context: Context, topic: Topic, end: TopicEnd, now: int) -> bool:
+    """Whether the end has only moved on in the open ledger of a list that is hardly old. While the subscription is held
+    and stands where it stood, nothing that it keeps goes, and the topic is the same."""
+    spans = topic.info.ledgers.spans
+    if end.last is None or not spans or topic.observed.doubted or _end_is_awaited(context, topic):
+        return False
+    kept = (end.subscribed, end.mark_delete) == (topic.end.subscribed, topic.end.mark_delete)
+    entries, _ = topic.info.sizes.get(end.last[0], (0, 0))
+    forward = entries > 0 and (topic.end.last is None or end.last > topic.end.last)
+    is_open = spans[-1].ledger == end.last[0] and spans[-1].last is None
+    return kept and forward and is_open and 0 <= now - topic.observed.listed_at < LIST_TRUSTED_MS
+
+
+def _take_end(topic: Topic, end: TopicEnd, began: int) -> None:
+    observed.advanced(topic, end, began)
+    observed.moved(topic, began)
+    observed.remember(topic, topic.last)
 
 
 def _failed(context: Context, topic: Topic, began: int, error: OffloadError) -> None:
@@ -113,11 +154,10 @@ def _list_is_older(topic: Topic) -> bool:
     return last is not None and not topic.info.ledgers.reaches(last.ledger)
 
 
-def _broker_unheard(topic: Topic, now: int) -> bool:
-    """Some of it is bridged, and its broker has not said for long whether it reads that from objects: one that has not
-    loaded its record anew, or a record that somebody has changed, does not show by any new entry."""
-    state = topic.bridge_view.current
-    return state is not None and state.up_to is not None and now - topic.observed.listed_at >= HEARD_MS
+def _broker_unheard(context: Context, topic: Topic, now: int) -> bool:
+    """A feature goes by what the topic's broker lists, and that was not asked for long: what somebody has changed there
+    does not show by any new entry."""
+    return now - topic.observed.listed_at >= HEARD_MS and any(f.needs_list(topic) for f in context.features)
 
 
 def _may_have_hidden(topic: Topic, now: int) -> bool:

@@ -11,7 +11,7 @@ from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
 from offloader.model import FailureKind, Lane, Receipt, SliceStop, TopicName
 from offloader.offload.core import lanes, planner, segments
-from offloader.offload.core.history import on_segment
+from offloader.offload.core.history import on_segment, without_holes
 from offloader.offload.core.lanes import LaneLimits, Speed
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.segments import StaleReceiptError
@@ -60,6 +60,10 @@ def take_receipts(
             received.states[name] = state
             received.effects.append(partial(_change_lane, topic, receipt, before, fast, best))
             received.effects.append(partial(_account, context, topic, rates, receipt, state, died=name in died))
+    for name, state in received.states.items():
+        # With the receipts, not with the next decision: an application that ends in between would leave a hole.
+        ledgers, now = topics[name].info.ledgers, context.clock_ms()
+        received.states[name] = without_holes(state, ledgers, context.new_uuid, now)
     return received
 
 
@@ -70,6 +74,8 @@ def _received(context: Context, topic: Topic, receipt: Receipt, before: TopicSta
     try:
         if receipt.finished and receipt.stop is not SliceStop.FAILED:
             return segments.complete(state, receipt.gaps, topic.info.ledgers, now)
+        if receipt.stop is SliceStop.LARGER:
+            return segments.abandoned(state, context.new_uuid(), "it is larger than the one part that was estimated")
         if receipt.failure_kind is FailureKind.UPLOAD_GONE:
             return segments.abandoned(state, context.new_uuid(), receipt.failure_reason)
     except OffloadError as error:

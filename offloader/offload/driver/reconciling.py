@@ -12,10 +12,9 @@ from offloader.metadata.state import LedgerClosed, OpenTopic, TopicState
 from offloader.model import LedgerList, Loss, RollReason, TopicName
 from offloader.offload.core import evidence, history, segments
 from offloader.offload.core.evidence import Being
-from offloader.offload.driver import acknowledging, committing, losses, retiring
+from offloader.offload.driver import acknowledging, committing, losses
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
-from offloader.offload.driver.inquiries import pursue
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
 from offloader.offload.driver.topic import Topic
@@ -27,15 +26,16 @@ def check_all(context: Context, registry: TopicRegistry, topics: Iterable[Topic]
     """Bring these topics' catalogs up to what Pulsar says. One topic's trouble is its own. Returns the topics that were
     looked at and have nothing to be recorded: where that fails, it is tried again the next time."""
     as_recorded: set[TopicName] = set()
-    pursue(context, registry.topics.values())
+    looked_at: list[Topic] = []
     for topic in topics:
         if context.busy(topic):
             continue
         if topic.inquiry is not None and topic.inquiry.found is Being.SAME:
-            del registry.topics[topic.name]  # it was held only to find out: now it is taken in anew
+            registry.drop(topic.name)  # it was held only to find out: now it is taken in anew
             continue
         if topic.in_question:
             continue
+        looked_at.append(topic)
         try:
             with only_foreseen:
                 if topic.committed.catalog_error:
@@ -48,6 +48,9 @@ def check_all(context: Context, registry: TopicRegistry, topics: Iterable[Topic]
             if isinstance(error, OvertakenError | JournalUnavailableError):
                 raise  # every other topic's, too
             committing.in_doubt(context, topic, error)
+    states = [(context.state(topic.name), topic.committed) for topic in looked_at if not context.busy(topic)]
+    after = [(state, committing.remembered(state, committed)) for state, committed in states]
+    context.journal.record([new for old, new in after if new != old])
     return as_recorded
 
 
@@ -118,7 +121,7 @@ def _end(context: Context, registry: TopicRegistry, sealing: Sealing, topic: Top
         _have_lost(context, topic, loss)
     elif gone is Being.DELETED:
         # Else the journal would forget an upload that nobody has ended yet, and nobody would end a round of its bridge.
-        if not state.abandoned and not retiring.bridge_is_open(topic):
+        if not state.abandoned and not any(feature.is_open(topic) for feature in context.features):
             registry.forget(topic)
     else:
         kept = TopicState(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -14,10 +14,11 @@ from offloader.errors import (
     OffloadError,
     OutcomeUnknownError,
     RetryableError,
+    ShadowTopicError,
     SubscriptionBusyError,
     TopicNotFoundError,
 )
-from offloader.metadata.state import Releasing, TopicState
+from offloader.metadata.state import TopicState
 from offloader.model import Taking, TopicName
 from offloader.offload.core.namespace_policies import STOCK_OFFLOAD
 from offloader.offload.core.rates import RateLimits
@@ -26,6 +27,7 @@ from offloader.offload.driver import retiring
 from offloader.offload.driver.adoption import adopt, next_incarnation, rules_of
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.discovery import DiscoveredTopics, Findings
+from offloader.offload.driver.inquiries import have_first_seen
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import explain_tail
 from offloader.offload.driver.work import Attempt, WorkKind
@@ -56,6 +58,9 @@ class TopicRegistry:
         self._context = context
         self._rates = rates
         self._until_caught_up = until_caught_up
+        self._leaving = context.changes.agenda()
+        self._unadopted: dict[TopicName, None] = {}  # topics that discovery found
+        self._unadopted_of: Mapping[TopicName, TopicPolicy] | None = None  # what it had found then
         self._adopting: set[TopicName] = set()
         self._unsettled: TopicName | None = None  # one that is neither adopted nor refused: asked about first
         self._adoptions: dict[TopicName, RetrySchedule] = {}  # those that failed
@@ -65,6 +70,7 @@ class TopicRegistry:
         self._released: set[TopicName] = set()
         self._taking: dict[TopicName, Taking] = {}  # wanted for topics that are not adopted yet
         self._elsewhere: dict[TopicName, int] = {}  # with another shard: until when nobody asks again
+        self._shadows: dict[TopicName, int] = {}  # of other topics: until when nobody asks again
         self._barred: set[TopicName] = set()  # released by a request: until they are disabled, or the next start
 
     @property
@@ -74,7 +80,8 @@ class TopicRegistry:
             return False
         one = self._unsettled
         if one is None or not self._is_unsettled(one):
-            names = (*self.found.policies, *self._adopting)
+            policies = self.found.policies
+            names = (*(self._unadopted if self._unadopted_of is policies else policies), *self._adopting)
             one = self._unsettled = next((name for name in reversed(names) if self._is_unsettled(name)), None)
         return one is None
 
@@ -92,8 +99,9 @@ class TopicRegistry:
         now = self._context.clock_ms()
         if self.found.due():
             self.found.have_updated({*self.topics, *self._context.journal.topics, *self._barred}, self._discovered)
-        for name, policy in self.found.policies.items():
-            if name in self.topics or name in self._adopting or not self._wanted(name, policy):
+        for name in self._without_topic():
+            policy = self.found.policies.get(name)
+            if policy is None or name in self._adopting or not self._wanted(name, policy):
                 continue
             if self._endangered(name):
                 continue
@@ -106,11 +114,33 @@ class TopicRegistry:
                 then = partial(self._adopted, name, attempt, taking)
                 self._context.work.post(_kind(retry), name, call, then)
 
+    def _without_topic(self) -> list[TopicName]:
+        """The topics that discovery found and that are not adopted."""
+        policies = self.found.policies
+        if self._unadopted_of is not policies:
+            self._unadopted = {name: None for name in policies if name not in self.topics}
+            self._unadopted_of = policies
+        return list(self._unadopted)
+
+    def _hold(self, topic: Topic) -> None:
+        """The topic is adopted, or its next incarnation is."""
+        topic.changes = self._context.changes
+        self.topics[topic.name] = topic
+        self._unadopted.pop(topic.name, None)
+        self._context.changes.mark([topic.name])
+
+    def drop(self, name: TopicName) -> None:
+        """The topic is not adopted any more."""
+        if name in self.topics:
+            self._unadopted[name] = None  # first: another thread asks what is not adopted yet
+            del self.topics[name]
+            self._context.changes.mark([name])
+
     def _wanted(self, name: TopicName, policy: TopicPolicy) -> bool:
         state = self._context.journal.topics.get(name)
         if name in self._barred or (state is not None and state.passed_to):
             return False
-        if name in self._elsewhere and self._context.clock_ms() < self._elsewhere[name]:
+        if self._context.clock_ms() < max(self._elsewhere.get(name, 0), self._shadows.get(name, 0)):
             return False
         return policy.enabled or state is not None or name in self.found.claimed
 
@@ -132,6 +162,7 @@ class TopicRegistry:
         self._elsewhere = {  # what was passed on to us is in the list of claims before it is ours
             name: until for name, until in self._elsewhere.items() if name in policies and name not in claims.listed
         }
+        self._shadows = {name: until for name, until in self._shadows.items() if name in found.listed}
         self.refused = {n: why for n, why in self.refused.items() if n in policies}
         self._retrying = {n: since for n, since in self._retrying.items() if n in policies}
         self._adoptions = {n: retry for n, retry in self._adoptions.items() if n in policies}
@@ -139,18 +170,21 @@ class TopicRegistry:
         for name, topic in self.topics.items():
             if name in found.policies:
                 self._apply(topic, found.policies[name])
+        have_first_seen(self.topics.values())
 
     def _adopt(self, name: TopicName, policy: TopicPolicy, attempt: Attempt, taking: Taking | None) -> Topic:
         """Not in the driver's thread."""
         attempt.began = self._context.clock_ms()
-        topic = adopt(self._context, name, policy, taking)
+        topic = adopt(self._context, name, policy, attempt, taking)
         if self._until_caught_up and topic.hidden_tail() is not None:
             explain_tail(self._context, topic)
         return topic
 
     def _apply(self, topic: Topic, policy: TopicPolicy) -> None:
         """A policy may have changed: new rules, or an end."""
-        topic.rules = rules_of(policy)
+        rules = rules_of(policy)
+        if rules != topic.rules:
+            topic.rules = rules
         self._rates.set(topic.name, policy.rates)
         retiring.follow(self._context, topic, policy)
         if self._until_caught_up:
@@ -169,7 +203,7 @@ class TopicRegistry:
             self._held.add(name)
             self._released.discard(name)  # by a former request: the next one is for the subscription that it has now
             self._taking.pop(name, None)
-            self.topics[name] = topic  # only now: another thread watches how far it is from its goal
+            self._hold(topic)  # only now: another thread watches how far it is from its goal
         self._adopting.discard(name)
 
     def _not_adopted(self, name: TopicName, attempt: Attempt, error: OffloadError) -> None:
@@ -180,13 +214,24 @@ class TopicRegistry:
             self.refused.pop(name, None)
             self.found.claimed -= {name}
             return
+        if isinstance(error, ShadowTopicError):
+            if name not in self._shadows:
+                log.info("skipped topic=%s: %s", name, error)
+            self._shadows[name] = now + ELSEWHERE_MS
+            self._adoptions.pop(name, None)
+            self.refused.pop(name, None)
+            return
         if isinstance(error, TopicNotFoundError | ClaimedByOtherError):
             self.found.claimed -= {name}  # nothing is left that could be released
         elif self._context.pins.holds(name):
             # Released like any other, should it be disabled now: or nobody would ever give up the pin.
             self.found.claimed |= {name}
             self._held.add(name)
-        retry = self._adoptions.get(name, RetrySchedule()).failed(attempt.began, now)
+        retry = self._adoptions.get(name, RetrySchedule())
+        if attempt.committing:
+            retry = retry.not_committed(now, self._context.jitter())
+        else:
+            retry = retry.failed(attempt.began, now)
         self._adoptions[name] = replace(retry, again_at=max(retry.again_at, now + ADOPT_AGAIN_MS))
         if self._is_being_let_go(name, error, now):
             self._retrying.setdefault(name, now)
@@ -235,7 +280,7 @@ class TopicRegistry:
 
     def let_go(self, name: TopicName) -> None:
         """The topic is to be another shard's, and the journal says so: nothing more is decided about it."""
-        self.topics.pop(name, None)
+        self.drop(name)
         self._held.discard(name)
         self.found.claimed -= {name}
         self.found.claims = self.found.claims.without(name)
@@ -260,39 +305,41 @@ class TopicRegistry:
         self._context.journal.record([TopicState(name)])
         self.found.forget(name)
         self._held.discard(name)
-        self.topics.pop(name, None)
+        self.drop(name)
 
     def renew(self, topic: Topic) -> None:
         """Go on with the topic's next incarnation; tried again where Pulsar does not answer."""
-        began = self._context.clock_ms()
-        if began >= topic.release.retry.again_at:
-            call, then = partial(next_incarnation, self._context, topic), partial(self._renewed, topic, began)
+        attempt = Attempt(self._context.clock_ms())
+        if attempt.began >= topic.release.retry.again_at:
+            call = partial(next_incarnation, self._context, topic, attempt)
+            then = partial(self._renewed, topic, attempt)
             self._context.work.post(_kind(topic.release.retry), topic.name, call, then)
 
-    def _renewed(self, topic: Topic, began: int, renewed: Topic | OffloadError) -> None:
+    def _renewed(self, topic: Topic, attempt: Attempt, renewed: Topic | OffloadError) -> None:
         if isinstance(renewed, OffloadError):
-            retiring.tried_in_vain(self._context, topic, began)
+            retiring.tried_in_vain(self._context, topic, attempt)
             log.info("cannot adopt the next incarnation of topic=%s yet: %s", topic.name, renewed)
             return
         if topic.name in self.found.policies:
             self._apply(renewed, self.found.policies[topic.name])
-        self.topics[topic.name] = renewed
+        self._hold(renewed)
 
-    def release_retired(self, bridge_done: retiring.BridgeDone) -> None:
+    def release_retired(self) -> None:
         """Let go of topics that are to be released and have nothing left to offload."""
-        for topic in list(self.topics.values()):
-            retiring.release_if_done(self._context, topic, bridge_done, self._was_released)
+        for topic in self._leaving.take(self.topics, self._context.clock_ms()):
+            retiring.release_if_done(self._context, topic, self._was_released)
+            if not retiring.may_leave(self._context, topic):
+                self._leaving.rest(topic.name)
 
-    def _was_released(self, topic: Topic, why: Releasing | None) -> None:
+    def _was_released(self, topic: Topic) -> None:
         """Nothing of the topic is ours any more."""
-        if why is not Releasing.POLICY:  # the policy keeps it out by itself, as long as it says so
-            self._barred.add(topic.name)
+        self._barred.add(topic.name)
         self._context.journal.record([TopicState(topic.name)])
         log.info("released topic=%s end=%s", topic.name, topic.catalog.end)
         self._released.add(topic.name)
         self._held.discard(topic.name)
         self.found.claimed -= {topic.name}
-        self.topics.pop(topic.name, None)
+        self.drop(topic.name)
 
 
 def _kind(retry: RetrySchedule) -> WorkKind:

@@ -16,9 +16,8 @@ from offloader.metadata.state import Releasing
 from offloader.model import TopicName
 from offloader.offload.core import evidence
 from offloader.offload.driver import closing, inquiries, losses, observed, retiring
-from offloader.offload.driver.bridging import Bridging
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.migrating import BACK, THERE, Migrating
+from offloader.offload.driver.migrating import BACK, THERE, HandOver, Migrating
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.retaining import Retaining
 from offloader.offload.driver.topic import Topic
@@ -41,11 +40,11 @@ class _Taken(NamedTuple):
 class RequestHandler:
     """Looks for new requests every `poll_ms`. The journal keeps a close and a release until they are satisfied."""
 
-    def __init__(self, context: Context, poll_ms: int, retaining: Retaining, bridging: Bridging) -> None:
+    def __init__(self, context: Context, poll_ms: int, retaining: Retaining, bridge: HandOver) -> None:
         self._context = context
         self._retaining = retaining
-        self._bridging = bridging
-        self._migrating = Migrating(context, bridging)
+        self._bridge = bridge
+        self._migrating = Migrating(context, bridge)
         self._poll_ms = poll_ms
         self._look_at = 0
         self._remove_at = 0
@@ -175,7 +174,7 @@ class RequestHandler:
                 request_id, request.kind, error or f"ledger {ledger} of {topic.name} stays in the archive alone"
             )
 
-        refusal = self._bridging.let_go(topic, ledger, request.by or "a request", then)
+        refusal = self._bridge.let_go(topic, ledger, request.by or "a request", then)
         if refusal:
             self._done(request_id, request.kind, RequestOutcome(False, refusal, now))
         elif refusal is not None:

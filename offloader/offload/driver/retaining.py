@@ -4,22 +4,22 @@ topics. Everything of it is done in a thread of its own, one thing after the oth
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError, OvertakenError
-from offloader.lifecycle.retention.handing_over import NOTHING_HANDED_OVER, HandingOver
+from offloader.lifecycle.clocks import Clocks
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import NOT_FOLLOWED, RetentionPolicy, may_follow
 from offloader.lifecycle.retention.retention import ArchiveRetention, GoneDoubt
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.deletions import PulsarTrimmed, TopicGone
+from offloader.metadata.deletions import PulsarTrimmed, SegmentRange, TopicGone
 from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import CatalogHead
-from offloader.model import Taking, TopicName
+from offloader.model import TopicName
 from offloader.offload.core.evidence import Being, Look, being
-from offloader.offload.driver.admin_queries import WITNESSES, look_for
+from offloader.offload.driver.admin_queries import look_for, possible_witnesses, some_witnesses
 from offloader.offload.driver.committing import append_record, there_again
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
@@ -39,31 +39,28 @@ AT_A_TIME = 100  # topics
 
 
 class Retaining:
-    """`interval_ms`: how often everything is looked at. `handing_over`: segments go once brokers have them.
+    """`interval_ms`: how often everything is looked at. `clocks`: what ages are computed with.
 
-    Where no policy says that anything goes, nothing is under way, and brokers have the only copy of nothing, there is
-    one look, a listing, at the start. The catalogs are its own: an outcome that is not known here holds up nobody else.
-    """
+    Where no policy says that anything goes, and nothing is under way, there is one look, a listing, at the start. The
+    catalogs are its own: an outcome that is not known here holds up nobody else."""
 
-    def __init__(
-        self, context: Context, grace_ms: int, interval_ms: int, handing_over: HandingOver | None = None
-    ) -> None:
+    def __init__(self, context: Context, grace_ms: int, interval_ms: int, clocks: Clocks) -> None:
         self._context = context
+        self._clocks = clocks
+        self._doubt = ""  # about ages, in this round
         self._interval_ms = interval_ms
         self._look_at = 0
-        self._brokers_at = 0
         self._there: frozenset[TopicName] = frozenset()  # topics that we offload, and nothing speaks against it
-        self._of_brokers: frozenset[TopicName] = frozenset()  # of these, of which they may delete the only copy
-        self._witnesses: tuple[CatalogHead, ...] = ()
+        self._witnesses: list[CatalogHead] = []
         self._followed: set[TopicName] = set()  # whose retention in Pulsar was seen, and is not 0
         self._not_followed: set[TopicName] = set()  # it was seen, and is 0
         self._noted: frozenset[TopicName] = frozenset()
         self._looks: dict[TopicName, list[Look]] = {}
-        self._hands_over = handing_over is not None
-        fields = (*RETENTION_FIELDS, "broker_readable") if self._hands_over else RETENTION_FIELDS
-        self._by_policy = context.policies.any_says(*fields)
+        self._by_policy = context.policies.any_says(*RETENTION_FIELDS)
+        self._placed: Mapping[TopicName, str] | None = None  # holds, as they were read in this round
         self._served = 0  # requests, each of which may begin something
         self._at_rest: int | None = None  # after how many of them nothing was under way
+        started = context.clock_ms()
         catalogs = Catalogs(context.store, context.application)
         self._catalogs = catalogs
         deletion = ArchiveDeletion(
@@ -71,28 +68,19 @@ class Retaining:
             catalogs,
             partial(append_record, catalogs),
             context.journal.check_not_overtaken,
-            context.clock_ms,
+            clocks.now_ms,
             context.cluster,
             context.application,
+            alone_ms=lambda: context.clock_ms() - started,
         )
-        self._retention = ArchiveRetention(
-            deletion,
-            self.policy_of,
-            self.gone_since,
-            grace_ms,
-            handing_over=handing_over or NOTHING_HANDED_OVER,
-        )
+        self._retention = ArchiveRetention(deletion, self.policy_of, self.gone_since, grace_ms)
 
     def look(self, topics: Iterable[Topic]) -> None:
         """Have everything looked at that is due, in the driver's thread: it only posts."""
         now = self._context.clock_ms()
         if now < self._look_at:
             return
-        due = self._by_policy or self._at_rest != self._served
-        if not due and now >= self._brokers_at:
-            self._brokers_at = now + self._interval_ms
-            due = any(_is_of_brokers(topic.catalog) for topic in topics)
-        if due:
+        if self._by_policy or self._at_rest != self._served:
             self._look_at = now + self._interval_ms
             self.see(topics)
             self._context.work.post(WorkKind.RETENTION, "", self.visit_all, self._taken)
@@ -101,8 +89,7 @@ class Retaining:
         """Which topics are there. In the driver's thread, before anything is decided of them."""
         there = [topic for topic in topics if not topic.in_question and not topic.gone]
         self._there = frozenset(topic.name for topic in there)
-        self._of_brokers = frozenset(topic.name for topic in there if _is_of_brokers(topic.catalog))
-        self._witnesses = tuple(topic.catalog for topic in there)
+        self._witnesses = possible_witnesses(topic.catalog for topic in there)
 
     def serve(self, request: Request) -> str:
         """Do what was asked for, up to a record that says so; what came of it in words. Not in the driver's thread."""
@@ -113,6 +100,10 @@ class Retaining:
                 return self._retention.delete(topic, by)
             case RequestKind.ARCHIVE_UNDELETE:
                 return self._retention.undelete(topic, by)
+            case RequestKind.ARCHIVE_HOLD | RequestKind.ARCHIVE_LIFT_HOLD:
+                self._placed = None
+                lifted = request.kind is RequestKind.ARCHIVE_LIFT_HOLD
+                return self._retention.lift_hold(topic) if lifted else self._retention.hold(topic, by, request.hold)
             case _:
                 self._follow(topic)
                 return self._retention.asked(topic)
@@ -121,7 +112,9 @@ class Retaining:
         """Every topic of which something may be due or under way, some at a time: requests need not wait for all of
         them. Returns those that are left. One that fails stops no other."""
         if left is None:
+            self._doubt = ""
             left = self._to_visit()
+        known = self._doubt
         for topic in left[:AT_A_TIME]:
             try:
                 self._follow(topic)
@@ -130,15 +123,18 @@ class Retaining:
                 raise
             except OffloadError as error:
                 log.warning("retention of topic=%s waits: %s", topic, error, extra={"see": "retention-waits"})
+        if self._doubt and not known:
+            log.warning("policies of time wait: %s", self._doubt, extra={"see": "clocks-in-doubt"})
         return left[AT_A_TIME:]
 
     def _to_visit(self) -> Sequence[TopicName]:
         served = self._served
+        self._placed = None
         self._noted = frozenset(self._retention.deletion.marked())
         self._at_rest = None if self._noted else served
         policed = self._catalogs.topics() if self._by_policy else ()
         says = (topic for topic in policed if self._concerns(topic) and self._said_of(topic).says_anything)
-        return sorted(topic for topic in {*self._noted, *says, *self._of_brokers} if self._concerns(topic))
+        return sorted(topic for topic in {*self._noted, *says} if self._concerns(topic))
 
     def _concerns(self, topic: TopicName) -> bool:
         """Whether no other shard does it."""
@@ -149,40 +145,43 @@ class Retaining:
         policy = self._said_of(topic)
         followed = topic in self._followed
         doubt = policy.follow_pulsar and not followed and topic not in self._not_followed
-        return replace(policy, follow_pulsar=policy.follow_pulsar and followed, follow_doubt=doubt)
+        age_doubt = self._clocks.compare().doubt if policy.has_ages else ""
+        self._doubt = self._doubt or age_doubt
+        following = policy.follow_pulsar and followed
+        return replace(policy, follow_pulsar=following, follow_doubt=doubt, age_doubt=age_doubt)
 
     def _said_of(self, topic: TopicName) -> RetentionPolicy:
         """The same, before anybody has asked Pulsar."""
-        return retention(self._context.policies.of(topic), keep_segments=not self._hands_over)
+        policy = retention(self._context.policies.of(topic))
+        return replace(policy, hold=policy.hold or self._holds().get(topic, ""))
+
+    def _holds(self) -> Mapping[TopicName, str]:
+        """Those that were placed by command. Only this thread places any."""
+        if self._placed is None:
+            self._placed = self._retention.placed.read()
+        return self._placed
 
     def _follow(self, topic: TopicName) -> None:
-        """Mark which ledgers Pulsar has deleted, where the policy follows that, or Pulsar has the only copy. Only of
-        topics that we offload: others would have to be loaded. Where its retention is 0, acknowledging deletes, and
-        that is not followed."""
+        """Mark which ledgers Pulsar has deleted, where the policy follows that. Only of topics that we offload: others
+        would have to be loaded. Where its retention is 0, acknowledging deletes, and that is not followed."""
         self._followed.discard(topic)
         self._not_followed.discard(topic)
-        if topic not in self._there:
+        if topic not in self._there or not self._said_of(topic).follow_pulsar:
             return
-        follows = self._said_of(topic).follow_pulsar
-        if follows and not may_follow(self._context.admin.retention(topic)):
-            self._not_followed.add(topic)
-            follows = False
-            log.warning("retention of topic=%s waits: %s", topic, NOT_FOLLOWED, extra={"see": "retention-waits"})
-        if follows or self._brokers_may_delete(topic):
-            self._mark_trimmed(topic, follows=follows)
+        if may_follow(self._context.admin.retention(topic)):
+            self._mark_trimmed(topic)
+            return
+        self._not_followed.add(topic)
+        log.warning("retention of topic=%s waits: %s", topic, NOT_FOLLOWED, extra={"see": "retention-waits"})
 
-    def _brokers_may_delete(self, topic: TopicName) -> bool:
-        """Whether readers read what brokers own: handed over to them, or referenced where they have it."""
-        return topic in self._of_brokers or (self._hands_over and _is_of_brokers(self._catalogs.head(topic)))
-
-    def _mark_trimmed(self, topic: TopicName, *, follows: bool) -> None:
+    def _mark_trimmed(self, topic: TopicName) -> None:
         head = self._catalogs.head(topic)
         info = self._context.admin.topic_info(topic)
         spans = info.ledgers.spans
-        if head.claim is None or not head.has_ledger_in(info.ledgers) or not spans:
+        same = head.is_of(info.created, info.ledgers) and head.has_ledger_in(info.ledgers)
+        if head.claim is None or not same or not spans:
             return  # another topic of that name, or nothing that proves which
-        if follows:
-            self._followed.add(topic)
+        self._followed.add(topic)
         trimmed = PulsarTrimmed(head.claim.incarnation, spans[0].ledger, self._context.clock_ms())
         known = head.removed.trimmed
         if known is None or (known.incarnation, known.first) < (trimmed.incarnation, trimmed.first):
@@ -201,9 +200,9 @@ class Retaining:
         if removed.gone is None and removed.pending is None and self.policy_of(head.topic).gone_ms is None:
             return None  # nothing depends on it: nobody is asked
         context, topic = self._context, head.topic
-        others = (other for other in self._witnesses[:WITNESSES] if other.topic != topic)
         looks = self._looks.setdefault(topic, [])
-        looks.append(look_for(context.admin, head, others, context.clock_ms))
+        witnesses = some_witnesses(self._witnesses, topic, self._last_seen(head), len(looks))
+        looks.append(look_for(context.admin, head, witnesses, context.clock_ms))
         del looks[:-LOOKS]
         found = being(context.cluster, looks)
         if found is Being.SAME:
@@ -214,10 +213,23 @@ class Retaining:
         if found is Being.UNKNOWN or context.state(topic).unfinished:
             return None if gone is None else GoneDoubt.NOT_KNOWN_YET
         if gone is None:
-            gone = TopicGone(head.claim.incarnation, context.clock_ms())
+            compared = self._clocks.compare()
+            if compared.differ:  # its time would count from a wrong one
+                self._doubt = compared.doubt
+                return None
+            # A claim by a clock that was ahead would make a record from before it void.
+            gone = TopicGone(head.claim.incarnation, max(compared.now_ms, head.claim.at))
             append_record(self._catalogs, head, gone)
             log.info("gone topic=%s: %s", topic, found)
         return gone.at
+
+    def _last_seen(self, head: CatalogHead) -> int:
+        """As the head says, or, where an earlier build wrote it, the record of its newest segment."""
+        newest = head.newest
+        if head.last_seen or newest is None:
+            return head.last_seen
+        segments = self._retention.deletion.segments(head, SegmentRange(newest.start, newest.end))
+        return next((segment.assigned_at for segment in segments), 0)
 
     def _taken(self, answer: Sequence[TopicName] | OffloadError) -> None:
         if isinstance(answer, OvertakenError):
@@ -226,9 +238,3 @@ class Retaining:
             log.warning("retention waits: %s", answer, extra={"see": "retention-waits"})
         elif answer:
             self._context.work.post(WorkKind.RETENTION, "", partial(self.visit_all, answer), self._taken)
-
-
-def _is_of_brokers(head: CatalogHead) -> bool:
-    """Whether readers read what brokers own: handed over to them, or referenced where they have it."""
-    referenced = head.claim is not None and head.claim.taking is Taking.REFERENCE
-    return referenced or bool(head.removed.handed_over)

@@ -8,46 +8,55 @@ from dataclasses import replace
 from functools import partial
 
 from offloader.config.levels import TopicPolicy
-from offloader.config.policies import namespace_switch
-from offloader.errors import AnotherClusterError, NamespaceNotFoundError, OffloadError
-from offloader.metadata.state import CatalogHead, Releasing
-from offloader.model import Position, RollReason, TopicName
+from offloader.errors import AnotherClusterError, OffloadError
+from offloader.metadata.state import CatalogHead, Releasing, TopicState
+from offloader.model import Position, RollReason
+from offloader.offload.core.history import without_unread
 from offloader.offload.driver import committing, observed
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.facets import Retirement
 from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.work import WorkKind
+from offloader.offload.driver.work import Attempt, WorkKind
 
 log = logging.getLogger(__name__)
 
 
-Released = Callable[[Topic, Releasing | None], None]
-"""Hears of a topic that was let go of, and why it was."""
-BridgeDone = Callable[[Topic], bool]
-"""Whether nothing of its bridge is in the way of letting go of a topic."""
+Released = Callable[[Topic], None]
+"""Hears of a topic that was let go of."""
 
 
 def follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
-    """A policy may have changed. A requested release goes on whatever policies say; one of theirs may be taken back."""
+    """A policy may have changed. A release goes on whatever policies say; without one a topic that they do not enable
+    is paused."""
     state = context.state(topic.name)
     if state.releasing is Releasing.REQUEST:
         if topic.retirement is None:
             _retire(context, topic, RollReason.RELEASED)
         return
-    if not policy.released and (topic.release.done or topic.release.under_way):
+    if topic.release.done or topic.release.under_way:
         return
-    if not policy.enabled:
-        stays(topic)  # it ends here, and later: what came since it was to go elsewhere is offloaded, too
-    context.record(replace(state, releasing=Releasing.POLICY if policy.released else None))
-    paused = topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED
-    if policy.enabled and paused:
-        topic.retirement = None
-    elif policy.released and state.releasing is None and paused:  # more may have come since
-        _retire(context, topic, RollReason.DISABLED)
-    elif not policy.enabled and topic.retirement is None and (policy.released or not state.handed_over):
-        _retire(context, topic, RollReason.DISABLED)
-        log.info("%s topic=%s", "release" if policy.released else "pause", topic.name)
+    if policy.enabled or state.handed_over:
+        context.record(replace(state, releasing=None, paused_at=0))
+        if topic.paused:
+            topic.retirement = None
+            log.info("resume topic=%s", topic.name)
+    elif not topic.paused:
+        _pause(context, topic, state)
+
+
+def _pause(context: Context, topic: Topic, state: TopicState) -> None:
+    """Read no more of the topic, and commit what is uploaded of it. Its subscription stays."""
+    paused = without_unread(replace(state, releasing=None, paused_at=state.paused_at or context.clock_ms()))
+    ends = [end for segment in paused.unfinished if (end := segment.closing_end or segment.covered) is not None]
+    end = max(ends, default=topic.catalog.accounted or Position(topic.incarnation, -1, -1))
+    context.record(paused)
+    topic.retirement = Retirement(RollReason.DISABLED, end, context.clock_ms())
+    log.warning(
+        "paused topic=%s: no policy enables it; its subscription keeps in BookKeeper what is written from now on",
+        topic.name,
+        extra={"see": "paused"},
+    )
 
 
 def stop_at_present_end(topic: Topic) -> None:
@@ -96,7 +105,7 @@ def stays(topic: Topic) -> None:
 def has_ended(context: Context, topic: Topic) -> bool:
     """Whether all of a topic that retires is offloaded, and nothing is under way that changes what is known of it."""
     _fix_end(topic)
-    at_rest = topic.readable and not context.busy(topic) and acknowledged(topic)
+    at_rest = topic.readable and not context.busy(topic) and acknowledged(context, topic)
     return at_rest and is_accounted(topic, topic.retire_at)
 
 
@@ -121,39 +130,38 @@ def _fix_end(topic: Topic) -> None:
         topic.retirement = replace(retirement, at=_end_of(topic))
 
 
-def release_if_done(context: Context, topic: Topic, bridge_done: BridgeDone, released: Released) -> None:
+def release_if_done(context: Context, topic: Topic, released: Released) -> None:
     """Let go of a topic that is to be released and has nothing left to offload."""
     _fix_end(topic)
     state = context.state(topic.name)
-    if state.releasing not in (Releasing.POLICY, Releasing.REQUEST) and not topic.release.done:
+    if state.releasing is not Releasing.REQUEST and not topic.release.done:
         return
     nothing_left = not state.unfinished and not state.abandoned
-    if not (nothing_left and topic.readable and not context.busy(topic) and acknowledged(topic)):
+    if not (nothing_left and topic.readable and not context.busy(topic) and acknowledged(context, topic)):
         return
     if topic.retirement is None:
         _retire(context, topic, RollReason.RELEASED)
     now = context.clock_ms()
-    if not is_accounted(topic, topic.retire_at) or now < topic.release.retry.again_at or not bridge_done(topic):
+    if not is_accounted(topic, topic.retire_at) or now < topic.release.retry.again_at:
+        return
+    in_the_way = [feature.finish(topic, topic.retire_at) for feature in context.features]
+    if any(why != "" for why in in_the_way):
         return
     if topic.release.done:
         _have_claim_ended(context, topic, released)
     else:
-        call = partial(_check, context, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
-        context.work.post(WorkKind.RELEASE, topic.name, call, partial(_release, context, topic, released, now))
+        call = partial(_check, context, topic.catalog)
+        context.work.post(WorkKind.RELEASE, topic.name, call, partial(_release, context, topic, released, Attempt(now)))
 
 
-def bridge_is_open(topic: Topic) -> bool:
-    """Whether a record of Pulsar's may be rewritten, and its topic still to be unloaded; or objects are to go."""
-    head = topic.bridge.head
-    if head is None:
-        return topic.rules.broker_readable
-    return head.state is not None and head.state.is_open
+def may_leave(context: Context, topic: Topic) -> bool:
+    """Whether the topic is to be let go of, or its end is not known yet."""
+    ends = topic.retirement is not None and topic.retirement.at is None
+    return ends or topic.release.done or context.state(topic.name).releasing is Releasing.REQUEST
 
 
-def _check(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
-    """Ask once more: whoever said that the topic is disabled may be another cluster. Raises AnotherClusterError."""
-    if by_policy and not _is_disabled(context, catalog.topic):
-        raise AnotherClusterError(f"{catalog.topic}: it was said to be disabled, and is not")
+def _check(context: Context, catalog: CatalogHead) -> None:
+    """Ask once more: what answers now may be another cluster. Raises AnotherClusterError."""
     info = context.admin.topic_info(catalog.topic)
     if not catalog.is_of(info.created, info.ledgers):
         raise AnotherClusterError(
@@ -161,34 +169,28 @@ def _check(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
         )
 
 
-def _is_disabled(context: Context, name: TopicName) -> bool:
-    try:
-        switch = namespace_switch(context.admin.namespace_properties(name.namespace))
-    except NamespaceNotFoundError:
-        switch = None
-    return context.policies.of(name, switch).released
-
-
-def _release(context: Context, topic: Topic, released: Released, began: int, error: OffloadError | None) -> None:
+def _release(context: Context, topic: Topic, released: Released, attempt: Attempt, error: OffloadError | None) -> None:
     """The journal has it before the subscription is deleted: whoever finds that gone knows who did it."""
     state = context.state(topic.name)
-    if not _done(context, topic, began, error) or state.releasing is None:  # nobody asks for it any more
+    if not _done(context, topic, attempt, error) or state.releasing is None:  # nobody asks for it any more
         return
     context.record(replace(state, let_go=True))
-    call = partial(_delete_pin, context, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
-    then = partial(_pin_released, context, topic, released, began)
+    call = partial(_delete_pin, context, topic.catalog)
+    then = partial(_pin_released, context, topic, released, attempt)
     under_way = context.work.post(WorkKind.RELEASE, topic.name, call, then)
     topic.release = replace(topic.release, under_way=under_way)
 
 
-def _delete_pin(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
+def _delete_pin(context: Context, catalog: CatalogHead) -> None:
     """The journal may have taken an hour since the check. Raises as that."""
-    _check(context, catalog, by_policy=by_policy)
+    _check(context, catalog)
     context.pins.release(catalog.topic)
 
 
-def _pin_released(context: Context, topic: Topic, released: Released, began: int, error: OffloadError | None) -> None:
-    done = _done(context, topic, began, error)
+def _pin_released(
+    context: Context, topic: Topic, released: Released, attempt: Attempt, error: OffloadError | None
+) -> None:
+    done = _done(context, topic, attempt, error)
     topic.release = replace(topic.release, under_way=False, done=topic.release.done or done)
     if done:
         _have_claim_ended(context, topic, released)
@@ -197,28 +199,31 @@ def _pin_released(context: Context, topic: Topic, released: Released, began: int
 
 
 def _have_claim_ended(context: Context, topic: Topic, released: Released) -> None:
-    began, why = context.clock_ms(), context.state(topic.name).releasing
+    attempt = Attempt(context.clock_ms())
 
     def then(error: OffloadError | None) -> None:
-        if _done(context, topic, began, error):
-            released(topic, why)
+        if _done(context, topic, attempt, error):
+            released(topic)
 
-    context.work.post(WorkKind.RELEASE, topic.name, partial(committing.end_claim, context, topic.name), then)
+    call = partial(committing.end_claim, context, topic.name, attempt)
+    context.work.post(WorkKind.RELEASE, topic.name, call, then)
 
 
-def _done(context: Context, topic: Topic, began: int, error: OffloadError | None) -> bool:
+def _done(context: Context, topic: Topic, attempt: Attempt, error: OffloadError | None) -> bool:
     """Whether a step of the release worked."""
     if error is not None:
-        tried_in_vain(context, topic, began)
+        tried_in_vain(context, topic, attempt)
         log.warning(
             "cannot release the subscription of topic=%s yet: %s", topic.name, error, extra={"see": "not-released"}
         )
     return error is None
 
 
-def tried_in_vain(context: Context, topic: Topic, began: int) -> None:
+def tried_in_vain(context: Context, topic: Topic, attempt: Attempt) -> None:
     """Letting go of the topic, or of this incarnation, has failed."""
-    topic.release = replace(topic.release, retry=topic.release.retry.failed(began, context.clock_ms()))
+    now, retry = context.clock_ms(), topic.release.retry
+    failed = retry.not_committed(now, context.jitter()) if attempt.committing else retry.failed(attempt.began, now)
+    topic.release = replace(topic.release, retry=failed)
 
 
 def _end_of(topic: Topic) -> Position:

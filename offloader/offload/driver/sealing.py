@@ -12,7 +12,7 @@ from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import Abandoned, CatalogHead, OpenTopic, TopicState
-from offloader.model import FailureKind, OpenSegment, Segment, TopicName
+from offloader.model import SINGLE_PUT, FailureKind, OpenSegment, Segment, TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver import committing
 from offloader.offload.driver.context import Context
@@ -89,7 +89,7 @@ class Sealing:
             return dropped, partial(_tell_dropped, segment.uuid, topic.name)
         wants_anything(topic)
         after = segments.offloaded(state)
-        if not segment.parts and segment.upload is not None:
+        if not segment.parts and segment.upload not in (None, SINGLE_PUT):
             unused = Abandoned("", segment.upload, "the segment holds no entry")
             after = replace(after, abandoned=(*after.abandoned, unused))
         return after, partial(self._tell, segments.as_record(state, "", ()), topic.name)

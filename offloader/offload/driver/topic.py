@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from offloader.bridge.core.schedule import BridgeView
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import (
     ENTRY_OVERHEAD,
@@ -21,8 +22,11 @@ from offloader.offload.core.evidence import Being, TopicListing
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import enough
 from offloader.offload.driver import facets
+from offloader.offload.driver.changes import TopicChanges
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
+
+Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
@@ -43,10 +47,21 @@ class Topic:
     release: facets.Release = field(default_factory=facets.Release)
     pin: facets.PinState = field(default_factory=facets.PinState)
     losses: facets.LossState = field(default_factory=facets.LossState)
-    bridge: facets.BridgeProgress = field(default_factory=facets.BridgeProgress)
-    minded: facets.Minded = field(default_factory=facets.Minded)
+    features: Mapping[type, object] = field(default_factory=dict)  # what each remembers of it, by the value's type
     inquiry: facets.Inquiry | None = None  # it does not, or did not, answer as the one that we know
     rest: facets.Rest | None = None  # nothing is known of it that it would have to be looked at for
+    changes: TopicChanges | None = None  # hears of each facet that is replaced, once the topic is adopted
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Replace a facet. The one place that notes it: a facet that differs ends the rest."""
+        before = getattr(self, name, None)  # None while the topic is constructed
+        object.__setattr__(self, name, value)
+        if name in facets.OWNERS and name not in ("rest", "changes") and value is not before:
+            if getattr(self, "rest", None) is not None and value != before:
+                object.__setattr__(self, "rest", None)
+            changes = getattr(self, "changes", None)
+            if changes is not None:
+                changes.mark([self.name])
 
     @property
     def info(self) -> TopicInfo:
@@ -65,47 +80,22 @@ class Topic:
         return self.retirement.at if self.retirement else None
 
     @property
+    def paused(self) -> bool:
+        """Whether it is ours, and no policy enables it: its subscription stays, and nothing more is read."""
+        return self.retirement is not None and self.retirement.reason is RollReason.DISABLED
+
+    @property
     def incarnation(self) -> int:
         return self.catalog.claim.incarnation if self.catalog.claim else 0
 
-    @property
-    def bridge_wanted(self) -> bool:
-        """Whether brokers are to read it."""
-        return (self.rules.broker_readable or self.bridge.handed_over) and not self.bridge.given_up
-
-    @property
-    def bridge_view(self) -> BridgeView:
-        """What is known of how brokers read it."""
-        bridge, claim = self.bridge, self.catalog.claim
-        return BridgeView(
-            state=bridge.head.state if bridge.head else None,
-            incarnation=self.incarnation,
-            begin=claim.begin if claim else None,
-            accounted=self.catalog.end,
-            ledgers=self.info.ledgers,
-            offloaded=self.info.offloaded,
-            terminated=self.info.terminated,
-            wanted=self.bridge_wanted,
-            retry_at=bridge.retry_at,
-            gone=self.gone is Being.DELETED,
-            refused=bridge.refused,
-            generation=self.catalog.generation,
-        )
-
-    def known(self, state: TopicState | None) -> tuple[object, ...]:
-        """All that decisions on it are made of, but time. What was not replaced is the same object: comparing it costs
-        nothing, and nobody compares long lists of ledgers, for another one has another `listed_at`. `state`: the
-        journal's, if it has one."""
-        observed = self.observed
-        return (
-            state, self.rules, self.committed, observed.listed_at, observed.info, observed.end, observed.moved_at,
-            observed.doubted, self.source, self.poll.error, self.tail, self.learnt, self.planned, self.times,
-            self.retirement, self.release, self.pin, self.losses, self.bridge, self.minded, self.inquiry,
-        )  # fmt: skip
+    def of_feature(self, kind: type[Value]) -> Value:
+        """What a feature remembers of the topic; nothing yet: a new value. From any thread."""
+        value = self.features.get(kind)
+        return value if isinstance(value, kind) else kind()
 
     def rests(self, state: TopicState | None, now: int) -> bool:
-        """Whether nothing would be decided on it now either."""
-        return self.rest is not None and now < self.rest.ends_at and self.rest.known == self.known(state)
+        """Whether nothing would be decided on it now either. `state`: the journal's, if it has one."""
+        return self.rest is not None and now < self.rest.ends_at and self.rest.state == state
 
     @property
     def in_question(self) -> bool:
@@ -162,14 +152,9 @@ class Topic:
     def copies(self) -> frozenset[int]:
         """The ledgers that brokers have offloaded and that become segments as they are."""
         claim, info = self.catalog.claim, self.info
-        if claim is None or claim.taking not in (Taking.COPY, Taking.REFERENCE):
+        if claim is None or claim.taking is not Taking.COPY:
             return frozenset()
         return info.copyable
-
-    @property
-    def references(self) -> bool:
-        """Whether these stay where brokers have them."""
-        return self.catalog.claim is not None and self.catalog.claim.taking is Taking.REFERENCE
 
     @property
     def mark_delete(self) -> Position:
@@ -224,7 +209,6 @@ class Topic:
             if start is None
             else reach(self.info, start, lanes.sure_bytes(self.learnt.speed, slow), enough(state.open, self.rules)),
             copies=self.copies,
-            references=self.references,
             offloaded=self.info.offloaded,
             after=self.catalog.accounted,
             sums=self.info.sums,

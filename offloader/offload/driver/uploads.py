@@ -8,14 +8,14 @@ from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError, OutcomeUnknownError
+from offloader.format.index import OBJECT_META
 from offloader.metadata import layout
 from offloader.metadata.state import Abandoned, TopicState
-from offloader.model import Source, TopicName
+from offloader.model import SINGLE_PUT, Source, TopicName
 from offloader.offload.core import segments
 from offloader.offload.core.check import attempt
 from offloader.offload.core.history import on_segment
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.seal_steps import OBJECT_META
 from offloader.offload.driver.work import ADOPTIONS, WorkKind
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class AbandonedUploads:
 
     def _ended(self, abandoned: tuple[Abandoned, ...]) -> frozenset[Abandoned]:
         """Those of which nothing is left to abort. An object that is already there is left alone: a scan reports it."""
-        return frozenset(a for a in abandoned if a.upload is None or self._aborted(a.upload))
+        return frozenset(a for a in abandoned if a.upload in (None, SINGLE_PUT) or self._aborted(a.upload))
 
     def _aborted(self, upload: str) -> bool:
         try:

@@ -30,6 +30,7 @@ class WorkKind(StrEnum):
     LOOK = "look"  # consumers' ends
     LEDGERS = "ledgers"  # ledger lists, by REST
     TAIL = "tail"  # what no broker delivers, by REST
+    SUBSCRIBE = "subscribe"  # to what may be in the place of a topic that is in question
     INQUIRE = "inquire"  # what became of topics that do not answer as the ones that we know, by REST
     DISCOVER = "discover"
     ADOPT = "adopt"  # new topics and new incarnations
@@ -57,6 +58,7 @@ THREADS: Mapping[WorkKind, int] = {
     WorkKind.LOOK: 8,
     WorkKind.LEDGERS: 16,
     WorkKind.TAIL: 4,
+    WorkKind.SUBSCRIBE: 8,
     WorkKind.INQUIRE: 8,
     WorkKind.DISCOVER: 1,
     WorkKind.ADOPT: 16,
@@ -88,6 +90,7 @@ CHANGES_A_TOPIC = frozenset(
         WorkKind.LEDGERS,
         WorkKind.TAIL,
         *ADOPTIONS,
+        WorkKind.SUBSCRIBE,
         WorkKind.BEGIN,
         WorkKind.COPY,
         WorkKind.SEAL,
@@ -107,9 +110,11 @@ class Backlog(NamedTuple):
 
 @dataclass
 class Attempt:
-    """When a thread began with it: that it stood in a queue says nothing of who was asked."""
+    """When a thread began with it: that it stood in a queue says nothing of who was asked. `committing`: it is at an
+    append to the catalog, or that has failed."""
 
     began: int = 0
+    committing: bool = False
 
 
 @dataclass(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from offloader.errors import BrokerUnavailableError
-from offloader.format.consecutive import Consecutive
+from offloader.format.cutter import Consecutive
 from offloader.format.entry import fault
 
 

@@ -84,7 +84,7 @@ class EntrySources:
                 assert self._bookkeeper is not None
                 found = connect(self._bookkeeper)
                 return found if self._stock is None else OffloadedSource(found, self._stock())
-            case Source.OFFLOADED | Source.REFERENCED:
+            case Source.OFFLOADED:
                 raise FatalError("what brokers offloaded is taken over whole by the driver; no worker reads it")
 
 

@@ -9,8 +9,7 @@ from struct import Struct
 
 from offloader.bookkeeper.bookie_source import BookKeeperReader, BookKeeperSource
 from offloader.errors import DamagedObjectError, DataLostError, ObjectNotFoundError
-from offloader.format.blocks import HEADER_SIZE, decode_header
-from offloader.format.chunks import Chunks
+from offloader.format.blocks import HEADER_SIZE, Chunks, decode_header
 from offloader.format.v1 import decode_ledger_index
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import EntryRange, Gap, TopicName, Walk

@@ -1,18 +1,19 @@
 """One slice on an executor: tail entries, cut them into parts, upload, answer with a receipt.
 
-Only a lost process keeps it from answering. It holds at most the reader's bytes, the part that it cuts, the part that
-it sends (twice: as cut, and as sent), one block and the largest entry."""
+Only a lost process keeps it from answering. It holds at most the reader's bytes, the part that it cuts, the parts that
+it sends (one of them twice: as cut, and as sent), one block and the largest entry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 from offloader.errors import OffloadError, UnexplainedGapError
-from offloader.format.consecutive import Consecutive
-from offloader.format.cutter import CutPart, PartCutter
+from offloader.format.cutter import Consecutive, CutPart, PartCutter
+from offloader.metadata.layout import data_key
 from offloader.model import (
+    SINGLE_PUT,
     EntryRange,
     FailureKind,
     Gap,
@@ -28,7 +29,7 @@ from offloader.model import (
 )
 from offloader.model.walk import QUIET_SECONDS
 from offloader.offload.worker.arrivals import Arrivals
-from offloader.offload.worker.part_uploads import PartUploads
+from offloader.offload.worker.part_uploads import PartUploads, Uploaded
 from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 from offloader.ports.object_store import ObjectStore
 
@@ -65,7 +66,7 @@ class _SliceRun:
     def __init__(self, work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Callable[[], int]) -> None:
         self._work = work
         self._source = source
-        self._uploads = PartUploads(store, work.id.upload)
+        self._uploads = PartUploads(store, data_key(work.id.topic, work.id.uuid), work.id.upload)
         self._clock = clock_ms
         self._began = self._part_began = clock_ms()
         self._parts_cut = self._sending_ms = 0
@@ -73,6 +74,7 @@ class _SliceRun:
         self._parts: list[Part] = []
         self._gaps: list[Gap] = []
         self._finished = False
+        self._left_out = 0  # bytes that were cut and are not uploaded
         self._lookups_left = work.max_gap_lookups
         self._arrivals = Arrivals()
         self._read_again = False  # the last delivery had broken entries
@@ -83,10 +85,10 @@ class _SliceRun:
     def run(self) -> Receipt:
         try:
             stop = self._read_all()
-            self._settle()
+            self._take(self._uploads.finish())
         except OffloadError as error:
             with suppress(OffloadError):  # what came first is what the slice failed for
-                self._settle()
+                self._take(self._uploads.finish())
             receipt = self._receipt(SliceStop.FAILED)
             return replace(receipt, finished=False, failure_kind=FailureKind.of(error), failure_reason=_reason(error))
         finally:
@@ -100,7 +102,7 @@ class _SliceRun:
             stop,
             parts=tuple(self._parts),
             seen_to=self._at.seen_to,
-            seen_bytes=self._cutter.pending_bytes,
+            seen_bytes=self._left_out + self._cutter.pending_bytes,
             gaps=tuple(self._gaps),
             finished=self._finished,
             elapsed_ms=elapsed,
@@ -186,6 +188,9 @@ class _SliceRun:
             while taken < trusted:
                 count, part = self._cutter.offer_all(entries, taken)
                 taken += count
+                if part is not None and self._work.id.upload == SINGLE_PUT:
+                    self._left_out = part.size
+                    return SliceStop.LARGER
                 if part is not None:
                     self._upload(part)
                     if self._budget_used(entries.size(taken)):
@@ -230,24 +235,21 @@ class _SliceRun:
         return next_part > self._work.time_budget_ms or self._at.read_bytes + taken >= self._work.byte_budget
 
     def _upload(self, cut: CutPart) -> None:
-        self._settle()
-        self._uploads.start(cut)
+        self._take(self._uploads.start(cut))
         self._parts_cut += 1
         self._part_began = self._clock()
 
-    def _settle(self) -> None:
-        """Take the part that was under way as uploaded, with the gaps that lie before its end."""
+    def _take(self, uploads: Iterator[Uploaded]) -> None:
+        """Take parts as uploaded, each with the gaps that lie before its end."""
         before = self._clock()
         try:
-            uploaded = self._uploads.wait()
+            for cut, etag, checksum in uploads:
+                last = (cut.ledgers[-1].ledger, cut.ledgers[-1].last)
+                inside = tuple(g for g in self._gaps if (g.ledger, g.first) < last)
+                self._gaps = [g for g in self._gaps if (g.ledger, g.first) >= last]
+                self._parts.append(cut.to_part(etag, checksum, inside))
         finally:
             self._sending_ms += self._clock() - before
-        if uploaded is not None:
-            cut, etag, checksum = uploaded
-            last = (cut.ledgers[-1].ledger, cut.ledgers[-1].last)
-            inside = tuple(g for g in self._gaps if (g.ledger, g.first) < last)
-            self._gaps = [g for g in self._gaps if (g.ledger, g.first) >= last]
-            self._parts.append(cut.to_part(etag, checksum, inside))
 
     def _unexplained(self, gap: EntryRange) -> UnexplainedGapError:
         why = "nothing says why"

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.errors import OffloadError
-from offloader.lifecycle.ledgers.stock_copies import stock_store
+from offloader.metadata.stock_keys import STOCK_BUCKET
 from offloader.model import Receipt, Slice
 from offloader.offload.worker.entry_sources import UNWRAPPED, EntrySources, Wrapper
 from offloader.offload.worker.secrets import Public, with_secrets
@@ -81,7 +81,9 @@ def _connections(settings: WorkerSettings) -> tuple[EntrySources, ObjectStore]:
         if reached not in _open:
             pulsar, storage = with_secrets(settings.public, os.environ)
             stock = (
-                partial(open_store, stock_store(settings.stock, storage), read_only=True) if settings.stock else None
+                partial(open_store, storage.beside(settings.stock, STOCK_BUCKET), read_only=True)
+                if settings.stock
+                else None
             )
             sources = EntrySources(pulsar, settings.bookkeeper, wrapper=wrapper, stock=stock)
             _open[reached] = sources, wrapper.store(open_store(storage))

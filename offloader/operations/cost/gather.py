@@ -1,4 +1,5 @@
-"""What there is to count: one listing for all bytes, and a bounded look into some topics for everything else.
+"""What there is to count: one listing for all bytes, and a bounded look into some topics for everything else; and the
+same bytes on bookies: how many copies they keep, and what BookKeeper still holds of archived topics.
 
 However large the archive: data objects are never read, ages come from manifests, and of each topic that is looked into
 only the newest records are read. Deletions and segments are what they are at the moment of each look."""
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from offloader.ahead import map_ahead
-from offloader.errors import FormatVersionError, IntegrityError
+from offloader.errors import AbsentError, AccessDeniedError, FormatVersionError, IntegrityError, RemovedFeatureError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import History
 from offloader.metadata.layout import topic_folder, topic_of
@@ -18,12 +19,15 @@ from offloader.metadata.log import READERS
 from offloader.metadata.manifest import FAN, ManifestNode, ManifestRow, frontier, row_of
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, Segment, TopicName
-from offloader.operations.cost.looked import TopicLook
-from offloader.operations.cost.pace import pace_of, recent
-from offloader.operations.cost.stored import Age, ByteClass, Listed, StoredSum, age_of, class_of
+from offloader.operations.cost.plan import pace_of, recent
+from offloader.operations.cost.stored import Age, ByteClass, Listed, StillHeld, StoredSum, TopicLook, age_of, class_of
+from offloader.ports.admin import Admin, TopicInfo
 from offloader.ports.object_store import ObjectStore
 
 NEWEST = 2 * FAN  # records of a topic that are read
+PERSISTENCE = "persistence"
+QUORUM = "bookkeeperWriteQuorum"
+DEFAULT_QUORUM = "managedLedgerDefaultWriteQuorum"
 
 
 def evenly(topics: Sequence[TopicName], most: int) -> list[TopicName]:
@@ -63,7 +67,7 @@ def looks(
     def look(topic: TopicName) -> TopicLook | str:
         try:
             return look_into(catalogs, topic, now)
-        except (IntegrityError, FormatVersionError) as error:
+        except (IntegrityError, FormatVersionError, RemovedFeatureError) as error:
             return f"{topic}: {str(error).removeprefix(f'{topic}: ')}"
 
     with ThreadPoolExecutor(READERS, "cost") as pool:
@@ -136,3 +140,66 @@ def _touches(head: CatalogHead, row: ManifestRow) -> bool:
     if row.start is None or row.end is None:
         return False
     return any(each.start <= row.end and row.start <= each.end for each in head.removed.ranges)
+
+
+class Copies:
+    """How many copies bookies keep of what is written to a namespace now: what the namespace says, else the brokers."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._default: int | None = None
+        self._of: dict[str, int | None] = {}
+
+    def of(self, namespace: str) -> int | None:
+        """None: neither says it."""
+        if namespace not in self._of:
+            self._of[namespace] = self._asked(namespace)
+        return self._of[namespace]
+
+    def _asked(self, namespace: str) -> int | None:
+        try:
+            said = self._admin.namespace_policies(namespace).get(PERSISTENCE)
+        except AbsentError:
+            return None
+        if isinstance(said, dict) and (found := _number(said.get(QUORUM))):
+            return found
+        if self._default is None:
+            self._default = self._of_brokers()
+        return self._default or None
+
+    def _of_brokers(self) -> int:
+        """0: they do not say it, for example because they say it to super users alone."""
+        try:
+            return _number(self._admin.runtime_configuration().get(DEFAULT_QUORUM))
+        except (AbsentError, AccessDeniedError):
+            return 0
+
+
+def _number(value: object) -> int:
+    text = str(value)
+    return int(text) if text.isdigit() and len(text) < 4 else 0
+
+
+def still_held(admin: Admin, heads: Iterable[CatalogHead]) -> list[StillHeld]:
+    """Of topics that Pulsar still has; of brokers that do not say it, nothing. What brokers have offloaded by
+    themselves may be gone from bookies, and is left out. Raises what the admin REST raises."""
+    found = []
+    for head in heads:
+        try:
+            info = admin.topic_info(head.topic)
+        except AbsentError:
+            continue
+        sizes = {ledger: size for ledger, (_, size) in info.sizes.items() if ledger not in info.offloaded}
+        ours = head.end is not None and head.is_of(info.created, info.ledgers)
+        end = head.end if ours else None
+        archived = 0 if end is None else sum(_archived(ledger, info, end) for ledger in sizes)
+        found.append(StillHeld(head.topic, sum(sizes.values()), archived))
+    return found
+
+
+def _archived(ledger: int, info: TopicInfo, end: Position) -> int:
+    """A ledger's bytes that the archive has; of the one in which the archive ends, the entries' share."""
+    entries, size = info.sizes[ledger]
+    if ledger < end.ledger:
+        return size
+    return size * min(end.entry + 1, entries) // entries if ledger == end.ledger and entries else 0

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 
 from offloader.config.units import format_time
 from offloader.model import TopicName
-from offloader.operations.cost.looked import StillHeld, TopicLook
-from offloader.operations.cost.pace import requests_a_month
-from offloader.operations.cost.plan import Cuts, PacedTopic, PolicyChange, changes
+from offloader.operations.cost.plan import Cuts, PacedTopic, PolicyChange, changes, requests_a_month
 from offloader.operations.cost.requests import (
     HOURS_A_MONTH,
     AskedFor,
     Idling,
     Requests,
+    Serving,
     added,
     of_idle_hour,
+    of_serving_hour,
     times,
 )
-from offloader.operations.cost.stored import Age, ByteClass, Listed, StoredSum
+from offloader.operations.cost.stored import Age, ByteClass, Listed, StillHeld, StoredSum, TopicLook
 
 PATIENT_MS = 24 * 3_600_000  # between two looks of retention, which nobody notices
 PATIENT_TRIGGER_MS = 30_000  # between two looks for requests
@@ -69,8 +69,10 @@ def report(
     uploading: int,
     copies: Mapping[str, int],
     held: Sequence[StillHeld] | None,
+    serving: Serving | None = None,
 ) -> CostReport:
-    """`idling` None: a part of the archive, so that what an application asks for by itself is not told."""
+    """`idling` None: a part of the archive, so that what an application asks for by itself is not told. `serving` None:
+    no gateway."""
     heap = listed.total
     of_looked = sum(listed.segments.get(each.topic, 0) for each in found)
     share = of_looked / heap.objects[ByteClass.DATA] if heap.objects[ByteClass.DATA] else 1.0
@@ -80,6 +82,7 @@ def report(
     scale = 1 / share if share else 1
     offloading = times(added(requests_a_month(each.pace) for each in found), scale)
     idle = times(of_idle_hour(idling), HOURS_A_MONTH) if idling is not None else {}
+    served = times(of_serving_hour(serving), HOURS_A_MONTH) if serving is not None else {}
     plan = changes([PacedTopic(cuts[each.topic], each.pace) for each in found])
     return CostReport(
         heap,
@@ -91,7 +94,7 @@ def report(
         uploading,
         sum(each.deleting for each in found),
         sum(max(0, listed.data.get(each.topic, 0) - each.kept) for each in found),
-        added([offloading, idle]),
+        added([offloading, idle, served]),
         _read_once(found, cuts, share),
         copies,
         held,

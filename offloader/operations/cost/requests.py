@@ -13,6 +13,8 @@ from offloader.metadata.manifest import FAN
 
 HOUR_MS = 3_600_000
 HOURS_A_MONTH = 730
+LIST_KEPT_MS = 5_000  # of the topics of a namespace, in a gateway
+HEALTH_MS = 10_000  # between two looks of a gateway at the store
 
 
 class AskedFor(StrEnum):
@@ -27,6 +29,7 @@ class AskedFor(StrEnum):
     IDLE = "looking for work"
     RETENTION = "retention"
     DELETION = "deletion"
+    GATEWAY = "gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +62,17 @@ def of_segment(parts: int) -> ByKind:
     all topics that change at the same time."""
     record = {
         AskedFor.RECORDS: Requests(writes=1),
-        AskedFor.CATALOGS: Requests(writes=1, lists=1),
+        AskedFor.CATALOGS: Requests(writes=1),
         AskedFor.MANIFESTS: MANIFEST,
     }
     if not parts:  # it accounts for gaps only
         return record | {AskedFor.JOURNAL: Requests(writes=4)}
+    single = parts == 1  # one PUT, with nothing begun; a part that is nearly full takes what several do
     return record | {
-        AskedFor.PARTS: Requests(writes=parts + 2, reads=1),  # begun and completed, and looked at then
+        # Begun and completed, and looked at then.
+        AskedFor.PARTS: Requests(writes=1) if single else Requests(writes=parts + 2, reads=1),
         AskedFor.INDEXES: Requests(writes=1, reads=parts),  # each part ends with its part of the index
-        AskedFor.JOURNAL: Requests(writes=parts + 4),
+        AskedFor.JOURNAL: Requests(writes=4 if single else parts + 4),
     }
 
 
@@ -91,11 +96,40 @@ def of_idle_hour(idling: Idling) -> ByKind:
     found = {AskedFor.IDLE: Requests(reads=looks, lists=looks + 1).times(idling.applications)}
     if idling.retained:
         found[AskedFor.RETENTION] = Requests(
-            reads=3 * idling.retained, lists=2 * idling.retained + 4 * idling.applications
+            reads=3 * idling.retained, lists=2 * idling.retained + 5 * idling.applications
         ).times(rounds)
     if idling.deletes:
         found[AskedFor.DELETION] = Requests(reads=1, lists=3).times(rounds * idling.applications)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What a gateway serves all the time: topics with consumers, durable subscriptions that acknowledge, and namespaces
+    with watched patterns."""
+
+    topics: int
+    subscriptions: int
+    namespaces: int
+    refresh_ms: int
+    flush_ms: int
+    claim_ms: int
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it serves nothing."""
+        return not (self.topics or self.subscriptions or self.namespaces)
+
+
+def of_serving_hour(serving: Serving) -> ByKind:
+    """What a gateway takes in an hour, whatever is read: catalogs are looked at, acknowledgements written, claims and
+    namespaces listed (each up to a thousand)."""
+    per_topic = Requests(reads=1, lists=1).times(serving.topics * HOUR_MS / serving.refresh_ms)
+    acknowledgements = Requests(writes=serving.subscriptions * HOUR_MS / serving.flush_ms)
+    claims = Requests(lists=HOUR_MS / serving.claim_ms if serving.subscriptions else 0)
+    watched = Requests(lists=serving.namespaces * HOUR_MS / LIST_KEPT_MS)
+    look = Requests(reads=HOUR_MS / HEALTH_MS)
+    return {AskedFor.GATEWAY: per_topic + acknowledgements + claims + watched + look}
 
 
 def added(some: Iterable[ByKind]) -> dict[AskedFor, Requests]:

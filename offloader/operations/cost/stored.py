@@ -1,4 +1,4 @@
-"""What is stored, by what it is and by how old it is. Pure."""
+"""What is stored, by what it is and by how old it is; and what was found of topics that were looked into. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from offloader.metadata.layout import (
     KeyKind,
     parse_topic_key,
 )
+from offloader.metadata.state import CatalogHead
 from offloader.metadata.stock_keys import parse_key
 from offloader.model import TopicName
+from offloader.operations.cost.plan import Pace
 
 _DAY_MS = 86_400_000
 
@@ -51,7 +53,6 @@ _OF_KEY = {
     KeyKind.BRIDGE: ByteClass.BRIDGE,
     KeyKind.CURSORS: ByteClass.CURSORS,
     KeyKind.FACTS: ByteClass.CURSORS,
-    KeyKind.PROTECTED: ByteClass.CURSORS,
     KeyKind.SUBSCRIPTION: ByteClass.CURSORS,
 }
 _OF_FOLDER = {
@@ -135,3 +136,28 @@ class Listed:
         for heap in (*self.namespaces.values(), self.root):
             found.add(heap)
         return found
+
+
+@dataclass(frozen=True)
+class TopicLook:
+    """What a topic's catalog says. `deleting`: bytes that go, and have not gone; `kept`: of all that is not deleted."""
+
+    topic: TopicName
+    head: CatalogHead
+    ages: Counter[Age]
+    pace: Pace
+    deleting: int
+
+    @property
+    def kept(self) -> int:
+        return self.head.kept.size
+
+
+@dataclass(frozen=True, slots=True)
+class StillHeld:
+    """One copy of what BookKeeper has of a topic: `size` bytes, of which `archived` are in the archive, too: they stay
+    for the subscription, retention or the backlog of others."""
+
+    topic: TopicName
+    size: int
+    archived: int

@@ -9,7 +9,7 @@ from offloader.errors import OffloadError
 from offloader.lifecycle.deletion.timing import FLOOR_MS
 from offloader.lifecycle.retention.policy import NOT_FOLLOWED, may_follow
 from offloader.model import TopicName
-from offloader.offload.core.check import Check, fail, ok
+from offloader.offload.core.check import Check, fail, ok, remedy_for
 
 SHOWN = 5  # topics of many
 MOST_ASKED = 1000  # topics, of which each can have a retention of its own
@@ -34,9 +34,8 @@ def followed(found: Mapping[TopicName, tuple[int, int] | OffloadError], topics: 
         yield fail(name, f"{_some(at_zero)}: {NOT_FOLLOWED}", remedy)
     if unread:
         first = next(iter(unread.values()))
-        yield fail(
-            name, f"{_some(list(unread))}: the retention in Pulsar cannot be read: {first}", "let the role read it"
-        )
+        text = f"{_some(list(unread))}: the retention in Pulsar cannot be read: {first}"
+        yield fail(name, text, remedy_for(first, "let the role read it", "see the reason"))
     if found and not at_zero and not unread:
         more = "" if len(found) == topics else f", of {topics}; `archive retention plan` asks for each"
         yield ok(name, f"{len(found)} topics follow their retention in Pulsar{more}")

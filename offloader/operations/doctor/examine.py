@@ -1,22 +1,47 @@
-"""One visit: every check, in the order in which things would go wrong."""
+"""One visit: every check, in the order in which things would go wrong.
+
+It also names durable subscriptions that retention of the archive waits for, though the gateway does not serve them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
+from offloader.ahead import map_ahead, unawaited_pool
+from offloader.bridge.operations.doctor import check_bridge
 from offloader.config import Config
 from offloader.config.levels import TopicPolicy
 from offloader.config.policies import namespace_switch
-from offloader.errors import OffloadError
+from offloader.cursors.stored import kept_names, subscription_marks
+from offloader.errors import NamespaceNotFoundError, OffloadError
+from offloader.metadata import listing
+from offloader.metadata.layout import name_fits
 from offloader.model import TopicName
 from offloader.offload.core import namespace_policies
-from offloader.offload.core.check import Check, attempt, fail
+from offloader.offload.core.check import Check, attempt, fail, remedy_for, warn
 from offloader.offload.driver.discovery import discover
-from offloader.operations.doctor import bridge_checks, deletion_checks, google_checks, pulsar_checks, store_checks
+from offloader.operations.doctor import (
+    deletion_checks,
+    google_checks,
+    pulsar_checks,
+    store_checks,
+)
 from offloader.operations.doctor.google_checks import GoogleBucket
-from offloader.operations.doctor.probes import Probes, find_root, try_store, try_upload
-from offloader.operations.doctor.race import try_race
+from offloader.operations.doctor.probes import EQUAL_PARTS, PARTS, Probes, find_root, try_race, try_store, try_upload
+from offloader.ports.object_store import ObjectStore
+
+# Stores whose keys are paths of files.
+FILE_SYSTEMS = ("file", "hdfs", "webhdfs", "swebhdfs")
+MOST_TOPICS = 10_000  # each takes a listing
+LISTINGS = 8  # at a time
+SHOWN = 5  # subscriptions of many
+SERVE_OR_DELETE = (
+    "set gateway.durableSubscriptions to true, here and where the gateway runs; or delete each of them: "
+    "offloader gateway subscriptions delete TOPIC NAME --yes"
+)
 
 
 def examine(config: Config, probes: Probes) -> Iterator[Check]:
@@ -29,7 +54,7 @@ def examine(config: Config, probes: Probes) -> Iterator[Check]:
         yield from pulsar_checks.ledgers_deletable(attempt(probes.ledger_deletion))
     yield from deletion_checks.quarantine(config.lifecycle)
     yield from deletion_checks.stock_bucket(attempt(probes.stock_bucket))
-    yield from _store(probes)
+    yield from _store(config, probes)
     yield from _topics(config, probes, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 
 
@@ -52,14 +77,22 @@ def _cluster(config: Config, probes: Probes) -> Iterator[Check]:
         yield from store_checks.clock("admin-clock", offset)
 
 
-def _store(probes: Probes) -> Iterator[Check]:
+def _store(config: Config, probes: Probes) -> Iterator[Check]:
     written = attempt(partial(try_store, probes.store))
     yield store_checks.works("store", f"{probes.store.url} can be written, listed and read", written)
     if written is not None:
         return
     yield store_checks.works("store-race", "of racing writers one creates", attempt(partial(try_race, probes.store)))
-    yield store_checks.works("store-multipart", "parts can be uploaded", attempt(partial(try_upload, probes.store)))
+    policies = config.policies
+    equal = all(policies.resolve("equal_parts", layers).value for layers in policies.scopes())
+    sizes, kind = (EQUAL_PARTS, "equal") if equal else (PARTS, "different")
+    uploaded = attempt(partial(try_upload, probes.store, sizes))
+    text = f"three parts of {kind} length were completed, read and deleted"
+    yield store_checks.works("store-multipart", text, uploaded)
     yield store_checks.root(attempt(partial(find_root, probes.store)), attempt(probes.admin.cluster))
+    if not config.gateway.durable_subscriptions:
+        found = attempt(partial(durable_subscriptions, probes.store))
+        yield from unserved(found)
 
 
 def _topics(config: Config, probes: Probes, *, from_bookies: bool) -> Iterator[Check]:
@@ -68,22 +101,26 @@ def _topics(config: Config, probes: Probes, *, from_bookies: bool) -> Iterator[C
     if isinstance(found, OffloadError):
         return  # the admin port's check has said why
     enabled = {topic: policy for topic, policy in sorted(found.policies.items()) if policy.enabled}
-    yield from pulsar_checks.enabled(
-        len(enabled), found.unread, [] if enabled else _chosen(config, probes, found.dangers)
-    )
+    absent = [name for name in sorted(config.namespaces) if _is_absent(probes, name)]
+    chosen = [] if enabled else _chosen(config, probes, found.dangers.keys() - {*absent})
+    yield from pulsar_checks.enabled(len(enabled), found.unread, absent, chosen)
+    yield from pulsar_checks.skipped(found.system)
+    file_system = probes.store.url.partition("://")[0] in FILE_SYSTEMS
+    too_long = [topic for topic in enabled if not name_fits(topic, file_system=file_system)]
+    yield from pulsar_checks.names_fit(too_long, probes.store.url)
     following = [topic for topic, policy in enabled.items() if policy.follow_pulsar_retention]
     asked = {t: attempt(partial(probes.admin.retention, t)) for t in following[: deletion_checks.MOST_ASKED]}
     yield from deletion_checks.followed(asked, len(following))
     yield from _bucket(probes, max((p.max_rollover_ms for p in enabled.values()), default=0))
     # Policies are nearly always the namespace's; one topic stands for the others.
     for topic in sorted({topic.namespace: topic for topic in enabled}.values()):
-        yield pulsar_checks.readable(str(topic), attempt(partial(probes.open_reader, topic)))
+        yield pulsar_checks.readable(attempt(partial(probes.read_topic, topic)))
         if from_bookies:
             yield pulsar_checks.ledger_readable(attempt(partial(probes.read_ledger, topic)))
         yield from _policies(probes, topic, enabled[topic], config)
     readable = {topic.namespace: topic for topic, policy in enabled.items() if policy.broker_readable}
     for topic in sorted(readable.values()):
-        yield from bridge_checks.check_bridge(probes.bridge(topic))
+        yield from check_bridge(probes.bridge(topic))
 
 
 def _chosen(config: Config, probes: Probes, namespaces: Iterable[str]) -> list[str]:
@@ -92,6 +129,10 @@ def _chosen(config: Config, probes: Probes, namespaces: Iterable[str]) -> list[s
     switches = {name: attempt(partial(_switch, probes, name)) for name in sorted(namespaces)}
     known = {name: None if isinstance(found, OffloadError) else found for name, found in switches.items()}
     return [name for name, one in known.items() if policies.resolve("enabled", policies.layers(name, None, one)).value]
+
+
+def _is_absent(probes: Probes, namespace: str) -> bool:
+    return isinstance(attempt(partial(_switch, probes, namespace)), NamespaceNotFoundError)
 
 
 def _switch(probes: Probes, namespace: str) -> bool | None:
@@ -112,9 +153,40 @@ def _bucket(probes: Probes, longest_roll_ms: int) -> Iterator[Check]:
 def _policies(probes: Probes, topic: TopicName, policy: TopicPolicy, config: Config) -> Iterator[Check]:
     applied: Mapping[str, object] | OffloadError = attempt(partial(probes.applied, topic))
     if isinstance(applied, OffloadError):
-        yield fail("policies", f"{topic.namespace}: {applied}", "let the role read the namespace's policies")
+        yield fail("policies", f"{topic.namespace}: {applied}", remedy_for(applied, "see docs/permissions.md#pulsar"))
     else:
         yield from namespace_policies.check_policies(topic.namespace, applied, policy, config.discovery_interval_ms)
-        if policy.broker_readable:
-            ttl, wait_ms = applied.get("message_ttl_in_seconds"), config.bridge.longest_wait_ms
+        ttl, wait_ms = applied.get("message_ttl_in_seconds"), config.bridge.longest_wait_ms
+        if policy.broker_readable and not isinstance(ttl, OffloadError):
             yield namespace_policies.bridge_time_to_live(topic.namespace, ttl, policy.max_rollover_ms, wait_ms)
+
+
+class DurableSubscriptions(NamedTuple):
+    """`names`: topic and subscription. `is_whole`: all topics of the archive were listed."""
+
+    names: tuple[tuple[TopicName, str], ...]
+    is_whole: bool
+
+
+def durable_subscriptions(store: ObjectStore) -> DurableSubscriptions:
+    """Those that exist in the bucket, of `MOST_TOPICS` topics at most. A listing of each topic, and of those that have
+    had subscriptions another one and a read of each. Raises what the store raises."""
+    topics = list(islice(listing.topics(store), MOST_TOPICS + 1))
+    with unawaited_pool(LISTINGS, "subscription-lister") as pool:
+        names = map_ahead(pool, partial(kept_names, store), topics[:MOST_TOPICS], 2 * LISTINGS)
+        having = [topic for topic, kept in zip(topics, names, strict=False) if kept]
+    found = tuple((topic, mark.name) for topic in having for mark in subscription_marks(store, topic))
+    return DurableSubscriptions(found, len(topics) <= MOST_TOPICS)
+
+
+def unserved(found: DurableSubscriptions | OffloadError) -> Iterator[Check]:
+    """What is to be said of them where `gateway.durableSubscriptions` is false."""
+    name = "gateway-subscriptions"
+    if isinstance(found, OffloadError):
+        yield fail(name, f"the gateway's subscriptions cannot be read: {found}", "let the role list and read the root")
+    elif found.names or not found.is_whole:
+        shown = ", ".join(f"{subscription} of {topic}" for topic, subscription in found.names[:SHOWN])
+        more = f" and {len(found.names) - SHOWN} more" if len(found.names) > SHOWN else ""
+        of = "" if found.is_whole else f"; only the first {MOST_TOPICS} topics were looked at"
+        text = "gateway.durableSubscriptions is false, and retention of the archive waits for durable subscriptions"
+        yield warn(name, f"{text}: {shown or 'none is known'}{more}{of}", SERVE_OR_DELETE)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future
-from contextlib import closing
-from datetime import UTC
-from email.utils import parsedate_to_datetime
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -16,27 +15,39 @@ from crc32c import crc32c
 from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.bookkeeper.connect import BookKeeperSettings, clients
 from offloader.bookkeeper.status import Answer, answer
+from offloader.bridge.operations.doctor import BridgeFacts, bridge_facts
 from offloader.config import Config
 from offloader.config.lifecycle import Lifecycle
-from offloader.errors import BookieUnavailableError, ConfigError, OffloadError
+from offloader.errors import (
+    BookieUnavailableError,
+    ConfigError,
+    DamagedObjectError,
+    OffloadError,
+    SubscriptionBusyError,
+    UnprovenStoreError,
+)
 from offloader.java import check_user, find_java
-from offloader.lifecycle.ledgers.open import open_scanner
-from offloader.lifecycle.ledgers.stock_copies import stock_store
+from offloader.lifecycle.ledgers.scanner import open_scanner
 from offloader.lifecycle.ledgers.told import refusal_told
-from offloader.metadata.layout import PROOF, ROOT
+from offloader.metadata.deal import family_of
+from offloader.metadata.layout import ROOT, proof_key
 from offloader.metadata.root import prove, read_root
 from offloader.metadata.state import Root
+from offloader.metadata.stock_keys import STOCK_BUCKET
 from offloader.model import MIB, TopicName
 from offloader.offload import settings
-from offloader.operations.doctor.bridge_checks import BridgeFacts
-from offloader.operations.doctor.bridge_probes import bridge_facts
 from offloader.operations.doctor.google_checks import GoogleBucket
 from offloader.operations.doctor.store_checks import AZURES_RULE, BucketFacts
 from offloader.ports.admin import Admin, TopicInfo
 from offloader.ports.entry_source import Extent
 from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import AZURE_SCHEMES, GOOGLE_SCHEMES, open_store
 from offloader.storage.settings import StoreSettings
+
+PARTS = 5 * MIB, 5 * MIB + 8_192, 64  # the least that S3 takes, another length, and a short last part
+EQUAL_PARTS = 5 * MIB, 5 * MIB, 64
+RACES, WRITERS = 10, 8  # some stores create soundly one by one, and not in a race
 
 
 class Probes(Protocol):
@@ -55,10 +66,10 @@ class Probes(Protocol):
         """Seconds that the broker's clock is ahead of ours."""
 
     def applied(self, topic: TopicName) -> Mapping[str, object]:
-        """Pulsar's policies in force for a topic."""
+        """Pulsar's policies in force for a topic; of one that cannot be read its error."""
 
-    def open_reader(self, topic: TopicName) -> None:
-        """Open and close a reader, as workers do."""
+    def read_topic(self, topic: TopicName) -> str:
+        """Hold the offload subscription and read beside it, as the application does; describes what was done."""
 
     def bookies(self) -> Mapping[str, OffloadError | None] | None:
         """The registered bookies, and why each does not answer (None: it does); None where no metadata service is
@@ -105,10 +116,7 @@ class RealProbes:
             return f"connected to {address.host}"
 
     def admin_clock(self) -> float | None:
-        from offloader.pulsar.rest import RestClient
-
-        with closing(RestClient(self._pulsar)) as rest:
-            return ahead(rest.request("GET", "brokers/version").headers.get("Date"))
+        return _seconds_ahead(self.admin.time_ms())
 
     def applied(self, topic: TopicName) -> Mapping[str, object]:
         from offloader.pulsar.admin import AdminClient, effective_policies
@@ -116,11 +124,8 @@ class RealProbes:
         with closing(AdminClient(self._pulsar)) as admin:
             return effective_policies(admin, topic)
 
-    def open_reader(self, topic: TopicName) -> None:
-        from offloader.pulsar.broker_source import BrokerSource
-
-        with closing(BrokerSource(self._pulsar)) as source:
-            source.open(topic, 0, 0, max_bytes=1).close()
+    def read_topic(self, topic: TopicName) -> str:
+        return SubscriptionProbe(self._pulsar, self.admin).read_topic(topic)
 
     def bookies(self) -> Mapping[str, OffloadError | None] | None:
         if self._bookkeeper is None:
@@ -148,7 +153,7 @@ class RealProbes:
     def stock_bucket(self) -> str | None:
         if not self._lifecycle.stock_bucket:
             return None
-        settings = stock_store(self._lifecycle.stock_bucket, self._store_settings)
+        settings = self._store_settings.beside(self._lifecycle.stock_bucket, STOCK_BUCKET)
         with closing(open_store(settings, read_only=True)) as store:
             next(iter(store.list("")), None)
             store.stat(ROOT)  # what is not there: only who may read is told so
@@ -171,7 +176,7 @@ class RealProbes:
 
 
 def _google_bucket(settings: StoreSettings) -> GoogleBucket:
-    from offloader.storage.gcs_client import open_gcs
+    from offloader.storage.gcs import open_gcs
 
     with closing(open_gcs(settings)) as store:
         told = store.told()
@@ -236,9 +241,14 @@ class LedgerProbes:
 
 def ahead(date: str | None) -> float | None:
     """Seconds that an HTTP date is ahead of now."""
-    if not date:
-        return None
-    return parsedate_to_datetime(date).astimezone(UTC).timestamp() - time.time()
+    from offloader.pulsar.rest import http_date_ms
+
+    return _seconds_ahead(http_date_ms(date))
+
+
+def _seconds_ahead(told_ms: int | None) -> float | None:
+    """How far another clock is ahead of ours."""
+    return None if told_ms is None else told_ms / 1000 - time.time()
 
 
 def find_root(store: ObjectStore) -> Root | None:
@@ -251,10 +261,96 @@ def try_store(store: ObjectStore) -> None:
     prove(store, f"doctor-{uuid4()}")
 
 
-def try_upload(store: ObjectStore) -> None:
-    """Begin an upload, send a part, abort it. Leaves nothing behind."""
-    upload, data = store.begin(f"{PROOF}/doctor-{uuid4()}"), b"doctor"
+def try_upload(store: ObjectStore, sizes: Sequence[int] = PARTS) -> None:
+    """Send three parts of these lengths, complete them, read them back and delete them, as a commit does. Raises
+    DamagedObjectError where other bytes come back than were sent. Leaves nothing behind."""
+    key, data = proof_key(f"doctor-{uuid4()}"), b"doctor, " * (sum(sizes) // 8)
+    upload, parts, offset = store.begin(key), [], 0
     try:
-        store.put_part(upload, 1, 0, data, crc32c(data))
+        for number, size in enumerate(sizes, 1):
+            part = data[offset : offset + size]
+            parts.append(store.put_part(upload, number, offset, part, crc32c(part)))
+            offset += size
+        store.commit(upload, parts)
+        if store.read(key)[0] != data:
+            raise DamagedObjectError(f"{store.url}: an object of {len(parts)} parts is not what was sent")
     finally:
         store.abort(upload)
+        store.delete([key])
+
+
+class SubscriptionProbe:
+    """Acknowledges nothing. Deletes the subscription only where its token proves that this probe created it."""
+
+    def __init__(self, settings: PulsarSettings, admin: Admin) -> None:
+        self._settings = settings
+        self._admin = admin
+
+    def read_topic(self, topic: TopicName) -> str:
+        """Open a reader while the subscription is held, by this probe or by the running application. Returns what was
+        done. Raises SubscriptionBusyError where another consumer holds the subscription, and what brokers raise."""
+        from offloader.pulsar.broker_source import BrokerSource
+
+        with self._subscribed(topic) as holder, closing(BrokerSource(self._settings)) as source:
+            source.open(topic, 0, 0, max_bytes=1).close()
+        return f"{topic} can be read while the subscription {self._settings.subscription} is held{holder}"
+
+    @contextmanager
+    def _subscribed(self, topic: TopicName) -> Iterator[str]:
+        from offloader.pulsar.pin import BrokerPins
+
+        token = str(uuid4())
+        with closing(BrokerPins(self._settings, lambda: token)) as pins:
+            try:
+                pins.open(topic)
+            except SubscriptionBusyError as error:
+                yield self._running_application(topic, error)
+                return
+            kept = self._admin.pin_token(topic, self._settings.subscription)
+            try:
+                yield "; it stays, since these brokers do not show whether it is new" if kept is None else ""
+            finally:
+                if kept == token:
+                    pins.release(topic)
+
+    def _running_application(self, topic: TopicName, busy: SubscriptionBusyError) -> str:
+        """Words about the consumer that holds the subscription, if it is the application's. Raises `busy` else."""
+        from offloader.pulsar.admin import AdminClient
+        from offloader.pulsar.subscription_rest import consumers_of
+
+        with closing(AdminClient(self._settings)) as admin:
+            stats = admin.rest.get(f"{topic.rest_path}/stats")
+        names = [consumer.name for consumer in consumers_of(stats, self._settings.subscription)]
+        if not names:
+            raise busy
+        if {family_of(name) for name in names} != {family_of(self._settings.application)}:
+            raise SubscriptionBusyError(f"{busy}; it is held by the consumer {' '.join(map(repr, names))}") from busy
+        return " by the running application"
+
+
+def try_race(store: ObjectStore) -> None:
+    """Whether of writers that create one object at once just one is told so, and its bytes are there. Raises
+    UnprovenStoreError where it is not so. Leaves nothing behind. To pass is no proof: a race may end well by luck."""
+    keys = [proof_key(f"doctor-{uuid4()}") for _ in range(RACES)]
+    try:
+        with ThreadPoolExecutor(WRITERS) as pool:
+            for key in keys:
+                _race(store, pool, key)
+    finally:
+        store.delete(keys)
+
+
+def _race(store: ObjectStore, pool: ThreadPoolExecutor, key: str) -> None:
+    together = threading.Barrier(WRITERS)
+
+    def create(writer: int) -> bool:
+        together.wait()
+        return store.put(key, b"%d" % writer, if_absent=True) is not None
+
+    won = list(pool.map(create, range(WRITERS)))
+    there = store.read(key, 0, 10)[0]
+    if won.count(True) != 1 or there != b"%d" % won.index(True):
+        raise UnprovenStoreError(
+            f"{store.url}: of {WRITERS} writers that created one object at once {won.count(True)} were told that they "
+            "did: it cannot hold metadata"
+        )

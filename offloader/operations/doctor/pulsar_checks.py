@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from offloader.config.units import format_size
-from offloader.errors import AuthenticationFailedError, AuthorizationFailedError, InexactBytesError, OffloadError
-from offloader.offload.core.check import Check, fail, ok, warn
+from offloader.errors import AuthorizationFailedError, InexactBytesError, OffloadError, SubscriptionBusyError
+from offloader.model import TopicName
+from offloader.offload.core.check import ADDRESS, Check, fail, ok, remedy_for, warn
 from offloader.pulsar.exactness import check_exactness
 
+MOST_NAMED = 5
+BUSY = (
+    "stop the other consumer; if there is none, let a topic have two consumers more (maxConsumersPerTopic, "
+    "maxConsumersPerSubscription)"
+)
 BOOKIES_FROM = "pulsar.metadataServiceUri"
-ADDRESS = "check the address, the network and whether the broker runs"
-WHO = "check pulsar.authPlugin and pulsar.authParams"
-MAY = "grant the role this permission: pulsar-admin namespaces grant-permission NAMESPACE --role ROLE --actions consume"
+CONSUME = "grant it: pulsar-admin namespaces grant-permission NAMESPACE --role ROLE --actions consume"
 
 
 def reachable(name: str, answer: str | OffloadError, where: str) -> Check:
     """A port that was tried."""
     if isinstance(answer, OffloadError):
-        return fail(name, str(answer), _remedy(answer, f"{where}: {ADDRESS}"))
+        return fail(name, str(answer), remedy_for(answer, CONSUME, f"{where}: {ADDRESS}"))
     return ok(name, answer)
 
 
@@ -54,17 +58,30 @@ def entry_size(configuration: Mapping[str, str] | OffloadError, max_entry_size: 
         yield ok("entry-size", f"no message is larger than {format_size(max_entry_size)}")
 
 
-def readable(topic: str, answer: OffloadError | None) -> Check:
-    """A reader was opened as workers do, which needs look-up and subscribe."""
-    if answer is not None:
-        return fail("read-topic", str(answer), _remedy(answer, MAY))
-    return ok("read-topic", f"{topic} can be read")
+def readable(answer: str | OffloadError) -> Check:
+    """The offload subscription was held, and a reader opened beside it."""
+    name = "read-topic"
+    if isinstance(answer, SubscriptionBusyError):
+        return fail(name, str(answer), BUSY)
+    if isinstance(answer, OffloadError):
+        return fail(name, str(answer), remedy_for(answer, CONSUME, "check whether the topic was deleted or unloaded"))
+    return ok(name, answer)
 
 
-def enabled(count: int, unread: Mapping[str, OffloadError], chosen: Collection[str]) -> Iterator[Check]:
-    """What the configuration selects. `chosen`: namespaces that it enables."""
+def enabled(
+    count: int, unread: Mapping[str, OffloadError], absent: Collection[str], chosen: Collection[str]
+) -> Iterator[Check]:
+    """What the configuration selects. `absent`: namespaces of it that do not exist; `chosen`: that it enables."""
     for namespace, reason in unread.items():
-        yield fail("namespace", f"{namespace} cannot be read: {reason}", "check its name and the role's permissions")
+        permission = "make the role an administrator of the tenant; see docs/permissions.md#pulsar"
+        yield fail(
+            "namespace", f"{namespace} cannot be read: {reason}", remedy_for(reason, permission, "see the reason")
+        )
+    for namespace in absent:
+        text = f"{namespace} does not exist"
+        yield fail(
+            "namespace", text, f"pulsar-admin namespaces create {namespace}, or correct its name in `namespaces`"
+        )
     if count:
         yield ok("topics", f"{count} topics are enabled")
     elif chosen:
@@ -76,6 +93,26 @@ def enabled(count: int, unread: Mapping[str, OffloadError], chosen: Collection[s
             "offloader.enabled -v true"
         )
         yield warn("topics", "no topic is enabled", remedy)
+
+
+def skipped(topics: Collection[TopicName]) -> Iterator[Check]:
+    """Topics of enabled namespaces that are never offloaded."""
+    if topics:
+        yield ok("system-topics", f"Pulsar's own topics are not offloaded: {_some(topics)}")
+
+
+def _some(topics: Collection[TopicName]) -> str:
+    names = sorted(map(str, topics))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{' '.join(names[:MOST_NAMED])}{more}"
+
+
+def names_fit(topics: Collection[TopicName], url: str) -> Iterator[Check]:
+    """`topics`: those whose names are too long for the store."""
+    if topics:
+        text = f"{url} cannot hold names as long as these, and the topics are not offloaded: {_some(topics)}"
+        remedy = "disable these topics, or move the archive to an object store; names count as they are URL-encoded"
+        yield fail("topic-names", text, remedy)
 
 
 def bookies_reachable(found: Mapping[str, OffloadError | None] | OffloadError) -> Iterator[Check]:
@@ -118,9 +155,3 @@ def ledgers_deletable(found: tuple[str, ...] | OffloadError | None) -> Iterator[
         yield warn(name, f"no ledger would be deleted: {' '.join(found)}", "see docs/orphans.md#refusals")
     elif found is not None:
         yield ok(name, "what a scan finds to be an orphan could be deleted")
-
-
-def _remedy(error: OffloadError, other: str) -> str:
-    if isinstance(error, AuthenticationFailedError):
-        return WHO
-    return MAY if isinstance(error, AuthorizationFailedError) else other

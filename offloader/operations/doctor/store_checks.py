@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offloader.config.units import format_time
-from offloader.errors import AccessDeniedError, BucketNotFoundError, OffloadError, UnprovenStoreError
+from offloader.errors import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    OffloadError,
+    PartRejectedError,
+    UnprovenStoreError,
+)
 from offloader.metadata.state import Root
 from offloader.offload.core.check import Check, fail, ok, warn
 
@@ -21,6 +27,10 @@ REMEDIES: Mapping[type[OffloadError], str] = {
         "AbortMultipartUpload and ListBucketMultipartUploads"
     ),
     BucketNotFoundError: "create the bucket or folder, or correct storage.root",
+    PartRejectedError: (
+        "where the store takes only parts of equal length, as Cloudflare R2 does, set policies.equalParts: true; else "
+        "what its message says"
+    ),
     UnprovenStoreError: "use a store that creates objects atomically (S3, a local folder), or switch its caches off",
 }
 

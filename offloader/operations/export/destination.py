@@ -42,6 +42,10 @@ class Destination:
         """Where a written file will be."""
         return (self.path.parent if self.is_file else self.path) / staged.relative_to(self._staging)
 
+    def pattern(self, path: Path) -> Path:
+        """The path as it was named; where each partition has a file, with `-partition-N` in its name."""
+        return self._of_partition(path, "N") if self.is_file and self._partitioned else path
+
     def check(self, topics: list[TopicName]) -> None:
         """Raises FatalError where something is in the way."""
         try:
@@ -76,7 +80,11 @@ class Destination:
     def _final(self, topic: TopicName) -> Path:
         if not self._partitioned:
             return self.path
-        return self.path.with_name(f"{self.path.name.removesuffix(SUFFIX)}-partition-{topic.partition}{SUFFIX}")
+        return self._of_partition(self.path, str(topic.partition))
+
+    @staticmethod
+    def _of_partition(path: Path, number: str) -> Path:
+        return path.with_name(f"{path.name.removesuffix(SUFFIX)}-partition-{number}{SUFFIX}")
 
     def _check(self, path: Path) -> None:
         if not path.exists():

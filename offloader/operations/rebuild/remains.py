@@ -92,7 +92,8 @@ class Remains:
             each.number for uuid, each in of.items() if uuid in self.committed and isinstance(each, DeletionUndone)
         }
         begun = (DeletionBegun, Deleted)
-        return in_order(each for each in of.values() if not (isinstance(each, begun) and each.number in undone))
+        left = (each for each in of.values() if not (isinstance(each, begun) and each.number in undone))
+        return in_order(left, (each for each in self.records.values() if isinstance(each, Tombstone)))
 
     def is_deleted(self, span: Span) -> bool:
         """Whether a segment's objects may be absent, because it was deleted."""

@@ -20,9 +20,8 @@ from offloader.metadata.layout import catalog_folder, claim_key, record_key
 from offloader.metadata.log import READERS, NumberedLog, read_record
 from offloader.metadata.state import CatalogHead, GenerationEnded, Said, TopicCatalog
 from offloader.model import OpenSegment, Segment, TopicName
-from offloader.operations.rebuild.chain import Sound
 from offloader.operations.rebuild.gather import gather
-from offloader.operations.rebuild.propose import Proposal, propose
+from offloader.operations.rebuild.propose import Proposal, Sound, propose
 from offloader.operations.rebuild.remains import Given, Remains
 from offloader.operations.verify.segment_check import check_objects
 from offloader.ports.object_store import ObjectStore

@@ -1,8 +1,8 @@
-"""The archived topic that is restored."""
+"""The archived topic that is restored, and the numbering of what was restored of it, proven by the target."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offloader.archive.items import ArchivedEntry, Item, Missing
@@ -10,18 +10,20 @@ from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan
 from offloader.archive.selection import Selection
 from offloader.archive.topic import ArchivedTopic
-from offloader.metadata import stock_keys
+from offloader.errors import IntegrityError
 from offloader.metadata.layout import data_key
 from offloader.model import Position
-from offloader.operations.restore.choice import Choice
-from offloader.operations.restore.numbering import RestoredRun
-from offloader.operations.restore.outgoing import Skipped
-from offloader.operations.restore.transactions import Outcomes, outcomes
+from offloader.operations.restore.choice import Choice, Outcomes, outcomes
+from offloader.operations.restore.numbering import Numbering, RestoredRun, TargetPlaces
+from offloader.operations.restore.ports import RestoreTarget
+from offloader.operations.restore.provenance import Skipped
+from offloader.operations.restore.tail import Tail
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is left to restore. `bytes` is an estimate; `lost`: in words, what is missing and no known gap."""
+    """What is left to restore. `bytes`, an estimate, are those of the archive; `lost`: in words, what is missing and no
+    known gap."""
 
     entries: int
     bytes: int
@@ -34,11 +36,7 @@ class ArchiveSource:
     def __init__(self, topic: ArchivedTopic) -> None:
         self._topic = topic
         self._snapshot = topic.snapshot
-        self._copied = {
-            data_key(topic.name, s.uuid) if s.brokers is None else stock_keys.data_key(s.brokers.uuid, s.start.ledger)
-            for s in self._snapshot.catalog.segments
-            if s.source.complete
-        }
+        self._copied = {data_key(topic.name, s.uuid) for s in self._snapshot.catalog.segments if s.source.complete}
 
     def outline(self, after: Position | None) -> Outline:
         """From the records alone. Raises DamagedRecordError."""
@@ -108,3 +106,33 @@ def _length(start: Position, span: int, end: Position) -> int:
     if start[:2] == end[:2]:
         return min(span, max(end.entry - start.entry + 1, 0))
     return span if start < end else 0
+
+
+def proven_numbering(
+    source: ArchiveSource,
+    target: RestoreTarget,
+    places: TargetPlaces,
+    tail: Tail,
+    lowest: Position,
+    *,
+    allow_missing: bool,
+) -> Numbering:
+    """Of what was restored behind `lowest`. By the archive's records where nothing was left out there and nothing is
+    missing, else it is read once more. Raises IntegrityError where the archive has changed too much since, and as
+    reading it does."""
+    if tail.position is None:
+        return Numbering((), 0)
+    ways: tuple[Callable[[Position], Iterable[RestoredRun] | None], ...] = (
+        lambda end: source.recorded(lowest, end),
+        lambda end: source.restored(lowest, end, allow_missing=allow_missing),
+    )
+    for way in ways:
+        runs = way(tail.position)
+        if runs is None:
+            continue
+        found = Numbering(runs, tail.number)
+        if found.is_proven(lowest, tail.position, lambda number: target.provenance(*places.place(number)).position):
+            return found
+    raise IntegrityError(
+        f"the archive does not have any more what was restored behind {lowest}: its subscriptions cannot be mapped"
+    )

@@ -11,6 +11,10 @@ from offloader.model import TopicName
 Pair = tuple[TopicName, TopicName]
 
 
+# Of so many partitions for each archived one, the number is rather a date or an id that stands in a topic's name.
+MOST_ABSENT = 100
+
+
 @dataclass(frozen=True, slots=True)
 class Existing:
     """The target's namespace: the topics that hold entries, and the partitioned ones' numbers of partitions."""
@@ -43,6 +47,11 @@ def pairing(
     if not parts:
         raise TopicNotFoundError(f"{source} is not in the archive; `offloader topics list` shows what is")
     count = parts[-1].partition + 1 if partitions is None else partitions
+    if partitions is None and count > MOST_ABSENT * len(parts):
+        raise FatalError(
+            f"{source}: {len(parts)} of at least {count} partitions are archived, the highest is {parts[-1]}; name "
+            f"that topic alone, or say with --partitions {count} or more that all of them are to be made"
+        )
     if parts[-1].partition >= count:
         raise FatalError(
             f"{source} has {parts[-1].partition + 1} archived partitions at least, not {count}: see --partitions"

@@ -7,10 +7,11 @@ from typing import NamedTuple, Protocol
 
 from offloader.cursors.broker_losses import BrokerSettings
 from offloader.model import TopicName
-from offloader.operations.restore.outgoing import Outgoing
 from offloader.operations.restore.pairs import Existing
-from offloader.operations.restore.provenance import Origin, Provenance
+from offloader.operations.restore.provenance import Origin, Outgoing, Provenance
+from offloader.operations.restore.schemas import SchemaVersions
 from offloader.operations.restore.tail import Tail
+from offloader.ports.admin import TopicSchema
 from offloader.ports.subscriptions import Subscriptions
 
 
@@ -61,8 +62,15 @@ class Cluster(Protocol):
     def create(self, topic: TopicName, partitions: int) -> None:
         """Make the topic, with so many partitions (0: not partitioned), unless it is there."""
 
-    def target(self, topic: TopicName, origin: Origin, *, ignore_schemas: bool = False) -> RestoreTarget:
+    def target(self, topic: TopicName, origin: Origin) -> RestoreTarget:
         """A topic that exists, as what is restored to."""
+
+    def check_schemas(self, topic: TopicName, schemas: Sequence[TopicSchema], *, try_upload: bool) -> SchemaVersions:
+        """The versions that entries may name once these schemas are uploaded. Raises FatalError where they cannot be:
+        `try_upload` finds out by uploading them under a name that no topic has, and deleting them."""
+
+    def upload_schemas(self, topic: TopicName, schemas: Sequence[TopicSchema]) -> SchemaVersions:
+        """Upload the schemas that the topic lacks, in order. Raises FatalError where its registry refuses one."""
 
     @property
     def subscriptions(self) -> Subscriptions:

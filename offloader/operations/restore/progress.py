@@ -1,22 +1,42 @@
-"""Which entries wait, are on their way, and are stored: from a target's tail to the archive's end. Pure."""
+"""Which entries wait, are on their way, and are stored: from a target's tail to the archive's end; and no more than
+so many bytes a second. Pure: time is passed in, in seconds."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from offloader.archive.items import Item, Missing
 from offloader.errors import DataLostError, IntegrityError, ProtocolError
 from offloader.model import MIB
 from offloader.operations.restore.choice import Choice
-from offloader.operations.restore.outgoing import Outgoing, Skipped, outgoing
-from offloader.operations.restore.provenance import Origin, Provenance
+from offloader.operations.restore.provenance import Origin, Outgoing, Provenance, Skipped, outgoing, unchanged
 from offloader.operations.restore.tail import Tail
 
 # As many as a broker takes from one connection before it stops reading (maxPendingPublishRequestsPerConnection).
 MAX_PENDING = 1000
 MAX_PENDING_BYTES = 16 * MIB
 EVERYTHING = Choice()
+# What may be sent at once after a pause, in seconds' worth: waits shorter than this are not worth one.
+BURST = 0.05
+
+
+class RateLimiter:
+    """`rate` None: as fast as it goes."""
+
+    def __init__(self, rate: int | None) -> None:
+        self._rate = rate
+        self._free_at = 0.0
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next entry may go."""
+        return 0.0 if self._rate is None else max(0.0, self._free_at - now)
+
+    def spend(self, size: int, now: float) -> None:
+        """So many bytes went."""
+        if self._rate is not None:
+            self._free_at = max(self._free_at, now - BURST) + size / self._rate
 
 
 @dataclass
@@ -34,13 +54,21 @@ class Counts:
 class RestoreProgress:
     """One restore of one topic: `take` brings archived items in, `next` gives entries out, `confirm` says what is
     stored. After a disconnect nobody knows that: `resume` with the target's tail, and `next` goes on after it.
+    `schema_version`: as of `outgoing`.
     """
 
-    def __init__(self, origin: Origin, tail: Tail, choice: Choice = EVERYTHING) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        tail: Tail,
+        choice: Choice = EVERYTHING,
+        schema_version: Callable[[bytes], bytes] = unchanged,
+    ) -> None:
         self.tail = tail
         self.counts = Counts(already_there=tail.number)
         self._origin = origin
         self._choice = choice
+        self._schema_version = schema_version
         self._number = tail.number
         self._sent: deque[Outgoing] = deque()
         self._waiting: deque[Outgoing] = deque()
@@ -71,7 +99,8 @@ class RestoreProgress:
             self.counts.skipped[chosen] += 1
         else:
             self._number += 1
-            self._waiting.append(outgoing(chosen, Provenance(self._origin, item.position, self._number)))
+            provenance = Provenance(self._origin, item.position, self._number)
+            self._waiting.append(outgoing(chosen, provenance, self._schema_version))
 
     def next(self) -> Outgoing:
         """The next entry to send."""

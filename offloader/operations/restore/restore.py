@@ -10,8 +10,7 @@ from offloader.archive.items import Item
 from offloader.errors import BrokerUnavailableError, IntegrityError, OffloadError, OutcomeUnknownError, RetryableError
 from offloader.model import Position
 from offloader.operations.restore.ports import RestoreTarget
-from offloader.operations.restore.progress import Counts, RestoreProgress
-from offloader.operations.restore.rate_limiter import RateLimiter
+from offloader.operations.restore.progress import Counts, RateLimiter, RestoreProgress
 from offloader.operations.restore.tail import Tail
 
 log = logging.getLogger(__name__)

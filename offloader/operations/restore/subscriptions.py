@@ -14,7 +14,7 @@ from offloader.errors import OffloadError, OutcomeUnknownError, RetryableError
 from offloader.lifecycle.topics.cursors.stored import StoredCursor
 from offloader.lifecycle.topics.cursors.undoing import NOT_REPLICATED
 from offloader.model import TopicName
-from offloader.operations.restore.mapped_cursors import MappedCursor
+from offloader.operations.restore.numbering import MappedCursor
 from offloader.ports.subscriptions import SubscriptionLook, Subscriptions
 from offloader.pulsar.cursor_standing import Acknowledged, CursorStanding, bring, difference
 

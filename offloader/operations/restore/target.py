@@ -10,50 +10,15 @@ from typing import Any, cast
 from offloader.archive.messages.envelope import parse_envelope
 from offloader.errors import BrokerUnavailableError, FatalError, IntegrityError
 from offloader.model import MIB, EntryRange, TopicName
-from offloader.operations.restore.outgoing import Outgoing
-from offloader.operations.restore.provenance import Origin, Provenance, read_provenance
+from offloader.operations.restore.provenance import Origin, Outgoing, Provenance, read_provenance
 from offloader.operations.restore.tail import PRODUCER, Tail, TargetContents, tail_of
 from offloader.operations.restore.target_policies import APPLIED, check_policies
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.producer import EntryProducer
-from offloader.pulsar.rest import RestClient
 
 POLL = 0.05  # seconds
-
-
-class Schemas:
-    """Whether a target knows the schemas that entries name: an archive has their versions, not the schemas. Asks once a
-    version. `ignore`: entries may name versions that the target does not have."""
-
-    def __init__(self, rest: RestClient, target: TopicName, *, ignore: bool = False) -> None:
-        self._rest = rest
-        self._target = target
-        self._known: set[bytes] = {b""}
-        self._ignore = ignore
-
-    def check(self, version: bytes) -> None:
-        """Raises FatalError where the target has no such version. A version is 8 bytes, or it is not Pulsar's."""
-        if version in self._known or self._ignore or len(version) != 8:
-            return
-        number = int.from_bytes(version, signed=True)
-        if not self._has(number):
-            raise FatalError(
-                f"{self._target} has no schema version {number}, which archived entries name: upload the source's "
-                "schemas in their order (pulsar-admin schemas upload), or restore with --ignore-schemas"
-            )
-        self._known.add(version)
-
-    def _has(self, number: int) -> bool:
-        base = TopicName.parse(self._target.partitioned_name)
-        path = f"schemas/{base.tenant}/{base.namespace_part}/{base.encoded}/schema/{number}"
-        response = self._rest.request("GET", path)
-        if response.status_code == 404:
-            return False
-        if response.is_error:
-            raise self._rest.error(path, response)
-        return True
 
 
 class PulsarTarget:
@@ -67,7 +32,6 @@ class PulsarTarget:
         source: BrokerSource,
         lookup: TopicLookup,
         new_token: Callable[[], str],
-        schemas: Schemas,
     ) -> None:
         self.topic = topic
         self._origin = origin
@@ -75,7 +39,6 @@ class PulsarTarget:
         self._source = source
         self._lookup = lookup
         self._new_token = new_token
-        self._schemas = schemas
         self._producer: EntryProducer | None = None
         self._epoch: int | None = None
 
@@ -99,7 +62,6 @@ class PulsarTarget:
         return self.tail()
 
     def send(self, entry: Outgoing) -> None:
-        self._schemas.check(entry.schema_version)
         self._attached.send(entry.provenance.number, entry.data, messages=entry.messages, chunk=entry.chunk)
 
     def receipts(self, timeout: float) -> list[int]:

@@ -9,12 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from offloader.cursors.broker_losses import defaults_of, settings_of
-from offloader.errors import AbsentError, AuthorizationFailedError, NamespaceNotFoundError
+from offloader.errors import AbsentError, AuthorizationFailedError, FatalError, NamespaceNotFoundError
 from offloader.model import TopicName
 from offloader.operations.restore.pairs import Existing
 from offloader.operations.restore.ports import BrokerStoring
 from offloader.operations.restore.provenance import Origin
-from offloader.operations.restore.target import PulsarTarget, Schemas
+from offloader.operations.restore.schemas import SchemaRegistry, SchemaVersions
+from offloader.operations.restore.target import PulsarTarget
 from offloader.operations.restore.target_policies import (
     KEEPS_EVERYTHING,
     check_policies,
@@ -23,14 +24,15 @@ from offloader.operations.restore.target_policies import (
     left_to_broker,
     quotas_of,
 )
+from offloader.ports.admin import TopicSchema
 from offloader.ports.subscriptions import Subscriptions
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.state_answers import cursor_looks
 from offloader.pulsar.subscriptions import BrokerSubscriptions
+from offloader.pulsar.topic_rest import ledger_lengths
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +81,31 @@ class TargetCluster:
         if response.is_error and response.status_code != 409:  # 409: it is there
             raise self._admin.rest.error(path, response)
 
-    def target(self, topic: TopicName, origin: Origin, *, ignore_schemas: bool = False) -> PulsarTarget:
-        schemas = Schemas(self._admin.rest, topic, ignore=ignore_schemas)
-        return PulsarTarget(topic, origin, self._admin, self._source, self._lookup, lambda: str(uuid.uuid4()), schemas)
+    def target(self, topic: TopicName, origin: Origin) -> PulsarTarget:
+        return PulsarTarget(topic, origin, self._admin, self._source, self._lookup, lambda: str(uuid.uuid4()))
+
+    def check_schemas(self, topic: TopicName, schemas: Sequence[TopicSchema], *, try_upload: bool) -> SchemaVersions:
+        registry = SchemaRegistry(self._admin.rest, topic)
+        if schemas and self._enforces_schemas(topic.namespace):
+            raise FatalError(
+                f"{topic}: its namespace or broker lets only producers with a schema into topics that have one: set "
+                f"schemaValidationEnforced of {topic.namespace} to false until it is restored"
+            )
+        if try_upload and (missing := registry.missing(schemas)):
+            registry.try_upload(missing, TopicName.parse(f"{topic.namespace}/schemas-tried-{uuid.uuid4()}"))
+        return registry.expected(schemas)
+
+    def upload_schemas(self, topic: TopicName, schemas: Sequence[TopicSchema]) -> SchemaVersions:
+        return SchemaRegistry(self._admin.rest, topic).upload(schemas)
+
+    def _enforces_schemas(self, namespace: str) -> bool:
+        """The broker's setting counts where it can be seen."""
+        if self._admin.namespace_policies(namespace).get("schema_validation_enforced"):
+            return True
+        try:
+            return self._admin.runtime_configuration().get("isSchemaValidationEnforced") == "true"
+        except AuthorizationFailedError:
+            return False
 
     @cached_property
     def subscriptions(self) -> Subscriptions:
@@ -100,7 +124,7 @@ class TargetCluster:
         check_quotas(topic, quotas_of(self._admin.namespace_policies(topic.namespace), defaults), new=True)
 
     def lengths(self, topic: TopicName) -> Sequence[tuple[int, int | None]]:
-        return cursor_looks(self._admin.rest.get(f"{topic.rest_path}/internalStats")).lengths
+        return ledger_lengths(self._admin.rest.get(f"{topic.rest_path}/internalStats"))
 
     def storing(self, namespace: str) -> BrokerStoring:
         version = self._admin.rest.text("brokers/version")

@@ -11,7 +11,7 @@ from hashlib import sha256
 from offloader.ahead import map_ahead
 from offloader.archive.findings import Finding, FindingKind
 from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
-from offloader.metadata.beside import tombstone
+from offloader.metadata.beside import is_buried
 from offloader.metadata.catalog_codec import decode_of
 from offloader.metadata.journals import Journals
 from offloader.metadata.layout import parse_topic_key, record_key
@@ -19,7 +19,7 @@ from offloader.metadata.log import READERS, read_record
 from offloader.metadata.state import record_uuid
 from offloader.model import Loss, Segment, TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord
-from offloader.operations.verify.deleted import may_be_absent
+from offloader.operations.verify.strays import may_be_absent
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.bounded_reads import read_to_compare
 
@@ -41,14 +41,9 @@ def check_copies(
             return Finding(FindingKind.MISSING_RECORD, key, f"{record.key} has no copy beside the segments", topic)
         if size == record.size and (quick or _same(store, key, record)):
             return None
-        stone = tombstone(store, topic, record.uuid) if buried else None
-        if stone is None:
-            return Finding(FindingKind.DAMAGED_RECORD, key, f"it is not what {record.key} is", topic)
-        unknown = {held.ledger for held in stone.ledgers} - {each.ledger for each in stone.copies}
-        if stone.is_handed_over and unknown:
-            message = f"it does not say where brokers have ledger {min(unknown)}"
-            return Finding(FindingKind.DAMAGED_RECORD, key, message, topic)
-        return None
+        if buried and is_buried(store, topic, record.uuid):
+            return None
+        return Finding(FindingKind.DAMAGED_RECORD, key, f"it is not what {record.key} is", topic)
 
     records = (
         (r.catalog.topic, record, record.uuid in buried)

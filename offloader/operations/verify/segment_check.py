@@ -1,64 +1,118 @@
 """A segment's two objects against its record: quickly (there, of the right size, a readable index), or byte for
-byte."""
+byte: one pass over the data object, part by part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+
+from crc32c import crc32c
 
 from offloader.archive.findings import Finding, FindingKind, offset_in
-from offloader.archive.ledgers.pair import LedgerPair
-from offloader.errors import DamagedObjectError, ObjectNotFoundError
+from offloader.archive.object_range import runs
+from offloader.errors import DamagedObjectError, DamagedRecordError, ObjectArchivedError, ObjectNotFoundError
+from offloader.format.blocks import Block, BlockEntry, entries, read_blocks
+from offloader.format.entry import fault, inspect
 from offloader.format.index import Index, decode_index
+from offloader.format.many import StatsBuilder
 from offloader.format.strict import account, check_ledger_infos
 from offloader.metadata.layout import data_key, index_key
-from offloader.model import Segment, TopicName
-from offloader.operations.verify.part_check import PartStream
+from offloader.model import V3, Part, Position, Segment, TopicName
 from offloader.ports.object_store import ObjectStore, Stat
-from offloader.storage.bounded_reads import naming, read_index
+from offloader.storage.bounded_reads import naming, read_index, read_ranges
 
 # The one key that Pulsar's readers look for in an object's metadata.
 VERSION_KEY = "s3managedledgeroffloaderformatversion"
 
 
-OpenBucket = Callable[[str], ObjectStore]
+class PartStream:
+    """The parts' bytes, one part in memory at a time, checked on the way. `damaged`: a part is not as recorded."""
+
+    def __init__(self, store: ObjectStore, topic: TopicName, segment: Segment, key: str) -> None:
+        self.findings: list[Finding] = []
+        self.damaged = False
+        self._store = store
+        self._topic = topic
+        self._segment = segment
+        self._key = key
+        self._expected = _positions(segment)
+        self._wrong_entries = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self._segment.parts:
+            data = b"".join(read_ranges(self._store, self._key, part.offset, part.offset + part.size))
+            found = crc32c(data)
+            if found != part.crc32c:
+                self.damaged = True
+                recorded = f"the catalog says {part.crc32c:08x}"
+                message = f"part {part.number} of {part.size} bytes has CRC32C {found:08x}, {recorded}"
+                self._add(FindingKind.DAMAGED_PART, message, part.offset)
+            elif not self.damaged:
+                self._check_entries(part, data)
+            yield data
+
+    def finish(self) -> None:
+        """After the last part: nothing that the record names may be left."""
+        left = next(self._expected, None)
+        if left is not None and not self.damaged and not self._wrong_entries:
+            self._add(FindingKind.WRONG_ENTRIES, f"{left[0]}:{left[1]} is missing at the end", None, left)
+
+    def _check_entries(self, part: Part, data: bytes) -> None:
+        stats = StatsBuilder()
+        try:
+            for block in read_blocks(data, part.offset):
+                for stored in entries(block):
+                    self._check_entry(part, block, stored, stats)
+        except DamagedObjectError as error:
+            self._add(FindingKind.UNACCOUNTED_BYTES, str(error), offset_in(str(error)))
+            self.damaged = True
+            return
+        if stats.build() != part.stats:
+            message = f"part {part.number} has {stats.build()}, the catalog says {part.stats}"
+            self._add(FindingKind.WRONG_STATISTICS, message, part.offset)
+
+    def _check_entry(self, part: Part, block: Block, stored: BlockEntry, stats: StatsBuilder) -> None:
+        ledger = self._segment.v1_ledger if block.header.ledger is None else block.header.ledger
+        found = (ledger, stored.entry)
+        expected = next(self._expected, None)
+        if found != expected and not self._wrong_entries:
+            self._wrong_entries = True  # everything after it is shifted
+            belongs = "nothing" if expected is None else f"{expected[0]}:{expected[1]}"
+            message = f"{found[0]}:{found[1]} stands where {belongs} belongs"
+            self._add(FindingKind.WRONG_ENTRIES, message, stored.offset, expected)
+        facts = inspect(stored.data)
+        stats.add(facts)
+        if facts.unreadable and not part.stats.unreadable:
+            message = f"{found[0]}:{found[1]}: {fault(stored.data) or 'it is no message'}"
+            self._add(FindingKind.DAMAGED_ENTRY, message, stored.offset, (found[0] or 0, found[1]))
+
+    def _add(self, kind: FindingKind, message: str, offset: int | None, at: tuple[int, int] | None = None) -> None:
+        position = None if at is None else Position(self._segment.start.incarnation, *at)
+        self.findings.append(Finding(kind, self._key, message, self._topic, offset, position))
 
 
-def check_objects(
-    store: ObjectStore, topic: TopicName, segment: Segment, *, quick: bool, open_bucket: OpenBucket | None = None
-) -> list[Finding]:
-    """What is wrong with a segment's objects; a segment without entries has none. `quick` needs no parts.
-    `open_bucket`: of brokers' objects that a catalog names where they are; None: these are not looked at. Raises what
+def _positions(segment: Segment) -> Iterator[tuple[int, int]]:
+    """What the object must hold, in order; nothing, of a record that contradicts itself (a finding of its own)."""
+    try:
+        found = runs(segment)
+    except DamagedRecordError:
+        return
+    for run in found:
+        if run.gap is None:
+            yield from ((run.ledger, entry) for entry in run.ids)
+
+
+def check_objects(store: ObjectStore, topic: TopicName, segment: Segment, *, quick: bool) -> list[Finding]:
+    """What is wrong with a segment's objects; a segment without entries has none. `quick` needs no parts. Raises what
     the stores raise."""
     if not (segment.size if quick else segment.parts):
         return []
-    if segment.brokers is not None:
-        theirs = None if open_bucket is None else open_bucket(segment.brokers.bucket)
-        return [] if theirs is None else _check_brokers(theirs, topic, segment, segment.brokers.uuid, quick=quick)
     checks = _SegmentCheck(store, topic, segment)
     there = checks.data_is_there()
     index = checks.index()
     if there and index is not None and not quick:
         checks.contents(index)
     return checks.findings
-
-
-def _check_brokers(store: ObjectStore, topic: TopicName, segment: Segment, uuid: str, *, quick: bool) -> list[Finding]:
-    """Of an object that brokers own: where it is not there any more, they have deleted it."""
-    pair = LedgerPair(store, topic, uuid, segment.start.ledger)
-    stat = store.stat(pair.data_key)
-    if stat is None or store.stat(pair.index_key) is None:
-        return []  # deleted by Pulsar, which takes both
-    pair.read_index()
-    pair.check_size(stat.size)
-    if stat.size != segment.size and pair.sound:
-        pair.add(FindingKind.WRONG_SIZE, pair.data_key, f"it has {stat.size} bytes, the catalog says {segment.size}")
-    if quick or not pair.sound:
-        return pair.findings
-    stream = PartStream(store, topic, segment, pair.data_key)
-    for _ in stream:
-        pass
-    stream.finish()
-    return [*pair.findings, *stream.findings]
 
 
 class _SegmentCheck:
@@ -93,6 +147,9 @@ class _SegmentCheck:
         except ObjectNotFoundError:
             self._add(FindingKind.MISSING_INDEX, key, f"the catalog's segment {segment.uuid} has no index object")
             return None
+        except ObjectArchivedError as error:
+            self._add(FindingKind.ARCHIVED_OBJECT, key, str(error))
+            return None
         except DamagedObjectError as error:
             self._add(FindingKind.DAMAGED_INDEX, key, str(error))
             return None
@@ -105,12 +162,24 @@ class _SegmentCheck:
 
     def contents(self, index: Index) -> None:
         """Every byte, in one pass."""
+        try:
+            self._contents(index)
+        except ObjectArchivedError as error:
+            self._add(FindingKind.ARCHIVED_OBJECT, self._data_key, str(error))
+
+    def _contents(self, index: Index) -> None:
         stream = PartStream(self._store, self._topic, self._segment, self._data_key)
         damage: DamagedObjectError | None = None
         parts = iter(stream)
         try:
             with naming(self._data_key):
-                account(parts, index, own=True, v1_ledger=self._segment.v1_ledger)
+                account(
+                    parts,
+                    index,
+                    own=True,
+                    equal_parts=self._segment.cuts.version == V3,
+                    v1_ledger=self._segment.v1_ledger,
+                )
         except DamagedObjectError as error:
             damage = error
         for _ in parts:  # the other parts' checks

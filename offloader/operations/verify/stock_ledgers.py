@@ -1,4 +1,5 @@
-"""What stock brokers offloaded of a topic, checked without Pulsar: objects against their index and Pulsar's record."""
+"""Ledgers that stock brokers offloaded by themselves, checked without Pulsar: objects against their index and Pulsar's
+record."""
 
 from __future__ import annotations
 
@@ -27,11 +28,13 @@ def verify_ledgers(
         store = store_of(ledger.store)
         pair = LedgerPair(store, found.topic, ledger.uuid, ledger.start.ledger)
         stat = store.stat(pair.data_key)
-        pair.read_index()
+        with pair.archived_is_finding(pair.index_key):
+            pair.read_index()
         pair.check_size(None if stat is None else stat.size)
         pair.check_record(ledger)
         if not quick:
-            pair.check_contents()
+            with pair.archived_is_finding(pair.data_key):
+                pair.check_contents()
         return pair
 
     readable = [ledger for ledger in found.ledgers if ledger.unreadable is None]  # the others have findings already

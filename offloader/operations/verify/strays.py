@@ -1,17 +1,26 @@
-"""The whole root against what catalogs and journals name: objects and uploads that neither names."""
+"""The whole root against what catalogs and journals name: objects and uploads that neither names, and what is left of
+segments that are recorded as deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from functools import partial
 
+from offloader.ahead import map_ahead
 from offloader.archive.findings import Finding, FindingKind
+from offloader.bridge.log import BridgeReader
 from offloader.errors import ConfigError, FormatVersionError, IntegrityError
 from offloader.lifecycle.bucket.names import KeyStanding, NamesInForce, ObjectKind, PlacedKey, TopicNames, placed
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.deletions import range_of
 from offloader.metadata.journals import Journals
-from offloader.metadata.layout import ROOT, KeyKind, catalog_folder, parse_topic_key
+from offloader.metadata.layout import ROOT, KeyKind, bridge_folder, catalog_folder, parse_topic_key
+from offloader.metadata.log import READERS
 from offloader.metadata.root import read_root
-from offloader.model import TopicName
-from offloader.operations.verify.bridge_logs import is_bridged
+from offloader.metadata.state import CatalogHead
+from offloader.metadata.stock_keys import parse_key
+from offloader.model import Segment, TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog
 from offloader.ports.object_store import ObjectStore, OpenUpload
 
@@ -29,6 +38,74 @@ _FINDINGS = {
     ),
     ObjectKind.PROOF: (FindingKind.LEFT_OVER, "left by an interrupted start; it can be deleted"),
 }
+ABSENT = (FindingKind.MISSING_OBJECT, FindingKind.MISSING_INDEX)
+
+
+def read_bridges(
+    store: ObjectStore, listed: Iterable[str], pool: Executor
+) -> tuple[frozenset[str], tuple[Finding, ...]]:
+    """The uuids of all that is bridged or being bridged, of topics that have a log among the `listed` keys, and what is
+    wrong with the logs."""
+    parsed = (parse_topic_key(key) for key in listed)
+    topics = sorted({each.topic for each in parsed if each is not None and each.kind is KeyKind.BRIDGE})
+    uuids, findings = set[str](), list[Finding]()
+    for found in map_ahead(pool, partial(_read, BridgeReader(store)), topics, 2 * READERS):
+        if isinstance(found, Finding):
+            findings.append(found)
+        else:
+            uuids |= found
+    return frozenset(uuids), tuple(findings)
+
+
+def is_bridged(key: str, uuids: frozenset[str]) -> bool:
+    """Whether a key at the bucket's root is that of an object of a bridge."""
+    found = parse_key(key)
+    return found is not None and found.uuid in uuids
+
+
+def _read(bridges: BridgeReader, topic: TopicName) -> frozenset[str] | Finding:
+    try:
+        return bridges.of(topic).uuids
+    except (IntegrityError, FormatVersionError) as error:
+        return Finding(FindingKind.DAMAGED_RECORD, bridge_folder(topic), str(error), topic)
+
+
+def may_be_absent(head: CatalogHead, segment: Segment) -> bool:
+    """Whether the catalog says that the segment's objects are deleted, or just being deleted."""
+    return head.removal is not None and range_of(head.removed.absent, segment.end) is not None
+
+
+def not_deleted(store: ObjectStore, segment: Segment, findings: list[Finding]) -> list[Finding]:
+    """The findings of a segment, without that its objects are missing if they were deleted since the catalog was
+    read."""
+    topic = next((f.topic for f in findings if f.kind in ABSENT), None)
+    if topic is None:
+        return findings
+    try:
+        deleted = may_be_absent(Catalogs(store, "").head(topic), segment)
+    except (IntegrityError, FormatVersionError):
+        return findings
+    return [f for f in findings if f.kind not in ABSENT] if deleted else findings
+
+
+def left_of_deleted(
+    store: ObjectStore, keys: Iterable[str], read: Mapping[TopicName, ReadCatalog]
+) -> Iterator[Finding]:
+    """Objects that are still there of what is recorded as deleted. Looks again: they may have gone since `keys` were
+    listed."""
+    gone = {
+        (topic, segment.uuid)
+        for topic, r in read.items()
+        if r.catalog.head.removal is not None
+        for segment in r.catalog.segments
+        if range_of(r.catalog.head.removed.ranges, segment.end) is not None
+    }
+    for key in keys if gone else ():
+        parsed = parse_topic_key(key)
+        objects = parsed is not None and parsed.kind in (KeyKind.DATA, KeyKind.INDEX)
+        if parsed is not None and objects and (parsed.topic, parsed.uuid) in gone and store.stat(key) is not None:
+            message = "its segment is recorded as deleted; it can be deleted"
+            yield Finding(FindingKind.LEFT_OVER, key, message, parsed.topic)
 
 
 def damaged_journals(journals: Journals) -> list[Finding]:
@@ -62,7 +139,7 @@ def stray_objects(
     for key, size in listed:
         place = placed(key, size, names)
         if place.standing is KeyStanding.FOREIGN and not is_bridged(key, bridged):
-            yield Finding(FindingKind.STRAY_OBJECT, key, "its name is none that the offloader writes")
+            yield Finding(FindingKind.STRAY_OBJECT, key, place.by)
         elif place.standing is KeyStanding.UNNAMED and place.kind in _FINDINGS:
             key = _generation_of(place) or key
             if key not in generations:

@@ -23,16 +23,23 @@ from offloader.metadata.layout import (
     parse_claim_key,
     parse_topic_key,
     topic_folder,
+    topic_of,
 )
 from offloader.metadata.root import read_root
 from offloader.metadata.state import REBUILT, TopicCatalog
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.operations.verify.beside import check_copies, lost_ends
-from offloader.operations.verify.bridge_logs import read_bridges
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord, parts_of, read_catalog
-from offloader.operations.verify.deleted import handed_over, left_of_deleted, may_be_absent, not_deleted
-from offloader.operations.verify.segment_check import OpenBucket, check_objects
-from offloader.operations.verify.strays import damaged_journals, open_uploads, stray_objects
+from offloader.operations.verify.segment_check import check_objects
+from offloader.operations.verify.strays import (
+    damaged_journals,
+    left_of_deleted,
+    may_be_absent,
+    not_deleted,
+    open_uploads,
+    read_bridges,
+    stray_objects,
+)
 from offloader.ports.object_store import ObjectStore
 
 THREADS = 8
@@ -51,7 +58,6 @@ class Report:
     aborted: tuple[str, ...] = ()
     unreadable: int = 0  # of the entries, those that are no messages and were copied as they are
     deleted: int = 0  # of the segments, those that are recorded as deleted: of these, nothing has to be there
-    handed_over: int = 0  # of the deleted, those that are read from brokers' copies
 
 
 def verify(
@@ -60,20 +66,21 @@ def verify(
     *,
     quick: bool = False,
     abort_uploads: bool = False,
-    open_bucket: OpenBucket | None = None,
 ) -> Report:
     """Check topics, by default all of the root. `quick`: existence, sizes, indexes and continuity only, without data.
 
     Safe beside running applications: lists objects, then reads journals, then catalogs, the way that a segment goes.
     `abort_uploads` ends the uploads of segments that no journal names; nothing else is ever changed.
-    `open_bucket`: as of `check_objects`. Raises what the stores raise.
+    Raises RemovedFeatureError, and what the stores raise.
     """
     chosen = None if topics is None else sorted(set(topics))
     prefixes = [""] if chosen is None else [topic_folder(topic) for topic in chosen]
-    listed = [found for prefix in prefixes for found in store.list(prefix)]
+    there = [found for prefix in prefixes for found in store.list(prefix)]
+    listed = [(key, size) for key, size in there if size or not listing.is_marker(key)]
+    only_markers = {topic_of(key)[0] for key, _ in there} - {topic_of(key)[0] for key, _ in listed}
     uploads = [upload for prefix in prefixes for upload in store.list_uploads(prefix)]
     journals = read_journals(store, applications(store))
-    names = sorted(listing.topics(store)) if chosen is None else chosen
+    names = sorted(set(listing.topics(store)) - only_markers) if chosen is None else chosen
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         read = {
             r.catalog.topic: r
@@ -88,7 +95,7 @@ def verify(
     ]
     tokens = ((record.key, record.uuid) for r in read.values() for record in r.records)
     findings += _check_tokens(chain(journals.tokens, tokens))
-    findings += _check_objects(store, read, quick=quick, open_bucket=open_bucket)
+    findings += _check_objects(store, read, quick=quick)
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         findings += check_copies(store, read.values(), dict(listed), pool, quick=quick)
     findings += left_of_deleted(store, (key for key, _ in listed), read)
@@ -111,7 +118,6 @@ def verify(
         aborted=tuple(aborted),
         unreadable=sum(r.unreadable for r in read.values()),
         deleted=sum(len(r.catalog.segments) for r in read.values()) - len(segments),
-        handed_over=sum(handed_over(r) for r in read.values()),
     )
 
 
@@ -211,14 +217,12 @@ def _check_claims(
                 yield Finding(FindingKind.LEFT_OVER, key, message)
 
 
-def _check_objects(
-    store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool, open_bucket: OpenBucket | None
-) -> Iterator[Finding]:
+def _check_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool) -> Iterator[Finding]:
     def check(work: tuple[TopicName, Segment, ReadRecord]) -> list[Finding]:
         topic, slim, record = work
         segment = slim if quick else parts_of(store, topic, record)
         if segment is not None:
-            found = check_objects(store, topic, segment, quick=quick, open_bucket=open_bucket)
+            found = check_objects(store, topic, segment, quick=quick)
             return not_deleted(store, segment, found)
         message = "it is another one now than when this check began"
         return [Finding(FindingKind.DAMAGED_RECORD, record.key, message, topic, position=slim.start)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from itertools import pairwise
 
@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.following.follower import Following
 from offloader.archive.following.live import FollowLimits, Live
 from offloader.archive.items import EntryRun, Missing, ReadItem
+from offloader.archive.opened import CatalogCache
 from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
@@ -106,6 +106,7 @@ def test_each_entry_comes_once_in_order_while_the_offloader_works_and_pulsar_tri
                 break
             found.append(next(reading))
             count += len(entries_of(found[-1:]))
+    assert isinstance(reading, Generator)
     reading.close()
     sim.cluster.faults.clear()
     found += follow(sim, found[-1].end if found else None)

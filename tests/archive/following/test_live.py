@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from offloader.archive.archive import Archive
-from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.following.follower import Following
 from offloader.archive.following.live import FollowLimits, Live
-from offloader.archive.ledgers.ledger_bucket import LedgerBucket
-from offloader.archive.opened import OpenArchive
+from offloader.archive.ledgers.bucket import LedgerBucket
+from offloader.archive.opened import CatalogCache, OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import LazyTopicRecords
 from offloader.archive.selection import Selection
@@ -128,7 +128,7 @@ def test_a_message_whose_chunks_are_on_both_sides(sim: Simulation) -> None:
     assert [m.value for m in topic(sim).messages(Selection(Position(0, ledger, entry)), follow=True)] == [b"<chunked>"]
 
 
-def test_an_archive_that_knows_no_pulsar_cannot_follow(tmp_path) -> None:
+def test_an_archive_that_knows_no_pulsar_cannot_follow(tmp_path: Path) -> None:
     Built(LocalStore(tmp_path)).claim()
     with pytest.raises(ConfigError, match=r"^follow: nothing says how Pulsar is reached"):
         next(Archive(tmp_path.as_uri()).topic("orders").entries(follow=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from threading import Event, Semaphore
 from threading import enumerate as threads
 
@@ -75,6 +75,7 @@ def test_threads_end_when_nobody_takes_more() -> None:
     assert next(found)[1] == 0
     reading = [thread for thread in threads() if thread.name.startswith("together-")]
     assert len(reading) == 3
+    assert isinstance(found, Generator)
     found.close()
     for thread in reading:
         thread.join(10)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
-from offloader.bookkeeper.managed_ledgers import managed_ledger_name
-from offloader.format.part_index import IndexEntry
-from offloader.format.reader import read_blocks
+from offloader.format.blocks import read_blocks
+from offloader.format.index import IndexEntry
 from offloader.format.v1 import LedgerIndex
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
+from offloader.state.names import managed_ledger_name
 from tests.archive.support import TOPIC, message, uuid_of
 from tests.format.stock import encode_ledger_index, write_blocks
 

@@ -11,10 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import DamagedObjectError
-from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, BlockHeader, padding
+from offloader.format.blocks import (
+    ENTRY_HEADER,
+    ENTRY_HEADER_SIZE,
+    HEADER_SIZE,
+    BlockHeader,
+    entries,
+    padding,
+    read_blocks,
+)
+from offloader.format.index import IndexEntry
 from offloader.format.ledger_account import account_ledger
-from offloader.format.part_index import IndexEntry
-from offloader.format.reader import entries, read_blocks
 from offloader.format.v1 import LedgerIndex, decode_ledger_index
 from tests.format.support import v1_one_block, v1_tiny_blocks
 
@@ -30,7 +37,7 @@ def pieces(data: bytes, size: int) -> list[bytes]:
 
 
 @FIXTURES
-def test_what_pulsar_wrote(fixture, ledger):
+def test_what_pulsar_wrote(fixture, ledger) -> None:
     index = decode_ledger_index(fixture.index, ledger)
     account = account_ledger([fixture.data], ledger, index)
     said = index.ledger_metadata
@@ -38,14 +45,14 @@ def test_what_pulsar_wrote(fixture, ledger):
 
 
 @given(any_entries(), st.integers(500, 2000), st.integers(1, 700))
-def test_whatever_pulsar_writes(held, block_size, piece):
+def test_whatever_pulsar_writes(held, block_size, piece) -> None:
     data, encoded = objects(4, held, block_size=block_size)
     account = account_ledger(pieces(data, piece), 4, decode_ledger_index(encoded, 4))
     assert (account.entries, account.payload) == (len(held), sum(map(len, held)))
 
 
 @given(any_entries(), st.integers(500, 2000), st.integers(500, 2000))
-def test_the_digest_is_of_the_entries_alone(held, one, another):
+def test_the_digest_is_of_the_entries_alone(held, one, another) -> None:
     digests = set()
     for block_size in (one, another):
         data, encoded = objects(4, held, block_size=block_size)
@@ -54,7 +61,7 @@ def test_the_digest_is_of_the_entries_alone(held, one, another):
 
 
 @given(any_entries(), st.data())
-def test_the_digest_tells_entries_apart(held, data):
+def test_the_digest_tells_entries_apart(held, data) -> None:
     others = list(held)
     at = data.draw(st.integers(0, len(held) - 1))
     others[at] = data.draw(st.binary(max_size=300).filter(lambda entry: entry != held[at]))
@@ -65,7 +72,7 @@ def test_the_digest_tells_entries_apart(held, data):
     assert len(digests) == 2
 
 
-def test_a_finer_index():
+def test_a_finer_index() -> None:
     data, encoded = objects(4, messages(4, 30))
     index = decode_ledger_index(encoded, 4)
     places = [
@@ -79,7 +86,7 @@ def test_a_finer_index():
         account_ledger([data], 4, replace(index, entries=(*places[:3], wrong, *places[4:])))
 
 
-def test_an_index_entry_behind_the_last_entry():
+def test_an_index_entry_behind_the_last_entry() -> None:
     data, encoded = objects(4, [b"one"])
     index = decode_ledger_index(encoded, 4)
     behind = IndexEntry(4, 1, 1, len(data) - HEADER_SIZE)
@@ -87,14 +94,14 @@ def test_an_index_entry_behind_the_last_entry():
         account_ledger([data], 4, replace(index, entries=(*index.entries, behind)))
 
 
-def test_an_index_of_a_longer_object():
+def test_an_index_of_a_longer_object() -> None:
     data, encoded = objects(4, [b"one"])
     longer = replace(decode_ledger_index(encoded, 4), data_length=len(data) + 1)
     with pytest.raises(DamagedObjectError, match=f"offset {len(data)}: the object ends here"):
         account_ledger([data], 4, longer)
 
 
-def test_a_block_without_entries():
+def test_a_block_without_entries() -> None:
     """What Pulsar's offloader writes where an entry is larger than its blocks."""
     data, encoded = objects(4, [b"one"])
     index = decode_ledger_index(encoded, 4)
@@ -104,7 +111,7 @@ def test_a_block_without_entries():
         account_ledger([both], 4, of_both)
 
 
-def test_the_digest_tells_where_entries_end():
+def test_the_digest_tells_where_entries_end() -> None:
     accounts = [
         account_ledger([data], 4, decode_ledger_index(encoded, 4))
         for data, encoded in (objects(4, [b"ab", b"c"]), objects(4, [b"a", b"bc"]))
@@ -121,19 +128,19 @@ def bridge(ledger: int, in_block: int) -> tuple[bytes, LedgerIndex]:
     return data, LedgerIndex(len(data), metadata(held, None).SerializeToString(), (IndexEntry(4, 0, 1, 0),))
 
 
-def test_blocks_of_our_own_format_are_accepted():
+def test_blocks_of_our_own_format_are_accepted() -> None:
     data, index = bridge(4, 4)
     assert account_ledger([data], 4, index).entries == 2
 
 
-def test_blocks_of_another_ledger_are_not():
+def test_blocks_of_another_ledger_are_not() -> None:
     data, index = bridge(5, 4)
     with pytest.raises(DamagedObjectError, match="offset 0: a block of ledger 5"):
         account_ledger([data], 4, index)
 
 
 @FIXTURES
-def test_any_truncation_is_found(fixture, ledger):
+def test_any_truncation_is_found(fixture, ledger) -> None:
     index = decode_ledger_index(fixture.index, ledger)
     random = Random(1)
     for length in [0, 1, len(fixture.data) - 1, *(random.randrange(len(fixture.data)) for _ in range(100))]:
@@ -141,7 +148,7 @@ def test_any_truncation_is_found(fixture, ledger):
             account_ledger([fixture.data[:length]], ledger, index)
 
 
-def test_more_bytes_than_the_index_says_are_found():
+def test_more_bytes_than_the_index_says_are_found() -> None:
     fixture = v1_tiny_blocks()
     index = decode_ledger_index(fixture.index, 9)
     with pytest.raises(DamagedObjectError, match="offset 11355"):
@@ -150,7 +157,7 @@ def test_more_bytes_than_the_index_says_are_found():
         account_ledger([fixture.data, fixture.data[:1536]], 9, index)
 
 
-def test_any_flipped_bit_is_found_or_changes_the_digest():
+def test_any_flipped_bit_is_found_or_changes_the_digest() -> None:
     """Entries without a checksum of their own can be told apart only by the digest."""
     fixture = v1_tiny_blocks()
     index = decode_ledger_index(fixture.index, 9)
@@ -162,7 +169,7 @@ def test_any_flipped_bit_is_found_or_changes_the_digest():
             assert account_ledger([bytes(damaged)], 9, index).digest != sound.digest
 
 
-def test_a_flipped_bit_of_a_message_is_found_by_its_own_checksum():
+def test_a_flipped_bit_of_a_message_is_found_by_its_own_checksum() -> None:
     held = messages(4, 5)
     data, encoded = objects(4, held)
     at = data.index(held[3]) + 40

@@ -78,7 +78,7 @@ def unreadable(store, topic=TOPIC):
     ]
 
 
-def test_the_ledgers_of_each_topic_in_order(store):
+def test_the_ledgers_of_each_topic_in_order(store) -> None:
     put_ledger(store, 12, messages(12, 3), uuid_of(1))
     put_ledger(store, 3, messages(3, 5), uuid_of(2))
     put_ledger(store, 7, messages(7, 4), uuid_of(3), OTHER)
@@ -93,12 +93,12 @@ def test_the_ledgers_of_each_topic_in_order(store):
     assert ledgers(store, OTHER) == [(7, uuid_of(3))]
 
 
-def test_nothing_proves_that_no_ledger_is_missing(store):
+def test_nothing_proves_that_no_ledger_is_missing(store) -> None:
     put_ledger(store, 3, messages(3, 1))
     assert scan(store).topics[TOPIC].listed is None
 
 
-def test_one_head_for_each_index_object_and_one_read_for_each_that_is_wanted():
+def test_one_head_for_each_index_object_and_one_read_for_each_that_is_wanted() -> None:
     store = Counting()
     for ledger in range(5):
         put_ledger(store, ledger, messages(ledger, 3), topic=TOPIC if ledger < 2 else OTHER)
@@ -107,8 +107,8 @@ def test_one_head_for_each_index_object_and_one_read_for_each_that_is_wanted():
     assert sorted(store.reads) == [index_key(UUID, ledger) for ledger in range(2)]
 
 
-def test_an_index_object_that_was_asked_is_not_asked_again():
-    store, heads = Counting(), {}
+def test_an_index_object_that_was_asked_is_not_asked_again() -> None:
+    store, heads = Counting(), dict[str, Stat]()
     put_ledger(store, 1, messages(1, 3))
     scan(store, TOPIC.__eq__, heads=heads)
     put_ledger(store, 2, messages(2, 3))
@@ -119,20 +119,20 @@ def test_an_index_object_that_was_asked_is_not_asked_again():
     assert [held.start.ledger for held in scan(store, TOPIC.__eq__, heads=heads).topics[TOPIC].ledgers] == [2]
 
 
-def test_a_store_without_metadata_is_read_by_what_bookkeeper_noted():
+def test_a_store_without_metadata_is_read_by_what_bookkeeper_noted() -> None:
     store = Plain()
     put_ledger(store, 3, messages(3, 5))
     assert (ledgers(store), kinds(store)) == ([(3, UUID)], [])
 
 
-def test_a_ledger_of_which_nobody_says_whose_it_is(store):
+def test_a_ledger_of_which_nobody_says_whose_it_is(store) -> None:
     data, index = objects(3, messages(3, 2), topic=None)
     store.put(data_key(UUID, 3), data)
     store.put(index_key(UUID, 3), index)
     assert (ledgers(store), kinds(store)) == ([], [FindingKind.WRONG_METADATA])
 
 
-def test_incomplete_pairs_and_bad_names_are_told_and_stop_nobody(store):
+def test_incomplete_pairs_and_bad_names_are_told_and_stop_nobody(store) -> None:
     put_ledger(store, 3, messages(3, 5))
     for ledger, lost in ((4, data_key), (5, index_key)):
         put_ledger(store, ledger, messages(ledger, 5))
@@ -149,7 +149,7 @@ def test_incomplete_pairs_and_bad_names_are_told_and_stop_nobody(store):
     assert ledgers(store) == [(3, UUID), (4, UUID)]
 
 
-def test_an_object_without_its_partner_is_no_topics_where_nothing_says_whose_it_is():
+def test_an_object_without_its_partner_is_no_topics_where_nothing_says_whose_it_is() -> None:
     store = Plain()
     put_ledger(store, 3, messages(3, 5))
     store.delete([index_key(UUID, 3)])
@@ -158,7 +158,7 @@ def test_an_object_without_its_partner_is_no_topics_where_nothing_says_whose_it_
     assert (result.topics, [held.start.ledger for held in result.doubtful]) == ({}, [3])
 
 
-def test_a_data_object_without_an_index_is_damage_unless_it_may_be_on_its_way(store):
+def test_a_data_object_without_an_index_is_damage_unless_it_may_be_on_its_way(store) -> None:
     for ledger in (3, 4, 5):
         put_ledger(store, ledger, messages(ledger, 5))
     store.delete([index_key(UUID, 5)])
@@ -167,7 +167,7 @@ def test_a_data_object_without_an_index_is_damage_unless_it_may_be_on_its_way(st
     assert unreadable(store) == [(3, index_key(UUID, 3), True), (5, index_key(UUID, 5), False)]
 
 
-def test_what_a_failed_attempt_has_left_does_not_matter_where_another_has_succeeded(store):
+def test_what_a_failed_attempt_has_left_does_not_matter_where_another_has_succeeded(store) -> None:
     put_ledger(store, 3, messages(3, 5), UUID)
     put_ledger(store, 3, messages(3, 5), OTHER_UUID)
     put_ledger(store, 4, messages(4, 5))
@@ -176,7 +176,7 @@ def test_what_a_failed_attempt_has_left_does_not_matter_where_another_has_succee
     assert kinds(store) == [FindingKind.MISSING_INDEX]
 
 
-def test_of_two_damaged_copies_the_one_that_shows_more_is_taken(store):
+def test_of_two_damaged_copies_the_one_that_shows_more_is_taken(store) -> None:
     for uuid in (UUID, OTHER_UUID):
         put_ledger(store, 3, messages(3, 30), uuid)
     flip(store, index_key(UUID, 3), 0)
@@ -184,7 +184,7 @@ def test_of_two_damaged_copies_the_one_that_shows_more_is_taken(store):
     assert (ledgers(store), unreadable(store)) == ([(3, OTHER_UUID)], [])
 
 
-def test_of_a_damaged_pair_is_known_what_its_index_says(store):
+def test_of_a_damaged_pair_is_known_what_its_index_says(store) -> None:
     put_ledger(store, 3, messages(3, 5))
     put_ledger(store, 4, messages(4, 5))
     put_ledger(store, 5, messages(5, 5))
@@ -195,7 +195,7 @@ def test_of_a_damaged_pair_is_known_what_its_index_says(store):
     assert kinds(store) == [FindingKind.DAMAGED_INDEX, FindingKind.WRONG_SIZE]
 
 
-def test_the_objects_of_another_topic_under_the_names_of_this_one(store):
+def test_the_objects_of_another_topic_under_the_names_of_this_one(store) -> None:
     put_ledger(store, 3, messages(3, 5))
     data, index = objects(3, messages(3, 5), OTHER)
     store.put(index_key(UUID, 3), index, meta=user_metadata(TOPIC, "index"))
@@ -204,7 +204,7 @@ def test_the_objects_of_another_topic_under_the_names_of_this_one(store):
     assert unreadable(store) == [(3, index_key(UUID, 3), True)]
 
 
-def test_of_two_complete_copies_one_is_taken_and_the_other_told(store):
+def test_of_two_complete_copies_one_is_taken_and_the_other_told(store) -> None:
     put_ledger(store, 3, messages(3, 30), OTHER_UUID)
     put_ledger(store, 3, messages(3, 30), UUID, block_size=2000)
     (finding,) = scan(store).topics[TOPIC].findings
@@ -214,7 +214,7 @@ def test_of_two_complete_copies_one_is_taken_and_the_other_told(store):
     assert scan(store).topics[TOPIC].contradictions == ()
 
 
-def test_two_copies_that_contradict_each_other_are_told(store):
+def test_two_copies_that_contradict_each_other_are_told(store) -> None:
     put_ledger(store, 3, messages(3, 30), UUID)
     put_ledger(store, 3, messages(4, 30), OTHER_UUID)
     (finding,) = scan(store).topics[TOPIC].findings
@@ -223,7 +223,7 @@ def test_two_copies_that_contradict_each_other_are_told(store):
 
 
 @pytest.mark.parametrize("damaged", [UUID, OTHER_UUID])
-def test_of_two_copies_the_one_that_verifies_is_taken(store, damaged):
+def test_of_two_copies_the_one_that_verifies_is_taken(store, damaged) -> None:
     """What Pulsar's offloader loses when an entry is larger than its blocks: the object ends early, and its index
     agrees."""
     sound = UUID if damaged == OTHER_UUID else OTHER_UUID
@@ -237,14 +237,14 @@ def test_of_two_copies_the_one_that_verifies_is_taken(store, damaged):
     assert kinds(store) == [FindingKind.WRONG_ENTRIES]
 
 
-def test_a_flipped_bit_of_an_entry_decides_between_two_copies(store):
+def test_a_flipped_bit_of_an_entry_decides_between_two_copies(store) -> None:
     for uuid in (UUID, OTHER_UUID):
         put_ledger(store, 3, messages(3, 30), uuid)
     flip(store, data_key(UUID, 3), 300)
     assert (ledgers(store), kinds(store)) == ([(3, OTHER_UUID)], [FindingKind.DAMAGED_ENTRY])
 
 
-def test_ledgers_of_two_clusters_are_not_taken_for_one_topic(store):
+def test_ledgers_of_two_clusters_are_not_taken_for_one_topic(store) -> None:
     put_ledger(store, 3, messages(3, 5), UUID, cluster="east")
     put_ledger(store, 4, messages(4, 5), OTHER_UUID, cluster="west")
     with pytest.raises(FatalError, match="from the clusters east, west"):
@@ -261,7 +261,7 @@ def test_ledgers_of_two_clusters_are_not_taken_for_one_topic(store):
     ),
     st.data(),
 )
-def test_whatever_is_whole_is_found(held, data):
+def test_whatever_is_whole_is_found(held, data) -> None:
     """Some objects are deleted: the other ledgers are found, and each that is not is told of."""
     store = MemoryStore()
     for ledger, entries in held.items():

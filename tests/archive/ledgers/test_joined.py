@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from offloader.archive.items import Missing
 from offloader.archive.ledgers.bucket import scan
-from offloader.archive.ledgers.contexts import LedgerContext, found_in
-from offloader.archive.ledgers.found import FoundLedgers, joined
-from offloader.archive.reading.index_cache import IndexCache
+from offloader.archive.ledgers.found import FoundLedgers, found_in, joined
 from offloader.archive.reading.plan import plan
+from offloader.archive.reading.range_reader import IndexCache
 from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.selection import Selection
@@ -23,6 +22,7 @@ from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata.state import TopicCatalog
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import Position, TopicName
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
 from offloader.storage.memory import MemoryStore
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
@@ -68,11 +68,13 @@ class World:
 
     def listed(self) -> FoundLedgers:
         """With the contexts."""
-        contexts = (
-            LedgerContext(n, len(e) - 1, sum(map(len, e)), UUID if n in self.stock else "", complete=n in self.stock)
+        ledgers = tuple(
+            ListedLedger(
+                n, len(e), sum(map(len, e)), 1, OffloadContext(UUID, complete=True) if n in self.stock else None
+            )
             for n, e in sorted(self.held.items())
         )
-        return found_in(TOPIC, contexts, lambda _: self.bucket_settings.root)
+        return found_in(TOPIC, ManagedLedger(ledgers), lambda _: self.bucket_settings.root)
 
     def scanned(self) -> FoundLedgers:
         """Without."""
@@ -107,13 +109,13 @@ def missing(items) -> list[str]:
     return [item.why for item in items if isinstance(item, Missing)]
 
 
-def test_offloaded_by_brokers_alone(world):
+def test_offloaded_by_brokers_alone(world) -> None:
     for ledger in (3, 5, 8):
         world.offload(ledger, 20)
     assert world.read(joined(TopicCatalog.empty(TOPIC), world.listed())) == world.truth
 
 
-def test_first_by_brokers_and_then_by_us(world):
+def test_first_by_brokers_and_then_by_us(world) -> None:
     world.offload(3, 20)
     world.offload(5, 10)
     world.archive.claim(8)
@@ -121,7 +123,7 @@ def test_first_by_brokers_and_then_by_us(world):
     assert world.read(joined(world.catalog, world.listed())) == world.truth
 
 
-def test_nothing_is_given_twice_where_both_have_it(world):
+def test_nothing_is_given_twice_where_both_have_it(world) -> None:
     world.offload(3, 20)
     world.offload(5, 10)
     world.archive.claim(5)
@@ -129,7 +131,7 @@ def test_nothing_is_given_twice_where_both_have_it(world):
     assert world.read(joined(world.catalog, world.listed())) == world.truth
 
 
-def test_a_segment_that_begins_inside_a_ledger(world):
+def test_a_segment_that_begins_inside_a_ledger(world) -> None:
     world.offload(3, 20)
     world.archive.claim(3, 12)
     entries = [Stored(3, number, data) for number, data in enumerate(world.held[3]) if number >= 12]
@@ -138,7 +140,7 @@ def test_a_segment_that_begins_inside_a_ledger(world):
     assert world.read(view) == world.truth
 
 
-def test_a_bucket_alone_proves_no_continuity(world):
+def test_a_bucket_alone_proves_no_continuity(world) -> None:
     world.offload(3, 20)
     world.offload(5, 10)
     world.archive.claim(8)
@@ -148,7 +150,7 @@ def test_a_bucket_alone_proves_no_continuity(world):
     assert ["3 and 5" in missing(items)[0], "5 and 8" in missing(items)[1], len(missing(items))] == [True, True, 2]
 
 
-def test_a_ledger_that_is_in_pulsar_alone_is_no_silent_hole(world):
+def test_a_ledger_that_is_in_pulsar_alone_is_no_silent_hole(world) -> None:
     world.offload(3, 20)
     world.fill(5, 10)
     world.offload(8, 10)
@@ -157,7 +159,7 @@ def test_a_ledger_that_is_in_pulsar_alone_is_no_silent_hole(world):
     assert "between 3 and 8" in why
 
 
-def test_so_is_one_between_brokers_and_us(world):
+def test_so_is_one_between_brokers_and_us(world) -> None:
     world.offload(3, 20)
     world.fill(5, 10)
     world.archive.claim(8)
@@ -165,23 +167,27 @@ def test_so_is_one_between_brokers_and_us(world):
     assert len(missing(world.read(joined(world.catalog, world.listed())))) == 1
 
 
-def test_empty_ledgers_are_no_hole(world):
+def test_empty_ledgers_are_no_hole(world) -> None:
     world.offload(3, 20)
     world.held[4] = []
     world.offload(5, 10)
     assert world.read(joined(TopicCatalog.empty(TOPIC), world.listed())) == world.truth
 
 
-def test_what_came_before_a_ledger_that_pulsar_lists_no_more_is_not_proven(world):
+def test_what_came_before_a_ledger_that_pulsar_lists_no_more_is_not_proven(world) -> None:
     world.archive.claim(3)
     world.segment(3, count=5)
     world.offload(5, 10)
-    trimmed = found_in(TOPIC, [LedgerContext(5, 9, 300, UUID, complete=True)], lambda _: world.bucket_settings.root)
+    trimmed = found_in(
+        TOPIC,
+        ManagedLedger((ListedLedger(5, 10, 300, 1, OffloadContext(UUID, complete=True)),)),
+        lambda _: world.bucket_settings.root,
+    )
     (why,) = missing(world.read(joined(world.catalog, trimmed)))
     assert "between 3 and 5" in why
 
 
-def test_ledgers_that_a_topic_of_an_earlier_incarnation_had(world):
+def test_ledgers_that_a_topic_of_an_earlier_incarnation_had(world) -> None:
     world.archive.claim(5)
     world.segment(5, count=5)
     world.archive.incarnation = 1
@@ -193,18 +199,19 @@ def test_ledgers_that_a_topic_of_an_earlier_incarnation_had(world):
     assert [(held.start.incarnation, held.start.ledger) for held in view.ledgers] == [(0, 3), (0, 8), (1, 25)]
 
 
-def test_pulsars_list_is_of_the_present_incarnation(world):
+def test_pulsars_list_is_of_the_present_incarnation(world) -> None:
     world.archive.claim(5, created=1)
     world.segment(5, count=5)
     world.offload(9, 5)
-    contexts = [LedgerContext(9, 4, 300, UUID, complete=True)]
+    listed = ManagedLedger((ListedLedger(9, 5, 300, 1, OffloadContext(UUID, complete=True)),))
     places = [
-        joined(world.catalog, found_in(TOPIC, contexts, created=created)).ledgers[0].start for created in (None, 1, 2)
+        joined(world.catalog, found_in(TOPIC, replace(listed, created_ms=created))).ledgers[0].start
+        for created in (None, 1, 2)
     ]
     assert places == [Position(0, 9, 0), Position(0, 9, 0), Position(1, 9, 0)]
 
 
-def test_damage_in_a_brokers_object_is_an_error_that_names_it(world):
+def test_damage_in_a_brokers_object_is_an_error_that_names_it(world) -> None:
     world.offload(3, 20)
     view = joined(TopicCatalog.empty(TOPIC), world.listed())
     flip(world.bucket, f"{UUID}-ledger-3", 300)
@@ -229,7 +236,7 @@ UNSOUND = {
 
 @pytest.mark.parametrize("damage", UNSOUND)
 @pytest.mark.parametrize("ledger", [3, 5])
-def test_a_pair_that_is_not_sound_is_no_silent_hole(world, ledger, damage):
+def test_a_pair_that_is_not_sound_is_no_silent_hole(world, ledger, damage) -> None:
     for each in (3, 5, 8):
         world.offload(each, 20)
     key_of, spoil = UNSOUND[damage]
@@ -246,7 +253,7 @@ def test_a_pair_that_is_not_sound_is_no_silent_hole(world, ledger, damage):
     assert [item for item in items if not isinstance(item, Missing)] == [one for one in world.truth if one[0] != ledger]
 
 
-def test_an_unsound_pair_of_which_we_have_all_that_was_in_it_does_not_matter(world):
+def test_an_unsound_pair_of_which_we_have_all_that_was_in_it_does_not_matter(world) -> None:
     world.offload(3, 20)
     world.offload(5, 10)
     world.archive.claim(5)
@@ -256,7 +263,7 @@ def test_an_unsound_pair_of_which_we_have_all_that_was_in_it_does_not_matter(wor
     assert [item for item in world.read(view) if not isinstance(item, Missing)] == world.truth
 
 
-def test_what_we_do_not_have_of_it_is_told(world):
+def test_what_we_do_not_have_of_it_is_told(world) -> None:
     """A segment ends inside the ledger, and nothing says whether that had more entries."""
     world.archive.claim(5)
     world.segment(5, count=10, closed=False)
@@ -267,7 +274,7 @@ def test_what_we_do_not_have_of_it_is_told(world):
     assert (told.start, told.end > Position(0, 5, 19)) == (Position(0, 5, 10), True)
 
 
-def test_what_is_recorded_as_lost_is_told_once(world):
+def test_what_is_recorded_as_lost_is_told_once(world) -> None:
     world.archive.claim(3)
     world.segment(3, count=5)
     world.archive.lose(Position(0, 5, -1), Position(0, 5, 9))
@@ -279,7 +286,7 @@ def test_what_is_recorded_as_lost_is_told_once(world):
     assert [item for item in world.read(view) if not isinstance(item, Missing)] == world.truth
 
 
-def test_an_object_that_may_be_the_topics_is_told(world):
+def test_an_object_that_may_be_the_topics_is_told(world) -> None:
     """Its index is gone, and the store keeps no metadata."""
     world.offload(3, 5)
     world.bucket.put(data_key(UUID, 5), b"x")
@@ -296,7 +303,7 @@ def test_an_object_that_may_be_the_topics_is_told(world):
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 25), st.sampled_from("bbsp")), min_size=1, max_size=8))
-def test_however_it_is_spread_each_entry_is_read_once_and_each_hole_is_told(steps):
+def test_however_it_is_spread_each_entry_is_read_once_and_each_hole_is_told(steps) -> None:
     """b: by a broker, s: by us, p: still in Pulsar alone."""
     world, ledger = World(), 0
     world.archive.claim(0)
@@ -326,7 +333,7 @@ def test_however_it_is_spread_each_entry_is_read_once_and_each_hole_is_told(step
     st.lists(st.tuples(st.integers(1, 3), st.integers(1, 25), st.sampled_from("bbs")), min_size=1, max_size=8),
     st.lists(st.tuples(st.sampled_from(sorted(UNSOUND)), st.integers(0, 7)), max_size=4),
 )
-def test_whatever_is_wrong_in_the_bucket_no_entry_is_left_out_in_silence(steps, harm):
+def test_whatever_is_wrong_in_the_bucket_no_entry_is_left_out_in_silence(steps, harm) -> None:
     """But for the tail that may be on its way, of which a line tells, harm is an error that names the object."""
     world, ledger = World(), 0
     world.archive.claim(0)
@@ -361,7 +368,7 @@ def _between_segments(ledger: int, kinds: list[tuple[int, str]]) -> bool:
     return before == after == "s"
 
 
-def test_uuids_may_differ_from_ledger_to_ledger(world):
+def test_uuids_may_differ_from_ledger_to_ledger(world) -> None:
     world.offload(3, 5)
     put_ledger(world.bucket, 7, world.fill(7, 5), uuid_of(9))
     view = joined(TopicCatalog.empty(TOPIC), world.scanned())

@@ -12,7 +12,7 @@ from .support import UUID
 
 
 @given(st.uuids(), st.integers(0, 2**63 - 1))
-def test_keys_are_taken_apart(uuid, ledger):
+def test_keys_are_taken_apart(uuid, ledger) -> None:
     assert parse_key(data_key(str(uuid), ledger)) == LedgerKey(str(uuid), ledger, is_index=False)
     assert parse_key(index_key(str(uuid), ledger)) == LedgerKey(str(uuid), ledger, is_index=True)
 
@@ -29,5 +29,5 @@ def test_keys_are_taken_apart(uuid, ledger):
         f"a/{UUID}-ledger-7",
     ],
 )
-def test_other_keys_are_none_of_the_offloaders(key):
+def test_other_keys_are_none_of_the_offloaders(key) -> None:
     assert parse_key(key) is None

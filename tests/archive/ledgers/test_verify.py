@@ -9,6 +9,7 @@ import pytest
 from offloader.archive.findings import FindingKind
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.found import FoundLedgers
+from offloader.errors import ObjectArchivedError
 from offloader.format.v1 import decode_ledger_index
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.operations.verify.stock_ledgers import verify_ledgers
@@ -48,7 +49,7 @@ def bucket() -> Bucket:
 
 
 @pytest.mark.parametrize("quick", [True, False])
-def test_nothing_is_wrong(bucket, quick):
+def test_nothing_is_wrong(bucket, quick) -> None:
     assert bucket.kinds(quick=quick) == []
 
 
@@ -63,12 +64,28 @@ def test_nothing_is_wrong(bucket, quick):
         (lambda b: flip(b.store, INDEX, 1), FindingKind.DAMAGED_INDEX, INDEX),
     ],
 )
-def test_what_is_seen_without_reading_data(bucket, damage, kind, key, quick):
+def test_what_is_seen_without_reading_data(bucket, damage, kind, key, quick) -> None:
     damage(bucket)
     assert bucket.kinds(quick=quick) == [(kind, key)]
 
 
-def test_damaged_entries(bucket):
+@pytest.mark.parametrize("key", [DATA, INDEX])
+def test_an_object_in_an_archive_tier_is_a_finding_and_the_other_ledger_is_checked(
+    bucket, key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flip(bucket.store, data_key(UUID, 5), 300)
+    read = bucket.store.read
+
+    def read_unless_asleep(asked, *a):
+        if asked == key:
+            raise ObjectArchivedError(f"reading {key}: the object is in an archive tier")
+        return read(asked, *a)
+
+    monkeypatch.setattr(bucket.store, "read", read_unless_asleep)
+    assert bucket.kinds() == [(FindingKind.ARCHIVED_OBJECT, key), (FindingKind.DAMAGED_ENTRY, data_key(UUID, 5))]
+
+
+def test_damaged_entries(bucket) -> None:
     flip(bucket.store, DATA, 300)
     (finding,) = verify_ledgers(bucket.found, lambda _: bucket.store)
     assert (finding.kind, finding.key, finding.topic) == (FindingKind.DAMAGED_ENTRY, DATA, TOPIC)
@@ -78,18 +95,18 @@ def test_damaged_entries(bucket):
 
 
 @pytest.mark.parametrize("at", [0, 5, 19, 27, 35, 100, 131, 139])
-def test_damaged_format(bucket, at):
+def test_damaged_format(bucket, at) -> None:
     flip(bucket.store, DATA, at)
     assert bucket.kinds() == [(FindingKind.UNACCOUNTED_BYTES, DATA)]
 
 
-def test_an_index_entry_that_points_elsewhere(bucket):
+def test_an_index_entry_that_points_elsewhere(bucket) -> None:
     size = len(bucket.store.read(INDEX)[0])
     flip(bucket.store, INDEX, size - 1)
     assert bucket.kinds() in ([(FindingKind.UNACCOUNTED_BYTES, DATA)], [(FindingKind.DAMAGED_INDEX, INDEX)])
 
 
-def test_every_bit_of_an_index_that_readers_go_by(bucket):
+def test_every_bit_of_an_index_that_readers_go_by(bucket) -> None:
     """All but BookKeeper's notes in it, which no reader needs."""
     data, stat = bucket.store.read(INDEX)
     end = 32 + int.from_bytes(data[28:32], "big")
@@ -104,7 +121,7 @@ def test_every_bit_of_an_index_that_readers_go_by(bucket):
         bucket.store.put(INDEX, data, meta=stat.meta)
 
 
-def test_objects_of_another_ledger(bucket):
+def test_objects_of_another_ledger(bucket) -> None:
     bucket.replace(DATA, data_key(UUID, 5))
     assert bucket.kinds() == [(FindingKind.WRONG_SIZE, DATA)]
     bucket.replace(INDEX, index_key(UUID, 5))
@@ -113,13 +130,13 @@ def test_objects_of_another_ledger(bucket):
     assert [f.kind for f in verify_ledgers(alone, lambda _: bucket.store)] == [FindingKind.WRONG_ENTRIES]
 
 
-def test_other_entries_than_pulsars_record_says(bucket):
+def test_other_entries_than_pulsars_record_says(bucket) -> None:
     first, second = bucket.found.ledgers
     bucket.found = replace(bucket.found, ledgers=(replace(first, size=first.size + 1), second))
     assert bucket.kinds(quick=True) == [(FindingKind.WRONG_ENTRIES, DATA)]
 
 
-def test_other_bytes_than_the_index_counts(bucket):
+def test_other_bytes_than_the_index_counts(bucket) -> None:
     data, stat = bucket.store.read(INDEX)
     index = decode_ledger_index(data, 3)
     said = index.ledger_metadata
@@ -129,7 +146,7 @@ def test_other_bytes_than_the_index_counts(bucket):
     assert bucket.kinds() == [(FindingKind.WRONG_ENTRIES, DATA)]
 
 
-def test_what_was_found_with_the_ledgers_is_told_too():
+def test_what_was_found_with_the_ledgers_is_told_too() -> None:
     bucket = Bucket()
     put_ledger(bucket.store, 3, messages(3, 30), OTHER_UUID)
     bucket.found = scan(bucket.store).topics[TOPIC]

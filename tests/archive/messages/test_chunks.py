@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.items import EntryRun
-from offloader.archive.messages.chunks import Assembler
+from offloader.archive.messages.chunks import Assembler, Chunk
 from offloader.archive.messages.columns import message_batches
-from offloader.archive.messages.limits import MAX_CHUNKED, MessageLimits
-from offloader.archive.messages.lookback import Chunk
-from offloader.archive.messages.message import MessageProblem
+from offloader.archive.messages.message import MAX_CHUNKED, MessageLimits, MessageProblem
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.errors import MessageTooLargeError
@@ -44,7 +42,7 @@ class Before:
 
 def read(
     entries: Sequence[Encoded], options: UnpackOptions | None = None, first: int = 0
-) -> list[tuple[int, bytes | None, str | None]]:
+) -> list[tuple[int, bytes | None, MessageProblem | None]]:
     """Entry id, value and problem of each message."""
     run = run_of([entry.data for entry in entries], first)
     found = [(m.position.entry, m.value, m.problem) for m in Unpacker(options).messages(run)]
@@ -55,7 +53,7 @@ def read(
 
 
 @given(st.data(), streams(), st.integers(0, 12))
-def test_reading_from_the_middle_gives_the_same_rows(data: st.DataObject, entries: list[Encoded], middle: int):
+def test_reading_from_the_middle_gives_the_same_rows(data: st.DataObject, entries: list[Encoded], middle: int) -> None:
     middle = min(middle, len(entries))
     encoded = [entry.data for entry in entries]
     options = UnpackOptions(look_back=Before(encoded, data.draw(st.integers(1, 3))))
@@ -67,7 +65,7 @@ def test_reading_from_the_middle_gives_the_same_rows(data: st.DataObject, entrie
 
 
 @given(st.lists(st.sampled_from([*A, *B]), max_size=12), st.integers(0, 12))
-def test_whatever_chunks_come_the_middle_gives_the_same_rows(entries: list[Encoded], middle: int):
+def test_whatever_chunks_come_the_middle_gives_the_same_rows(entries: list[Encoded], middle: int) -> None:
     """Also with chunks missing and chunks that come again; only why one is missing may be known less well."""
     middle = min(middle, len(entries))
     options = UnpackOptions(look_back=Before([entry.data for entry in entries]))
@@ -75,7 +73,7 @@ def test_whatever_chunks_come_the_middle_gives_the_same_rows(entries: list[Encod
     assert read(entries[middle:], options, middle) == whole
 
 
-def test_producers_interleave():
+def test_producers_interleave() -> None:
     assert read([A[0], B[0], PLAIN, B[1], A[1], B[2], A[2]]) == [
         (2, b"plain", None),
         (5, b"b" * 30, None),
@@ -83,27 +81,27 @@ def test_producers_interleave():
     ]
 
 
-def test_chunks_that_were_sent_again_are_left_out():
+def test_chunks_that_were_sent_again_are_left_out() -> None:
     """A client that reconnects sends what was not acknowledged once more."""
     assert read([A[0], A[1], A[1], A[2], A[1], A[2]]) == [(3, b"a" * 30, None)]
     assert read([A[0], A[1], A[0], A[1], A[2]]) == [(4, b"a" * 30, None)]
 
 
-def test_a_name_and_number_that_is_used_again_is_another_message():
+def test_a_name_and_number_that_is_used_again_is_another_message() -> None:
     assert [row[0] for row in read([*A, *A])] == [2, 5]
 
 
-def test_a_missing_chunk_is_told_of():
+def test_a_missing_chunk_is_told_of() -> None:
     before = UnpackOptions(look_back=Before([]))
     assert read([A[0], A[2]], before) == [(1, None, MessageProblem.CHUNKS_MISSING)]
     assert read([A[1], A[2]], before) == [(1, None, MessageProblem.CHUNKS_MISSING)]
 
 
-def test_what_cannot_be_looked_back_at_is_too_far():
+def test_what_cannot_be_looked_back_at_is_too_far() -> None:
     assert read([A[1], A[2]]) == [(1, None, MessageProblem.CHUNKS_TOO_FAR)]
 
 
-def test_no_more_is_read_back_than_is_allowed():
+def test_no_more_is_read_back_than_is_allowed() -> None:
     far = [A[0].data, *[PLAIN.data] * 100]
     before = Before(far)
     options = UnpackOptions(look_back=before, look_back_bytes=10 * len(PLAIN.data))
@@ -112,14 +110,14 @@ def test_no_more_is_read_back_than_is_allowed():
     assert before.asked == 5
 
 
-def test_no_more_is_read_back_than_is_needed():
+def test_no_more_is_read_back_than_is_needed() -> None:
     before = Before([PLAIN.data] * 100 + [A[0].data, B[0].data, PLAIN.data])
     run = run_of([entry.data for entry in (A[1], B[1], B[2], A[2])], 103)
     assert [m.value for m in Unpacker(UnpackOptions(look_back=before)).messages(run)] == [b"b" * 30, b"a" * 30]
     assert before.asked == 2  # once for B, then on for A
 
 
-def test_nothing_is_read_back_where_nothing_is_missing():
+def test_nothing_is_read_back_where_nothing_is_missing() -> None:
     before = Before([PLAIN.data] * 10)
     list(Unpacker(UnpackOptions(look_back=before)).messages(run_of([e.data for e in (*A, *B)], 10)))
     assert before.asked == 0
@@ -129,14 +127,14 @@ LARGE_A = chunked(Producer("a"), Sent(b"a" * 30_000), 3, "a-1")
 LARGE_B = chunked(Producer("b"), Sent(b"b" * 30_000), 3, "a-1")
 
 
-def test_the_oldest_is_given_up_where_too_much_waits():
+def test_the_oldest_is_given_up_where_too_much_waits() -> None:
     options = UnpackOptions(limits=MessageLimits(chunked=35_000))
     (a, b), first_b = (LARGE_A, LARGE_B), LARGE_B[0]
     rows = read([a[0], first_b, a[1], b[1], a[2], b[2]], options)
     assert rows == [(4, None, MessageProblem.CHUNKS_DROPPED), (5, b"b" * 30_000, None)]
 
 
-def test_one_message_is_no_larger_than_what_may_wait():
+def test_one_message_is_no_larger_than_what_may_wait() -> None:
     options = UnpackOptions(limits=MessageLimits(chunked=25_000), keep_damaged=True)
     rows = read([LARGE_A[0], B[0], LARGE_A[1], LARGE_A[2], B[1], B[2]], options)
     assert rows == [(3, None, MessageProblem.TOO_LARGE), (5, b"b" * 30, None)]
@@ -148,20 +146,20 @@ def test_one_message_is_no_larger_than_what_may_wait():
         )
 
 
-def test_what_was_read_back_counts():
+def test_what_was_read_back_counts() -> None:
     before = Before([LARGE_A[0].data, LARGE_A[1].data])
     options = UnpackOptions(look_back=before, limits=MessageLimits(chunked=25_000), keep_damaged=True)
     assert read([LARGE_A[2]], options, 2) == [(2, None, MessageProblem.TOO_LARGE)]
 
 
-def test_a_chunked_message_is_no_larger_in_clear_than_is_allowed():
+def test_a_chunked_message_is_no_larger_in_clear_than_is_allowed() -> None:
     packed = chunked(Producer("a", compression=3), Sent(b"a" * 30_000), 3, "a-1")
     assert read(packed, UnpackOptions(limits=MessageLimits(chunked=30_000))) == [(2, b"a" * 30_000, None)]
     options = UnpackOptions(limits=MessageLimits(chunked=29_999), keep_damaged=True)
     assert read(packed, options) == [(2, None, MessageProblem.TOO_LARGE)]
 
 
-def test_what_a_chunk_costs_does_not_depend_on_how_many_came_before():
+def test_what_a_chunk_costs_does_not_depend_on_how_many_came_before() -> None:
     """Steps that are counted, not time: each chunk's payload is asked for its length once."""
 
     class Counted(bytes):
@@ -179,7 +177,7 @@ def test_what_a_chunk_costs_does_not_depend_on_how_many_came_before():
     assert Counted.asked <= 3 * count
 
 
-def test_chunks_without_bytes_take_room_too():
+def test_chunks_without_bytes_take_room_too() -> None:
     heads = [Chunk(("p", str(n)), 0, 2, Position(0, 1, n), b"") for n in range(100)]
     assembler = Assembler(lambda _: [], 2000)
     for head in heads:
@@ -196,13 +194,13 @@ def test_chunks_without_bytes_take_room_too():
         lambda metadata: setattr(metadata, "num_messages_in_batch", 1),
     ],
 )
-def test_a_last_chunk_of_unusual_form_ends_its_message(unusual):
+def test_a_last_chunk_of_unusual_form_ends_its_message(unusual) -> None:
     *begin, last = chunked(Producer("a"), Sent(b"a" * 30), 3, "a-1")
     unusual(last.metadata)
     assert read([*begin, last]) == [(2, b"a" * 30, None)]
 
 
-def test_memory_stays_bounded_where_messages_are_never_finished():
+def test_memory_stays_bounded_where_messages_are_never_finished() -> None:
     options = UnpackOptions(limits=MessageLimits(chunked=10_000))
     heads = [chunked(Producer("p"), Sent(bytes(2000)), 2, f"p-{n}")[0].data for n in range(200)]
     unpacker = Unpacker(options)
@@ -210,6 +208,6 @@ def test_memory_stays_bounded_where_messages_are_never_finished():
     assert unpacker._payloads._assembler._size <= 10_000
 
 
-def test_the_first_chunk_is_in_the_message_id():
+def test_the_first_chunk_is_in_the_message_id() -> None:
     (found,) = Unpacker().messages(run_of([e.data for e in (PLAIN, *A)], 5).part(6, 9))
     assert found.first_chunk == Position(0, LEDGER, 6)

@@ -19,7 +19,7 @@ PACKED = batch(Producer(compression=3), [Sent(b"one", key=b"k"), Sent(b"two")])
 ENTRY_IN_BETWEEN = single(Producer(), Sent(b"three"))
 
 
-def test_pulsar_sparks_columns_have_its_names_and_types():
+def test_pulsar_sparks_columns_have_its_names_and_types() -> None:
     names = ["value", "__key", "__topic", "__messageId", "__publishTime", "__eventTime", "__messageProperties"]
     time, text = pa.timestamp("us", tz="UTC"), pa.string()
     types = [pa.binary(), pa.binary(), text, pa.binary(), time, time, pa.map_(text, text)]
@@ -27,20 +27,22 @@ def test_pulsar_sparks_columns_have_its_names_and_types():
     assert MESSAGE_SCHEMA.types[:7] == types
 
 
-def test_batches_have_the_schema_that_was_asked_for():
+def test_batches_have_the_schema_that_was_asked_for() -> None:
     (found,) = message_batches([run_of([PACKED.data])], TOPIC)
     assert found.schema == MESSAGE_SCHEMA
     (found,) = message_batches([run_of([PACKED.data])], TOPIC, ["__key", "value"])
     assert found.schema == pa.schema([("__key", pa.binary()), ("value", pa.binary())])
 
 
-def test_an_unknown_column_is_refused():
+def test_an_unknown_column_is_refused() -> None:
     with pytest.raises(KeyError, match="nothing"):
         list(message_batches([run_of([PACKED.data])], TOPIC, ["nothing"]))
 
 
 @pytest.mark.parametrize("columns", [[], ["__publishTime"], ["__messageId", "__key", "__producerName"]])
-def test_what_no_column_needs_is_not_decompressed_but_for_batches(columns: list[str], monkeypatch: pytest.MonkeyPatch):
+def test_what_no_column_needs_is_not_decompressed_but_for_batches(
+    columns: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     packed = single(Producer(compression=3), Sent(b"one"))
     monkeypatch.setattr(contents, "decompress", None)
     found = list(message_batches([run_of([packed.data, ENTRY_IN_BETWEEN.data])], TOPIC, columns))
@@ -50,18 +52,18 @@ def test_what_no_column_needs_is_not_decompressed_but_for_batches(columns: list[
             list(message_batches([run_of([entry.data])], TOPIC, asked))
 
 
-def test_entries_of_another_time_are_not_decompressed(monkeypatch: pytest.MonkeyPatch):
+def test_entries_of_another_time_are_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "decompress", None)
     wanted = MessageFilter(published_from=Producer().publish_time + 1)
     assert list(message_batches([run_of([PACKED.data])], TOPIC, wanted=wanted)) == []
 
 
-def test_a_filter_opens_what_it_needs():
+def test_a_filter_opens_what_it_needs() -> None:
     wanted = MessageFilter(keys=frozenset({b"k"}))
     assert by_columns([run_of([PACKED.data])], columns=["__batchIndex"], wanted=wanted) == [{"__batchIndex": 0}]
 
 
-def test_what_expands_much_comes_in_several_batches():
+def test_what_expands_much_comes_in_several_batches() -> None:
     zeros = single(Producer(compression=3), Sent(bytes(1_000_000)))
     found = list(message_batches([run_of([zeros.data] * 10)], TOPIC, ["value"], max_bytes=2_000_000))
     assert [b.num_rows for b in found] == [2] * 5
@@ -70,7 +72,7 @@ def test_what_expands_much_comes_in_several_batches():
     assert [b.num_rows for b in found] == [300, 300, 300, 100]
 
 
-def test_text_that_is_no_utf8_is_replaced():
+def test_text_that_is_no_utf8_is_replaced() -> None:
     entry = single(Producer(name="p"), Sent(b"x", properties=(("aa", "bb"),)))
     data = entry.data.replace(b"\x0a\x01p", b"\x0a\x01\xff").replace(b"bb", b"\xfeb")
     run = run_of([data])
@@ -79,7 +81,7 @@ def test_text_that_is_no_utf8_is_replaced():
     assert by_messages([run]) == [row]
 
 
-def test_times_that_do_not_fit_are_null():
+def test_times_that_do_not_fit_are_null() -> None:
     """An event time in nanoseconds by mistake."""
     run = run_of([single(Producer(publish_time=2**63), Sent(b"x", event_time=1_700_000_000_000_000_000)).data])
     (row,) = by_columns([run])
@@ -87,13 +89,13 @@ def test_times_that_do_not_fit_are_null():
     assert by_messages([run]) == [row]
 
 
-def test_of_a_property_that_is_there_twice_the_last_counts():
+def test_of_a_property_that_is_there_twice_the_last_counts() -> None:
     sent = Sent(b"x", properties=(("a", "1"), ("b", "2"), ("a", "3")))
     (row,) = by_columns([run_of([single(Producer(), sent).data])])
     assert row["__messageProperties"] == [("a", "3"), ("b", "2")]
 
 
-def test_a_key_that_is_no_base64_is_left_as_it_is():
+def test_a_key_that_is_no_base64_is_left_as_it_is() -> None:
     entry = single(Producer(), Sent(b"x", key=b"no base64!"))
     entry.metadata.partition_key_b64_encoded = True
     run = run_of([entry.data])
@@ -102,7 +104,7 @@ def test_a_key_that_is_no_base64_is_left_as_it_is():
 
 
 @given(st.data(), streams(), st.lists(st.sampled_from(ENTRY_SCHEMA.names), unique=True))
-def test_entries_are_what_was_stored(data: st.DataObject, entries: list[Encoded], columns: list[str]):
+def test_entries_are_what_was_stored(data: st.DataObject, entries: list[Encoded], columns: list[str]) -> None:
     stored = [entry.data for entry in entries] + [b"opaque"]
     runs = data.draw(cut_into_runs(stored))
     rows = [

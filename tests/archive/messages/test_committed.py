@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.archive.messages.aborted import committed
 from offloader.archive.messages.columns import message_batches
+from offloader.archive.messages.entries import committed
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.reading.stores import Stores

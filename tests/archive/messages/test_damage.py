@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from offloader.archive.messages.columns import entry_batches, message_batches
 from offloader.archive.messages.filters import MessageFilter
-from offloader.archive.messages.limits import MessageLimits
+from offloader.archive.messages.message import MessageLimits
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.errors import DamagedObjectError, MessageTooLargeError
@@ -46,7 +46,7 @@ def _garbled(random: Random, entry: bytes) -> bytes:
 
 
 @given(garbled(), st.sampled_from([None, [], ["__publishTime"], ["__key"], ["value"]]))
-def test_only_the_typed_error_is_raised(entries: list[bytes], columns: list[str] | None):
+def test_only_the_typed_error_is_raised(entries: list[bytes], columns: list[str] | None) -> None:
     run = run_of(entries)
     with contextlib.suppress(DamagedObjectError):
         list(Unpacker().messages(run))
@@ -56,7 +56,7 @@ def test_only_the_typed_error_is_raised(entries: list[bytes], columns: list[str]
 
 
 @given(garbled())
-def test_columns_and_messages_find_the_same_damage(entries: list[bytes]):
+def test_columns_and_messages_find_the_same_damage(entries: list[bytes]) -> None:
     """Also what both take as sound is the same, although one parses with protobuf and the other with numpy."""
     options, run = UnpackOptions(keep_damaged=True), run_of(entries)
     assert by_columns([run], options) == by_messages([run], options)
@@ -86,7 +86,7 @@ def _broken() -> dict[str, Encoded]:
 @pytest.mark.parametrize(
     "message", ["message 1 of 2 does not lie", "cannot be decompressed", "9 is unknown", "the limit", "chunk 3 of 3"]
 )
-def test_the_error_says_where_and_what(message: str):
+def test_the_error_says_where_and_what(message: str) -> None:
     (broken,) = [entry for said, entry in _broken().items() if message in said]
     run = run_of([GOOD.data, broken.data], 5)
     where = rf"77:6 \(offset {1000 + run.bounds[2]}\): .*{message}"
@@ -96,7 +96,7 @@ def test_the_error_says_where_and_what(message: str):
         list(message_batches([run], TOPIC))
 
 
-def test_an_entry_without_message_metadata_is_damage():
+def test_an_entry_without_message_metadata_is_damage() -> None:
     for data in (b"", b"\x0e\x01", b"\x0e\x02\0\0\0\x09x", b"\0\0\0\0payload"):
         with pytest.raises(DamagedObjectError):
             list(Unpacker().messages(run_of([data])))
@@ -118,7 +118,7 @@ SUBSETS = st.lists(st.sampled_from(COLUMNS), unique=True) | st.sampled_from([[],
 
 
 @given(lying() | garbled(), SUBSETS, st.sampled_from([None, Producer().publish_time, Producer().publish_time + 1]))
-def test_the_rows_do_not_depend_on_the_columns(entries: list[bytes], columns: list[str], since: int | None):
+def test_the_rows_do_not_depend_on_the_columns(entries: list[bytes], columns: list[str], since: int | None) -> None:
     """Damage inside a single message's value is told to whoever asks for the value; it has its row in any case."""
     options, run, wanted = UnpackOptions(keep_damaged=True), run_of(entries), MessageFilter(published_from=since)
     rows = by_messages([run], options, wanted)
@@ -130,7 +130,7 @@ def test_the_rows_do_not_depend_on_the_columns(entries: list[bytes], columns: li
 
 
 @given(lying())
-def test_a_batch_that_lies_is_damage_whatever_is_asked_for(entries: list[bytes]):
+def test_a_batch_that_lies_is_damage_whatever_is_asked_for(entries: list[bytes]) -> None:
     run, told = run_of(entries), []
     for columns in ([], ["__publishTime"], ["__key"], ["__messageId"]):
         try:
@@ -142,7 +142,7 @@ def test_a_batch_that_lies_is_damage_whatever_is_asked_for(entries: list[bytes])
 
 @pytest.mark.parametrize("columns", [[], ["__publishTime"], None])
 @pytest.mark.parametrize("codec", [0, 1, 3])
-def test_a_count_is_not_believed(codec: int, columns: list[str] | None):
+def test_a_count_is_not_believed(codec: int, columns: list[str] | None) -> None:
     huge = batch(Producer(compression=codec), [Sent(b"one")])
     huge.metadata.num_messages_in_batch, huge.metadata.uncompressed_size = 3_000_000, 18_000_000
     for options in (UnpackOptions(), UnpackOptions(limits=MessageLimits(message=2**31 - 1))):
@@ -150,7 +150,7 @@ def test_a_count_is_not_believed(codec: int, columns: list[str] | None):
             list(message_batches([run_of([huge.data])], TOPIC, columns, options=options))
 
 
-def test_what_is_larger_than_is_allowed_is_told_apart():
+def test_what_is_larger_than_is_allowed_is_told_apart() -> None:
     bomb = single(Producer(compression=3), Sent(bytes(10_000_000)))
     run = run_of([bomb.data])
     (row,) = by_columns([run], UnpackOptions(keep_damaged=True), ["__publishTime", "value", "__problem"])
@@ -162,7 +162,7 @@ def test_what_is_larger_than_is_allowed_is_told_apart():
     ]
 
 
-def test_kept_damage_stands_in_its_place():
+def test_kept_damage_stands_in_its_place() -> None:
     broken = _broken()["cannot be decompressed"]
     rows = by_columns(
         [run_of([GOOD.data, broken.data, GOOD.data])], UnpackOptions(keep_damaged=True), ["value", "__problem"]
@@ -170,6 +170,6 @@ def test_kept_damage_stands_in_its_place():
     assert [row["__problem"] for row in rows] == [None, "damaged", None]
 
 
-def test_all_columns_are_there_for_damage():
+def test_all_columns_are_there_for_damage() -> None:
     rows = by_columns([run_of([b"nothing"])], UnpackOptions(keep_damaged=True))
     assert list(rows[0]) == COLUMNS

@@ -53,18 +53,18 @@ def values(entries: list[Encoded], keys: Keys | None) -> list[tuple[bytes | None
     return [(m.value, m.problem) for m in Unpacker(options).messages(run)]
 
 
-def test_any_of_the_keys_is_enough():
+def test_any_of_the_keys_is_enough() -> None:
     entry = encrypted(single(Producer(), Sent(b"secret")), ("a", OTHER), ("b", KEY))
     assert values([entry], Keys(b=pem(KEY))) == [(b"secret", None)]
 
 
-def test_a_wrong_key_leaves_a_row_that_says_so():
+def test_a_wrong_key_leaves_a_row_that_says_so() -> None:
     entry = encrypted(batch(Producer(), [Sent(b"1"), Sent(b"2")]), ("a", KEY))
     for keys in (None, Keys(), Keys(a=pem(OTHER))):
         assert values([entry], keys) == [(None, MessageProblem.UNDECRYPTABLE)]
 
 
-def test_what_a_closed_entry_says_in_clear_is_shown():
+def test_what_a_closed_entry_says_in_clear_is_shown() -> None:
     entry = encrypted(single(Producer(), Sent(b"secret", key=b"k", properties=(("a", "b"),))), ("a", KEY))
     (found,) = Unpacker().messages(run_of([entry.data]))
     assert (found.key, found.properties, found.publish_time) == (b"k", {"a": "b"}, Producer().publish_time)
@@ -72,26 +72,26 @@ def test_what_a_closed_entry_says_in_clear_is_shown():
     assert [key.name for key in found.encryption.keys] == ["a"]
 
 
-def test_a_payload_that_was_changed_is_not_decrypted():
+def test_a_payload_that_was_changed_is_not_decrypted() -> None:
     entry = encrypted(single(Producer(), Sent(b"secret")), ("a", KEY))
     changed = Encoded(entry.metadata, entry.payload[:-1] + b"\0")
     short = Encoded(entry.metadata, b"x")
     assert {problem for _, problem in values([changed, short], Keys(a=pem(KEY)))} == {MessageProblem.UNDECRYPTABLE}
 
 
-def test_compressed_before_encrypted():
+def test_compressed_before_encrypted() -> None:
     entry = encrypted(batch(Producer(compression=3), [Sent(b"x" * 500), Sent(b"y")]), ("a", KEY))
     assert values([entry], Keys(a=pem(KEY))) == [(b"x" * 500, None), (b"y", None)]
 
 
-def test_each_chunk_is_encrypted_by_itself():
+def test_each_chunk_is_encrypted_by_itself() -> None:
     chunks = [encrypted(e, ("a", KEY)) for e in chunked(Producer(compression=2), Sent(b"chunked " * 50), 3, "u")]
     assert values(chunks, Keys(a=pem(KEY))) == [(b"chunked " * 50, None)]
     chunks[1] = Encoded(chunks[1].metadata, b"changed")
     assert values(chunks, Keys(a=pem(KEY))) == [(None, MessageProblem.UNDECRYPTABLE)]
 
 
-def test_a_data_key_is_opened_once():
+def test_a_data_key_is_opened_once() -> None:
     keys = Keys(a=pem(KEY))
     entry = encrypted(single(Producer(), Sent(b"secret")), ("a", KEY))
     list(Unpacker(UnpackOptions(keys=keys)).messages(run_of([entry.data] * 20)))
@@ -99,13 +99,13 @@ def test_a_data_key_is_opened_once():
 
 
 @pytest.mark.parametrize("bad", [b"", b"not PEM", pem(ed25519.Ed25519PrivateKey.generate())])
-def test_a_key_that_cannot_be_used_is_a_configuration_error(bad: bytes):
+def test_a_key_that_cannot_be_used_is_a_configuration_error(bad: bytes) -> None:
     entry = encrypted(single(Producer(), Sent(b"secret")), ("a", KEY))
     with pytest.raises(ConfigError, match="'a'"):
         list(Unpacker(UnpackOptions(keys=Keys(a=bad))).messages(run_of([entry.data])))
 
 
-def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(ConfigError, match=r"\[encryption\]"):
         Decryptor(Keys())

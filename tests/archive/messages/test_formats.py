@@ -48,25 +48,25 @@ def assert_is_the_batch(found: list[Message]) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_batches(codec: str):
+def test_batches(codec: str) -> None:
     assert_is_the_batch(messages(f"batch-{codec}"))
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_single_messages(codec: str):
+def test_single_messages(codec: str) -> None:
     (found,) = messages(f"one-{codec}")
     assert (found.value, found.key, found.ordering_key, found.batch_index) == (b"hello " * 50, b"\0\1\2", b"\1\0", -1)
 
 
 @pytest.mark.parametrize("key", ["rsa", "ec256", "ec521"])
-def test_encrypted_batches(key: str):
+def test_encrypted_batches(key: str) -> None:
     found = messages(f"encrypted-{key}", keys=Keys())
     assert_is_the_batch(found)
     assert {m.encryption for m in found} == {Encryption((EncryptionKey(key, (("version", "7"),)),))}
 
 
 @pytest.mark.parametrize("key", ["rsa", "ec256", "ec521"])
-def test_without_its_key_an_encrypted_batch_is_one_row_that_names_the_key(key: str):
+def test_without_its_key_an_encrypted_batch_is_one_row_that_names_the_key(key: str) -> None:
     (found,) = messages(f"encrypted-{key}")
     assert (found.value, found.problem, found.batch_index, found.batch_size) == (
         None,
@@ -77,12 +77,12 @@ def test_without_its_key_an_encrypted_batch_is_one_row_that_names_the_key(key: s
     assert found.encryption == Encryption((EncryptionKey(key, (("version", "7"),)),))
 
 
-def test_an_encrypted_message_in_chunks():
+def test_an_encrypted_message_in_chunks() -> None:
     (found,) = messages("chunk-0", "one-NONE", "chunk-1", "chunk-2", keys=Keys())[1:]
     assert found.value == b"chunked value " * 300
     assert (found.position.entry, found.first_chunk and found.first_chunk.entry) == (3, 0)
 
 
-def test_without_its_key_an_encrypted_message_in_chunks_is_one_row():
+def test_without_its_key_an_encrypted_message_in_chunks_is_one_row() -> None:
     (found,) = messages("chunk-0", "chunk-1", "chunk-2")
     assert (found.position.entry, found.value, found.problem) == (2, None, MessageProblem.UNDECRYPTABLE)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offloader.archive.items import Missing, ReadItem
 from offloader.archive.object_range import PlanItem
-from offloader.archive.reading.index_cache import IndexCache
+from offloader.archive.reading.range_reader import IndexCache
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
@@ -50,7 +50,7 @@ class Topic:
 
 
 def reader(store: ObjectStore, **options: object) -> PlannedReader:
-    return PlannedReader(Stores.of(store), ReadOptions(**options), IndexCache())  # type: ignore[arg-type]
+    return PlannedReader(Stores.of(store), ReadOptions(**options), IndexCache())
 
 
 def told(items: Iterable[ReadItem]) -> dict[Position, Truth]:
@@ -60,8 +60,10 @@ def told(items: Iterable[ReadItem]) -> dict[Position, Truth]:
     for item in items:
         if isinstance(item, Missing):
             assert item.start <= item.end or item.kind is None
-            what = GAP if item.kind is not None else item.damaged or LOST
-            says = {Position(item.start.incarnation, item.start.ledger, e): what for e in _ids(item)}
+            missing = GAP if item.kind is not None else item.damaged or LOST
+            says: dict[Position, Truth] = {
+                Position(item.start.incarnation, item.start.ledger, e): missing for e in _ids(item)
+            }
         else:
             says = {entry.position: entry.data for entry in item.entries()}
         for position, what in says.items():
@@ -82,7 +84,7 @@ class CountingStore:
     def __init__(self, store: ObjectStore) -> None:
         self._read = store.read
         self.reads: list[tuple[str, int]] = []
-        store.read = self.read  # type: ignore[method-assign]
+        store.read = self.read
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         body = self._read(key, offset, length)

@@ -10,7 +10,7 @@ import pytest
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.archive import Archive
 from offloader.archive.items import ArchivedEntry, Missing
-from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+from offloader.archive.ledgers.bucket import LedgerBucket
 from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.selection import Selection
 from offloader.archive.topic import ArchivedTopic

@@ -10,8 +10,7 @@ from hypothesis import given
 from offloader.archive.items import Missing
 from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.overlaps import located
-from offloader.archive.reading.plan import plan, split, until
-from offloader.archive.reading.ranges import LEDGER_STEP
+from offloader.archive.reading.plan import LEDGER_STEP, plan, split, until
 from offloader.archive.selection import Selection
 from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
 from offloader.errors import DamagedRecordError

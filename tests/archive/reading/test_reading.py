@@ -14,6 +14,8 @@ from offloader.format.entry import inspect
 from offloader.model import Position
 from tests.archive.reading.support import Topic, items_told, positions, topics
 
+from .support import Truth
+
 sizes = st.integers(1_024, 6_000)
 
 
@@ -34,7 +36,7 @@ def test_any_selection_in_any_tasks_is_the_same_part_of_the_whole(
     expected = built.between(start, end)
     assert items_told(built, items, read_size=read_size) == expected
     tasks = split(items, max_bytes)
-    by_tasks = {}
+    by_tasks: dict[Position, Truth] = {}
     for task in tasks:
         by_tasks |= items_told(built, task, read_size=read_size, prefetch=0)
     assert by_tasks == expected

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.items import EntryRun
-from offloader.archive.reading.index_cache import IndexCache
 from offloader.archive.reading.plan import plan, split
+from offloader.archive.reading.range_reader import IndexCache
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.selection import Selection
@@ -134,7 +136,7 @@ def test_no_more_is_fetched_ahead_than_was_asked_for(prefetch: int) -> None:
                 most[0] = max(most[0], begun[0] - taken[0])
         return read(key, offset, length)
 
-    store.read = counted  # type: ignore[method-assign]
+    store.read = counted
     offsets = set()
     for run in reader(store, prefetch=prefetch, read_size=MIB).read(items):
         assert isinstance(run, EntryRun)
@@ -151,6 +153,7 @@ def test_a_reader_that_is_given_up_fetches_no_more() -> None:
     counting = CountingStore(archive.store)
     reading = reader(archive.store, read_size=MIB).read(items)
     next(reading)
+    assert isinstance(reading, Generator)
     reading.close()
     assert len(counting.reads) <= 4  # the index, the one in use, two ahead
 
@@ -204,7 +207,7 @@ def test_indexes_of_stores_with_the_same_url_are_not_mixed_up() -> None:
         assert next(run.entries()).data == message(text)
 
 
-def test_ledgers_in_a_bucket_of_their_own(tmp_path) -> None:
+def test_ledgers_in_a_bucket_of_their_own(tmp_path: Path) -> None:
     from offloader.archive.snapshot import OffloadedLedger
     from offloader.metadata.state import TopicCatalog
     from offloader.storage.open import open_store

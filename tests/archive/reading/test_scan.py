@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from offloader.archive.items import EntryRun
 from offloader.archive.object_range import Run
-from offloader.archive.reading.fetches import fetches
 from offloader.archive.reading.scan import BrokenEntry, Scanner
-from offloader.archive.reading.sparse_index import SparseIndex, decode_sparse_index
+from offloader.archive.reading.sparse_index import SparseIndex, decode_sparse_index, fetches
 from offloader.model import SegmentLayout
 from tests.archive.ledgers.support import objects
 from tests.format.support import (

@@ -496,7 +496,7 @@ def test_registering_is_for_sessions_that_did_not_look() -> None:
 
 def test_messages_of_aborted_transactions_are_no_rows_and_their_entries_are_entries(tmp_path: Path) -> None:
     world = World(StoreSettings(f"file://{tmp_path}"))
-    with_an_abort(world.store)  # type: ignore[arg-type]
+    with_an_abort(world.store)
     for size in ("1", "128M"):
         found = rows(reader(world, topics=str(TOPIC), maxPartitionBytes=size))
         assert [row.value for row in found] == READABLE

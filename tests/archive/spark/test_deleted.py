@@ -52,7 +52,9 @@ def read(world: World, **options: str) -> list[Row]:
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_a_query_without_a_begin_has_what_is_there_and_one_that_asks_for_more_is_told(world: World, *, done: bool):
+def test_a_query_without_a_begin_has_what_is_there_and_one_that_asks_for_more_is_told(
+    world: World, *, done: bool
+) -> None:
     left = delete(world, done=done)
     assert ordered(read(world)) == ordered(left)
     first = world.rows([NAME])[0]
@@ -65,14 +67,14 @@ def test_a_query_without_a_begin_has_what_is_there_and_one_that_asks_for_more_is
     assert len(left) < len(world.rows([NAME]))
 
 
-def test_times_behind_what_went_are_not_concerned(world: World):
+def test_times_behind_what_went_are_not_concerned(world: World) -> None:
     left = delete(world)
     since = max(row.published for row in world.rows([NAME]) if row not in left) + 1
     assert ordered(read(world, startingTime=str(since))) == ordered(r for r in left if r.published >= since)
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_running_job_reads_or_is_told(world: World, caplog: pytest.LogCaptureFixture, *, fails: bool):
+def test_a_running_job_reads_or_is_told(world: World, caplog: pytest.LogCaptureFixture, *, fails: bool) -> None:
     made = source(world, topics=NAME, maxPartitionBytes="64K", failOnDataLoss=str(fails).lower())
     reader = made.reader(made.schema())
     assert isinstance(reader, ArchiveReader)
@@ -88,13 +90,13 @@ def test_a_running_job_reads_or_is_told(world: World, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("budget", ["1", "50K", "1G"])
-def test_a_stream_from_the_begin_starts_with_what_is_there(world: World, budget: str):
+def test_a_stream_from_the_begin_starts_with_what_is_there(world: World, budget: str) -> None:
     left = delete(world)
     query = Query(world, {"topics": NAME, "maxBytesPerTrigger": budget, "maxPartitionBytes": "64K"})
     assert ordered(query.rest()) == ordered(left)
 
 
-def test_a_stream_that_had_not_read_what_went_is_told(world: World):
+def test_a_stream_that_had_not_read_what_went_is_told(world: World) -> None:
     query = Query(world, {"topics": NAME, "maxBytesPerTrigger": "1", "maxPartitionBytes": "64K"})
     assert query.batch()
     left = delete(world)

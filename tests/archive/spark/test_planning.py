@@ -14,11 +14,11 @@ from offloader.archive.reading.plan import plan
 from offloader.archive.records import TopicRecords
 from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
-from offloader.archive.spark.look_back_plan import LookBackPlan
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.parsing import parse_options
 from offloader.archive.spark.planning import (
     TASKS,
+    LookBackPlan,
     TopicPlan,
     TopicSplit,
     check_losses,
@@ -31,8 +31,8 @@ from offloader.archive.spark.planning import (
 from offloader.errors import DataLostError
 from offloader.model import Position, TopicName
 from offloader.storage.settings import StoreSettings
-from tests.archive.support import TOPIC, Archive, checksummed, gap, stream
-from tests.format.support import Stored
+from tests.archive.support import TOPIC, Archive, gap, stream
+from tests.format.support import Stored, checksummed
 
 
 def at(ledger: int, entry: int) -> Position:

@@ -43,7 +43,7 @@ class TopicMaker:
 
     def segment(self, ledger: int, first: int, count: int, **claims: Any) -> None:
         """`count` entries of every shape."""
-        made = []
+        made: list[Stored] = []
         for entry in range(first, first + count):
             made.append(self._entry(ledger, entry, BEGIN + 1000 * (len(self.entries) + len(made))))
         self.entries += made
@@ -125,7 +125,7 @@ class World:
 
     def topic(self, name: str) -> TopicMaker:
         if name not in self.topics:
-            archive = Archive(self.store, TopicName.parse(name))  # type: ignore[arg-type]
+            archive = Archive(self.store, TopicName.parse(name))
             archive.claim()
             self.topics[name] = TopicMaker(archive, self.random)
         return self.topics[name]

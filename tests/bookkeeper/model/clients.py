@@ -11,14 +11,13 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, Versioned
-from offloader.bookkeeper.recovery.candidate import Candidate
 from offloader.bookkeeper.recovery.decisions import MissingBookies
-from offloader.bookkeeper.recovery.fencing import Fencing
-from offloader.bookkeeper.recovery.forward import Forward
+from offloader.bookkeeper.recovery.forward import Candidate, Forward
 from offloader.bookkeeper.recovery.machine import (
     Aborted,
     Closing,
     Done,
+    Fencing,
     Marking,
     Measuring,
     Recovery,

@@ -247,10 +247,10 @@ class LedgerModel:
                 yield ("late write-back", bookie, entry), left.holding(bookie, bits | has(entry))
         for cast in ledger.casts:
             if cast.version == ledger.metadata.version:
-                left = tuple(c for c in ledger.casts if c != cast)
+                casts = tuple(c for c in ledger.casts if c != cast)
                 yield (
                     ("late metadata", *cast),
-                    ledger._replace(casts=left, metadata=cast._replace(version=cast.version + 1)),
+                    ledger._replace(casts=casts, metadata=cast._replace(version=cast.version + 1)),
                 )
 
     def _misfortunes(self, ledger: Ledger, asked: int) -> Alone:

@@ -12,13 +12,14 @@ import pytest
 
 from integration.soak import SOAK
 from offloader.bookkeeper.model import LedgerState
-from offloader.bookkeeper.recovery import forward
-from offloader.bookkeeper.recovery.candidate import Candidate
+from offloader.bookkeeper.recovery import forward, replacing
 from offloader.bookkeeper.recovery.decisions import EntryVerdict
-from offloader.bookkeeper.recovery.fencing import Fencing
+from offloader.bookkeeper.recovery.forward import Candidate
+from offloader.bookkeeper.recovery.machine import Fencing
 from tests.bookkeeper.model.explorer import Explored, explore, walk
 from tests.bookkeeper.model.ledger import LedgerModel
 from tests.bookkeeper.model.world import ENTRIES, Ledger, Metadata, State, World
+from tests.examples import few, few_rows
 
 SHAPES = [
     World(2, 2, 2),
@@ -116,6 +117,7 @@ def breaks(world: World) -> Explored:
     return found
 
 
+@pytest.mark.large
 def test_nothing_acknowledged_is_lost_and_whoever_closes_second_adopts_the_first_end():
     model, found = holds(World())
     assert found.states > 300_000
@@ -126,12 +128,12 @@ def test_nothing_acknowledged_is_lost_and_whoever_closes_second_adopts_the_first
     assert model.clients.gave_up
 
 
-@pytest.mark.parametrize("world", SHAPES, ids=named)
+@pytest.mark.parametrize("world", few(SHAPES, 3), ids=named)
 def test_other_shapes(world):
     holds(world)
 
 
-@pytest.mark.parametrize("world", CHANGING, ids=named)
+@pytest.mark.parametrize("world", few(CHANGING, 1), ids=named)
 def test_ensembles_that_change_lose_nothing(world):
     """The writer's, the recoveries', and either while the other one is at it."""
     model, _ = holds(world)
@@ -142,7 +144,8 @@ def test_ensembles_that_change_lose_nothing(world):
         assert max(closed) >= min(world.changes + 1, ENTRIES)
 
 
-@pytest.mark.parametrize("world", REDUCED, ids=named)
+@pytest.mark.large
+@pytest.mark.parametrize("world", few(REDUCED, 1), ids=named)
 def test_what_is_left_out_leads_to_nothing_new(world):
     every, all_found = holds(World(**{**vars(world), "reduced": False}))
     model, found = holds(world)
@@ -164,7 +167,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("world", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("world", few(BROKEN.values(), 3), ids=BROKEN)
 def test_every_broken_variant_is_found(world):
     found = breaks(world)
     assert found.trace
@@ -207,7 +210,7 @@ BROKEN_FRAGMENTS = {
 }
 
 
-@pytest.mark.parametrize(("world", "violation"), BROKEN_FRAGMENTS.values(), ids=BROKEN_FRAGMENTS)
+@pytest.mark.parametrize(("world", "violation"), few_rows(BROKEN_FRAGMENTS.values(), 2), ids=BROKEN_FRAGMENTS)
 def test_every_broken_variant_with_fragments_is_found(world, violation):
     assert violation in str(breaks(world).violation)
 
@@ -224,14 +227,17 @@ def asks_the_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def counts_those_that_were_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """That an entry is on a bookie that has lost its place makes it safe."""
-    enough = lambda self: EntryVerdict.RECOVERABLE if len(self.accepted) >= self.ack_quorum else real.__get__(self)  # noqa: E731
-    real = Candidate.safe
+    real = vars(Candidate)["safe"]
+
+    def enough(self: Candidate) -> EntryVerdict:
+        return EntryVerdict.RECOVERABLE if len(self.accepted) >= self.ack_quorum else real.__get__(self)
+
     monkeypatch.setattr(Candidate, "safe", property(enough))
 
 
 def from_the_fragments_first_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of entries that are safe where they are it is said that they are on the new bookie."""
-    real = forward.with_others
+    real = replacing.with_others
     monkeypatch.setattr(
         forward, "with_others", lambda metadata, _, *more: real(metadata, metadata.fragments[-1].first_entry, *more)
     )
@@ -255,13 +261,16 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("mistake", "world"), MISTAKES.items(), ids=[mistake.__name__ for mistake in MISTAKES])
+@pytest.mark.parametrize(
+    ("mistake", "world"), few_rows(MISTAKES.items(), 1), ids=[mistake.__name__ for mistake in MISTAKES]
+)
 def test_every_mistake_in_changing_ensembles_is_found(mistake, world, monkeypatch):
     holds(world)
     mistake(monkeypatch)
     assert breaks(world).trace
 
 
+@pytest.mark.large
 def test_a_recovery_that_begins_at_the_lac_alone_makes_an_invalid_ensemble_as_it_is_known_to(monkeypatch):
     from_the_lac_alone(monkeypatch)
     assert breaks(MISTAKES[from_the_lac_alone]).violation in {
@@ -280,6 +289,7 @@ def test_without_fencing_recovery_reads_an_entry_is_lost_as_it_is_known_to_be():
     assert found.trace.index(("add", *added[-1])) > found.trace.index((0, "ReadEntry", *added[-1]))
 
 
+@pytest.mark.large
 def test_fencing_only_with_the_recovery_reads_would_do():
     """What the reads of the last entry fence only stops the writer earlier."""
     holds(World(clients=1, unknown=0, last_fences=False))
@@ -289,9 +299,10 @@ def test_a_bookie_that_lost_its_disk_and_refuses_to_answer_loses_nothing():
     holds(World(clients=1, unknown=0, crashes=0, lost_disks=1, lost_disks_refuse=True))
 
 
-@pytest.mark.parametrize("shape", [(4, 3, 3), (4, 3, 2), (3, 3, 2)], ids=str)
+@pytest.mark.parametrize("shape", few([(4, 3, 3), (4, 3, 2), (3, 3, 2)], 1), ids=str)
 def test_walks_with_more_faults(shape):
-    model = LedgerModel(World(*shape, clients=3, window=2, unknown=4, crashes=1, reduced=False))
+    world = World(shape[0], shape[1], shape[2], clients=3, window=2, unknown=4, crashes=1, reduced=False)
+    model = LedgerModel(world)
     rng = random.Random(5 if not SOAK else None)
     closed = 0
     for _ in range(WALKS):

@@ -8,11 +8,10 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, StoredEntry
 from offloader.errors import LedgerFencedError, MetadataUnavailableError, OutcomeUnknownError, VersionConflictError
-from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster
+from tests.fakes.bookkeeper import SimulatedBookies, SimulatedCluster
 
 TIMEOUT = 5.0  # seconds of virtual time
 

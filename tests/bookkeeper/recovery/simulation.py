@@ -8,16 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from offloader.bookkeeper.digests import digest_for
-from offloader.bookkeeper.entry_codec import decode
+from offloader.bookkeeper.entry_codec import decode, digest_for
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.dangers import young_cookies
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import Aborted, Done, RecoveryRules
 from offloader.bookkeeper.recovery.runner import Recoverer
 from offloader.errors import IntegrityError, MetadataUnavailableError, OutcomeUnknownError
-from offloader.testing.bookkeeper import SimulatedCluster, Weather
 from tests.bookkeeper.recovery.ledger_writer import LedgerWriter
+from tests.fakes.bookkeeper import SimulatedCluster, Weather
 
 LEDGER = 7
 SHAPES = [(1, 1, 1), (2, 2, 2), (3, 3, 2), (3, 3, 2), (3, 2, 2), (4, 3, 2), (4, 3, 3), (5, 3, 2), (5, 4, 2), (3, 3, 1)]
@@ -233,8 +232,8 @@ class Simulation:
         assert metadata.length == sum(map(len, self.writer.payloads[: last + 1]))
         for entry in range(last + 1):
             copies = sum(self._has(metadata, bookie, entry) for bookie in metadata.write_set(entry))
-            lost = sum(bookie.lost for bookie in self.cluster.bookies.values())
-            assert copies >= metadata.ack_quorum - lost, f"entry {entry} has {copies} copies"
+            lost_bookies = sum(bookie.lost for bookie in self.cluster.bookies.values())
+            assert copies >= metadata.ack_quorum - lost_bookies, f"entry {entry} has {copies} copies"
 
     def can_do_without_one(self, metadata: LedgerMetadata) -> bool:
         """Whether the others can say where it ends, and another bookie can take its place."""

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
-from offloader.bookkeeper.api import ManagedLedger
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bookkeeper.recovery.dangers import (
     BookieReport,
@@ -25,14 +23,14 @@ from offloader.bookkeeper.recovery.dangers import (
     distrusted,
     young_cookies,
 )
-from offloader.bookkeeper.recovery.inspection import InspectionOptions, examine
+from offloader.bookkeeper.recovery.inspection import InspectionOptions, examine, marked_up_to, survey
 from offloader.bookkeeper.recovery.machine import Aborted, Done, HowClosed
 from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.recovery.report import fields, lines
-from offloader.bookkeeper.recovery.survey import marked_up_to, survey
 from offloader.model import TopicName
-from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster, SimulatedStore
+from offloader.state.managed_ledger import ManagedLedger
 from tests.bookkeeper.recovery.support import ledger
+from tests.fakes.bookkeeper import SimulatedBookies, SimulatedCluster, SimulatedStore
 
 LEDGER = 7
 TOPIC = TopicName.parse("public/default/t")
@@ -127,7 +125,7 @@ def test_a_long_ledger_is_looked_at_at_both_ends(monkeypatch):
     monkeypatch.setattr("offloader.bookkeeper.recovery.dangers.SAMPLE", 100)
     every = range(300)
     middle = BookieReport("c", True, 0, [*range(100), *range(200, 300)])
-    found = {**reports(299, a=every, b=every), "c": middle}  # type: ignore[arg-type]
+    found = {**reports(299, a=every, b=every), "c": middle}
     assert dangers(ledger(), found) == []
     begin = BookieReport("c", True, 0, range(1, 300))
     assert {d.kind for d in dangers(ledger(), {**found, "c": begin})} == {DangerKind.COPIES_MISSING}
@@ -151,11 +149,12 @@ class Cluster(SimulatedCluster):
 
     def acknowledge(self, subscription: str, ledger: int, entry: int) -> None:
         info = ManagedCursorInfo(cursorsLedgerId=-1, markDeleteLedgerId=ledger, markDeleteEntryId=entry)
-        self.metadata.cluster.put_managed_ledger(TOPIC, ManagedLedger((), 0, b""))
+        self.metadata.cluster.put_managed_ledger(TOPIC, ManagedLedger())
         self.metadata.cluster.put_cursor(TOPIC, subscription, info.SerializeToString())
 
     def examine(self, **options: Any) -> Inspection:
-        return examine(LEDGER, *reversed(self.client()), InspectionOptions(timeout=QUICK, **options))  # type: ignore[arg-type]
+        bookies, store = self.client()
+        return examine(LEDGER, store, bookies, InspectionOptions(timeout=QUICK, **options))
 
 
 def test_a_survey_says_what_each_bookie_has_and_knows():
@@ -174,7 +173,7 @@ def test_a_survey_says_what_each_bookie_has_and_knows():
 
 
 def test_lists_that_never_come_are_not_waited_for_as_long_as_other_answers(monkeypatch):
-    monkeypatch.setattr("offloader.bookkeeper.recovery.survey.LISTING", 0.05)
+    monkeypatch.setattr("offloader.bookkeeper.recovery.inspection.LISTING", 0.05)
     cluster = Cluster()
     cluster.put(0)
     bookies, store = like_pulsars(cluster)
@@ -203,14 +202,14 @@ def test_a_bookie_that_does_not_answer_does_not_say():
         read_lac = entries_of
 
     cluster = Cluster()
-    found = survey(LEDGER, cluster.shape, cluster.client()[1], Silent(), 0.05)  # type: ignore[arg-type]
+    found = survey(LEDGER, cluster.shape, cluster.client()[1], Silent(), 0.05)
     assert {report.problem for report in found.values()} == {"no answer within 0.05 s"}
 
 
 def like_pulsars(cluster: Cluster) -> tuple[SimulatedBookies, SimulatedStore]:
     """Bookies that never list what they hold."""
     bookies, store = cluster.client()
-    bookies.entries_of = lambda bookie, ledger: Future()  # type: ignore[method-assign,assignment]
+    bookies.entries_of = lambda bookie, ledger: Future()
     return bookies, store
 
 
@@ -298,7 +297,7 @@ def test_an_inspection_says_all_of_it():
     cluster = Cluster(ack_quorum=1)
     cluster.put(0)
     cluster.put(1, "b1:3181", lac=0)
-    found = examine(LEDGER, *reversed(cluster.client()), InspectionOptions(timeout=QUICK))
+    found = cluster.examine()
     text = "\n".join([*lines(found), found.outcome.message])
     for expected in (
         "state: OPEN (version 0, created 2023-11-14T22:13:20Z)",
@@ -334,7 +333,7 @@ def test_an_inspection_says_who_must_come_back():
     cluster = Cluster()
     cluster.put(0)
     cluster.bookies["b1:3181"].up = cluster.bookies["b2:3181"].up = False
-    found = examine(LEDGER, *reversed(cluster.client()), InspectionOptions(dry=False, timeout=QUICK))
+    found = cluster.examine(dry=False)
     assert isinstance(found.outcome.phase, Aborted)
     said = fields(found)
     assert (said["outcome"], said["mustComeBack"]) == ("aborted", {"need": 1, "bookies": ("b1:3181", "b2:3181")})

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState
-from offloader.bookkeeper.recovery.candidate import Candidate
 from offloader.bookkeeper.recovery.decisions import (
     EntryVerdict,
     MissingBookies,
@@ -20,6 +19,7 @@ from offloader.bookkeeper.recovery.decisions import (
     missing,
     write_sets,
 )
+from offloader.bookkeeper.recovery.forward import Candidate
 from offloader.bookkeeper.recovery.messages import Answered, Held, ReadEntry
 from tests.bookkeeper.recovery.support import NO, UNKNOWN, YES
 

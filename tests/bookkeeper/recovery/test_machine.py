@@ -329,7 +329,7 @@ def test_an_acknowledged_entry_waits_for_the_bookie_that_has_it_whoever_denies_i
     event_of = world.answer
     if not confirmed:
         world = World(ledger(), on(a={1}, b=set(), c={0}))
-        event_of = lambda r: telling(world.answer(r))  # noqa: E731
+        event_of = lambda request: telling(world.answer(request))  # noqa: E731
     state, requests = start(RecoveryRules(confirmed=confirmed or -1))
     todo = list(requests)
     while not state.over:

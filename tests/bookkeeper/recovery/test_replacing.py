@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from offloader.bookkeeper.model import Fragment, LedgerMetadata
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import Done, RecoveryRules, start, step
-from offloader.bookkeeper.recovery.messages import Answered, ReadEntry, WriteBack, WriteMetadata
+from offloader.bookkeeper.recovery.messages import Answered, BookieRequest, ReadEntry, WriteBack, WriteMetadata
 from offloader.bookkeeper.recovery.replacing import replaced, spares, with_others
 from tests.bookkeeper.recovery.support import YES, World, aborted, closed, held, kinds, ledger, run, unanswered
 from tests.bookkeeper.recovery.test_machine import on, worlds
@@ -138,7 +138,7 @@ def test_what_a_bookie_took_that_was_replaced_counts_no_more():
     """b takes entry 1 but not entry 0: it loses its place, and entry 1 needs its copy elsewhere, too."""
     world = World(ledger(2, 2, (0, "ab")), on(a={0, 1}))
     state, requests = start(writable("c"))
-    todo, late = list(requests), []
+    todo, late = list(requests), list[BookieRequest]()
     while not state.over:
         request = todo.pop(0) if todo else late.pop(0)
         event = world.answer(request)

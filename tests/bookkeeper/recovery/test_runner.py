@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import decode, encode, encode_lac
+from offloader.bookkeeper.entry_codec import decode, digest_for, encode, encode_lac, master_key
 from offloader.bookkeeper.model import DigestType, LedgerMetadata, LedgerState, StoredEntry
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, HowClosed, RecoveryRules
@@ -25,8 +24,9 @@ from offloader.errors import (
     OutcomeUnknownError,
     RecoveryAbortedError,
 )
-from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster, SimulatedStore
-from offloader.testing.memory_bookie import MemoryBookie
+from tests.examples import few
+from tests.fakes.bookkeeper import SimulatedBookies, SimulatedCluster, SimulatedStore
+from tests.fakes.memory_bookie import MemoryBookie
 
 LEDGER = 7
 QUICK = 0.2  # seconds
@@ -400,25 +400,27 @@ class Registered(SimulatedStore):
         return self._cluster.metadata.available()
 
 
-def absent(cluster: Cluster, bookie: str) -> None:
+def absent(cluster: Troubled, bookie: str) -> None:
     cluster.metadata.cluster.unregister(bookie)
     cluster.bookies[bookie].up = False
 
 
-def hung(cluster: Cluster, bookie: str) -> None:
+def hung(cluster: Troubled, bookie: str) -> None:
     """Registered, and never answers."""
     cluster.hung.add(bookie)
 
 
-def refusing(cluster: Cluster, bookie: str) -> None:
+def refusing(cluster: Troubled, bookie: str) -> None:
     """Registered, and its disk answers with errors."""
     cluster.bookies[bookie].memory = Failing()
 
 
-def read_only(cluster: Cluster, bookie: str) -> None:
+def read_only(cluster: Troubled, bookie: str) -> None:
     cluster.metadata.cluster.unregister(bookie)
     cluster.metadata.cluster.register(bookie, None, read_only=True)
-    cluster.bookies[bookie].memory.read_only = True
+    memory = cluster.bookies[bookie].memory
+    assert isinstance(memory, Partial)
+    memory.read_only = True
 
 
 class Failing(MemoryBookie):
@@ -459,7 +461,7 @@ class Troubled(Cluster):
         bookies, _ = self.client()
         rules = RecoveryRules(Reading(dry=dry))
         answering = Muted(bookies, self.hung)
-        return recover(LEDGER, Registered(self), answering, rules, timeout=QUICK, choice=random.Random(1)).phase  # type: ignore[arg-type]
+        return recover(LEDGER, Registered(self), answering, rules, timeout=QUICK, choice=random.Random(1)).phase
 
 
 class Muted:
@@ -474,12 +476,12 @@ class Muted:
         return lambda bookie, *more, **options: Future() if bookie in self._silent else ask(bookie, *more, **options)
 
 
-Trouble = Callable[[Cluster, str], None]
+Trouble = Callable[[Troubled, str], None]
 TROUBLES: tuple[Trouble, ...] = (absent, hung, refusing, read_only)
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
-@pytest.mark.parametrize("shape", [(2, 2, 2), (3, 3, 3), (3, 3, 2)], ids=str)
+@pytest.mark.parametrize("shape", few([(3, 3, 2), (2, 2, 2), (3, 3, 3)], 1), ids=str)
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_dry_run_tells_what_closing_comes_to(trouble, shape, others):
     """One bookie of the ensemble is in trouble, and, where two can take its place, so is one of these."""

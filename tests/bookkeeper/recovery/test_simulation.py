@@ -9,15 +9,16 @@ import pytest
 
 from integration.soak import SOAK
 from offloader.bookkeeper.status import Answer, NoEntryError, answer
-from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster
 from tests.bookkeeper.recovery.simulation import LEDGER, Simulation
+from tests.examples import few
+from tests.fakes.bookkeeper import SimulatedBookies, SimulatedCluster, SimulatedStore
 
 SEEDS = 5_000 if SOAK else 40
 BLOCKS = 4
 
 
 def ran(seed: int, **more: object) -> Simulation:
-    simulation = Simulation(seed, **more)  # type: ignore[arg-type]
+    simulation = Simulation(seed, **more)
     try:
         simulation.run()
     except AssertionError as error:
@@ -25,7 +26,7 @@ def ran(seed: int, **more: object) -> Simulation:
     return simulation
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", few(range(BLOCKS), 2))
 def test_nothing_acknowledged_is_lost(block):
     runs = [ran(seed) for seed in range(block * SEEDS, (block + 1) * SEEDS)]
     assert sum(len(run.closed) for run in runs) > SEEDS
@@ -73,13 +74,13 @@ class Forgetful(SimulatedBookies):
 
 
 def breaks(kind: type[SimulatedBookies], seeds: int) -> bool:
-    def client(cluster: SimulatedCluster) -> Callable[[], object]:
+    def client(cluster: SimulatedCluster) -> Callable[[], tuple[SimulatedBookies, SimulatedStore]]:
         made = cluster.client
         return lambda: (kind(cluster), made()[1])
 
     for seed in range(seeds):
         simulation = Simulation(seed)
-        simulation.cluster.client = client(simulation.cluster)  # type: ignore[assignment, method-assign]
+        simulation.cluster.client = client(simulation.cluster)
         try:
             simulation.run()
         except AssertionError:
@@ -87,7 +88,7 @@ def breaks(kind: type[SimulatedBookies], seeds: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("kind", [Unfencing, Denying, Forgetful])
+@pytest.mark.parametrize("kind", few([Unfencing, Denying, Forgetful], 1))
 def test_what_is_broken_is_found(kind):
     assert breaks(kind, 2000)
 

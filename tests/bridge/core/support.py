@@ -10,8 +10,9 @@ import crc32c
 from hypothesis import strategies as st
 
 from offloader.bridge.core.assembly import SourceObject
-from offloader.bridge.core.coverage import LedgerCoverage, UnbridgedLedger, UncommittedLedger, cover
+from offloader.bridge.core.coverage import LedgerCoverage, UncommittedLedger, cover
 from offloader.bridge.core.pieces import ObjectPlan, PlannedPiece
+from offloader.bridge.core.rounds import UnbridgedLedger
 from offloader.format.index import decode_index, index_of_segment
 from offloader.format.v1_parts import examine
 from offloader.model import (

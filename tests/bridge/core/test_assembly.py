@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offloader.bridge.core.assembly import assemble, thinned
-from offloader.bridge.core.index_metadata import index_metadata
+from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
+from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState
+from offloader.bridge.core.assembly import OWNER, assemble, index_metadata, thinned
 from offloader.bridge.core.pieces import ObjectPlan, SourceRange
 from offloader.errors import DamagedObjectError, IntegrityError
+from offloader.format.index import IndexEntry
 from offloader.format.ledger_account import account_ledger
-from offloader.format.part_index import IndexEntry
 from offloader.format.v1 import decode_ledger_index, encode_ledger_index
 from offloader.model import SegmentLayout
 from tests.format.support import small_cuts
@@ -42,7 +43,9 @@ def encoded(plan: ObjectPlan, last: int) -> bytes:
 
 @FEWER
 @given(topics(), LEAST, st.integers(1, 60_000), st.booleans(), st.randoms(use_true_random=False))
-def test_a_stock_broker_reads_every_entry_in_any_order(topic: ArchivedTopic, least, copy, copies, random: Random):
+def test_a_stock_broker_reads_every_entry_in_any_order(
+    topic: ArchivedTopic, least, copy, copies, random: Random
+) -> None:
     for ledger, entries in topic.entries.items():
         plan = planned(topic, ledger, least, copy, copies=copies)
         data, last = topic.uploaded(plan), len(entries) - 1
@@ -60,7 +63,7 @@ def test_a_stock_broker_reads_every_entry_in_any_order(topic: ArchivedTopic, lea
 
 @FEWER
 @given(topics())
-def test_every_byte_and_index_entry_of_it_is_accounted_for(topic: ArchivedTopic):
+def test_every_byte_and_index_entry_of_it_is_accounted_for(topic: ArchivedTopic) -> None:
     for ledger, entries in topic.entries.items():
         plan = planned(topic, ledger)
         decoded = decode_ledger_index(encoded(plan, len(entries) - 1), ledger)
@@ -71,7 +74,7 @@ def test_every_byte_and_index_entry_of_it_is_accounted_for(topic: ArchivedTopic)
 
 @FEWER
 @given(topics())
-def test_no_read_goes_over_more_than_a_block(topic: ArchivedTopic):
+def test_no_read_goes_over_more_than_a_block(topic: ArchivedTopic) -> None:
     """And with segments' own steps over no more than one of them, or one entry."""
     for ledger, entries in topic.entries.items():
         plan, last = planned(topic, ledger), len(entries) - 1
@@ -85,7 +88,7 @@ def test_no_read_goes_over_more_than_a_block(topic: ArchivedTopic):
 
 @FEWER
 @given(topics(), st.booleans())
-def test_what_is_said_of_a_pieces_bytes_is_so(topic: ArchivedTopic, copies):
+def test_what_is_said_of_a_pieces_bytes_is_so(topic: ArchivedTopic, copies) -> None:
     for ledger in topic.entries:
         plan = planned(topic, ledger, copies=copies)
         data = topic.uploaded(plan)
@@ -99,7 +102,7 @@ def test_what_is_said_of_a_pieces_bytes_is_so(topic: ArchivedTopic, copies):
 
 @FEWER
 @given(topics(), LEAST, st.integers(1, 60_000))
-def test_the_bytes_and_the_index_do_not_depend_on_how_they_are_uploaded(topic: ArchivedTopic, least, copy):
+def test_the_bytes_and_the_index_do_not_depend_on_how_they_are_uploaded(topic: ArchivedTopic, least, copy) -> None:
     """Brokers remember offsets of entries: an object that is built anew must have them where they were."""
     for ledger in topic.entries:
         one, other = planned(topic, ledger, least, copy), planned(topic, ledger, copies=False)
@@ -107,14 +110,14 @@ def test_the_bytes_and_the_index_do_not_depend_on_how_they_are_uploaded(topic: A
         assert topic.uploaded(one) == topic.uploaded(other)
 
 
-def test_whole_parts_have_sums_also_where_the_first_header_is_another():
+def test_whole_parts_have_sums_also_where_the_first_header_is_another() -> None:
     topic = archived({5: [b"x" * 300] * 40}, [], cuts=SegmentLayout(2_000, 1_000, 300))
     plan = planned(topic, 5)
     assert plan.crc32c == crc32c.crc32c(topic.uploaded(plan))
     assert len(plan.pieces) == 1 + len(topic.segments[0].parts)
 
 
-def test_of_a_part_that_is_taken_partly_nothing_is_said():
+def test_of_a_part_that_is_taken_partly_nothing_is_said() -> None:
     topic = archived({5: [b"x" * 100] * 4, 6: [b"y" * 100] * 4}, [], cuts=SegmentLayout(100_000, 1_000, 300))
     for ledger in (5, 6):
         _header, rest = planned(topic, ledger).pieces
@@ -129,7 +132,7 @@ def test_of_a_part_that_is_taken_partly_nothing_is_said():
     small_cuts(),
     st.integers(1, 3_000),
 )
-def test_a_ledger_that_brokers_had_offloaded_is_copied_as_it_is(entries, block_size, cuts, least):
+def test_a_ledger_that_brokers_had_offloaded_is_copied_as_it_is(entries, block_size, cuts, least) -> None:
     topic = copied_from_brokers(5, entries, block_size, cuts)
     plan, last = planned(topic, 5, least), len(entries) - 1
     data = topic.uploaded(plan)
@@ -149,7 +152,7 @@ def broken_topic() -> ArchivedTopic:
     return archived({5: [bytes([n]) * 60 for n in range(200)]}, [(5, 127)], cuts=SegmentLayout(1_000, 580, 200))
 
 
-def test_without_padding_between_blocks_a_broker_reads_something_else():
+def test_without_padding_between_blocks_a_broker_reads_something_else() -> None:
     topic = broken_topic()
     plan = planned(topic, 5)
     data, index = topic.uploaded(plan), encoded(plan, 199)
@@ -174,7 +177,7 @@ def _without_padding(data: bytes, plan: ObjectPlan, begins: list[int]) -> tuple[
     return found, moved
 
 
-def test_an_index_without_entry_0_is_refused():
+def test_an_index_without_entry_0_is_refused() -> None:
     topic = broken_topic()
     plan = planned(topic, 5)
     with pytest.raises(IntegrityError, match="begins with entry"):
@@ -182,7 +185,7 @@ def test_an_index_without_entry_0_is_refused():
 
 
 @WAYS
-def test_without_the_first_entry_of_a_block_in_the_index_a_broker_is_lost(seeks_first):
+def test_without_the_first_entry_of_a_block_in_the_index_a_broker_is_lost(seeks_first) -> None:
     topic = broken_topic()
     plan = planned(topic, 5)
     second = next(entry for entry in plan.index if entry.block == 2)
@@ -194,7 +197,7 @@ def test_without_the_first_entry_of_a_block_in_the_index_a_broker_is_lost(seeks_
         account_ledger([topic.uploaded(plan)], 5, decode_ledger_index(index, 5))
 
 
-def test_pieces_in_a_wrong_order_are_found():
+def test_pieces_in_a_wrong_order_are_found() -> None:
     topic = broken_topic()
     plan = planned(topic, 5)
     data = topic.uploaded(plan)
@@ -207,7 +210,7 @@ def test_pieces_in_a_wrong_order_are_found():
         account_ledger([wrong], 5, decode_ledger_index(index, 5))
 
 
-def test_the_magic_of_a_v2_block_at_the_begin_would_be_an_entry_128_to_older_brokers():
+def test_the_magic_of_a_v2_block_at_the_begin_would_be_an_entry_128_to_older_brokers() -> None:
     topic = broken_topic()
     plan = planned(topic, 5)
     data = topic.uploaded(plan)
@@ -221,7 +224,7 @@ def test_the_magic_of_a_v2_block_at_the_begin_would_be_an_entry_128_to_older_bro
 
 @FEWER
 @given(topics(), st.randoms(use_true_random=False), st.integers(1, 255))
-def test_a_changed_byte_that_is_no_entrys_is_found(topic: ArchivedTopic, random: Random, change):
+def test_a_changed_byte_that_is_no_entrys_is_found(topic: ArchivedTopic, random: Random, change) -> None:
     """Headers, lengths and ids of entries, padding, parts' indexes behind it."""
     ledger, entries = random.choice(list(topic.entries.items()))
     plan = planned(topic, ledger)
@@ -248,7 +251,7 @@ def _outside_payloads(data: bytes, entries: list[bytes]) -> list[int]:
     return found
 
 
-def test_filled_entries_are_exactly_those_that_are_missing():
+def test_filled_entries_are_exactly_those_that_are_missing() -> None:
     topic = archived({5: [b"x"] * 9}, [], [(5, 3), (5, 4)])
     coverage = topic.whole(5)
     for given_ in [(), topic.filled(coverage.missing)[1:], tuple(reversed(topic.filled(coverage.missing)))]:
@@ -256,7 +259,7 @@ def test_filled_entries_are_exactly_those_that_are_missing():
             assemble(coverage, topic.sources, given_, copy_size=1_000)
 
 
-def test_an_index_that_does_not_fit_the_record_is_refused():
+def test_an_index_that_does_not_fit_the_record_is_refused() -> None:
     topic = archived({5: [b"x" * 50] * 30}, [], cuts=SegmentLayout(1_000, 500, 200))
     (uuid, source), *_ = topic.sources.items()
     shorter = replace(source, index=replace(source.index, data_length=source.index.data_length - 1))
@@ -268,7 +271,7 @@ def test_an_index_that_does_not_fit_the_record_is_refused():
 
 @FEWER
 @given(topics(), st.integers(1, 20))
-def test_a_thinned_index_still_has_each_block(topic: ArchivedTopic, most):
+def test_a_thinned_index_still_has_each_block(topic: ArchivedTopic, most) -> None:
     for ledger, entries in topic.entries.items():
         plan, last = planned(topic, ledger), len(entries) - 1
         thin = thinned(plan.index, most)
@@ -279,3 +282,58 @@ def test_a_thinned_index_still_has_each_block(topic: ArchivedTopic, most):
         reader = StockReader(topic.uploaded(plan), encoded(replace(plan, index=thin), last), last)
         for entry in range(0, len(entries), 7):
             assert reader.read(entry, last) == entries[entry:]
+
+
+NAME = "public/default/persistent/t"
+KNOWN = LedgerMetadata(
+    3,
+    2,
+    2,
+    LedgerState.CLOSED,
+    (Fragment(0, ("a:3181", "b:3181", "c:3181")), Fragment(7, ("a:3181", "d:3181", "c:3181"))),
+    DigestType.HMAC,
+    b"secret",
+    9,
+    1_000,
+    5,
+    {"application": b"pulsar", OWNER: b"other/ns/persistent/t", "ours": b"\xff"},
+)
+
+
+def said(known: LedgerMetadata | None, last: int = 9, length: int = 1_000) -> LedgerMetadataFormat:
+    return LedgerMetadataFormat.FromString(index_metadata(last, length, NAME, 77, known))
+
+
+def custom(message: LedgerMetadataFormat) -> dict[str, bytes]:
+    return {each.key: each.value for each in message.customMetadata}
+
+
+def test_bookkeepers_record_is_kept_without_its_password() -> None:
+    message = said(KNOWN)
+    assert (message.ensembleSize, message.quorumSize, message.ackQuorumSize) == (3, 2, 2)
+    assert (message.digestType, message.ctime) == (LedgerMetadataFormat.HMAC, 5)
+    assert [(each.firstEntryId, tuple(each.ensembleMember)) for each in message.segment] == [
+        (each.first_entry, each.ensemble) for each in KNOWN.fragments
+    ]
+    assert custom(message) == {"component": b"managed-ledger", **KNOWN.custom}
+    assert not message.HasField("password")
+    assert not message.HasField("cToken")
+
+
+def test_without_one_it_is_small_and_names_the_owner() -> None:
+    message = said(None)
+    assert (message.ensembleSize, message.quorumSize, message.ackQuorumSize, message.ctime) == (1, 1, 1, 77)
+    assert custom(message) == {"application": b"pulsar", "component": b"managed-ledger", OWNER: NAME.encode()}
+
+
+@pytest.mark.parametrize("known", [KNOWN, None, replace(KNOWN, state=LedgerState.OPEN, last_entry=-1, length=0)])
+def test_it_is_closed_with_what_the_archive_has(known) -> None:
+    message = said(known)
+    assert (message.state, message.lastEntryId, message.length) == (LedgerMetadataFormat.CLOSED, 9, 1_000)
+    assert index_metadata(9, 1_000, NAME, 77, known) == index_metadata(9, 1_000, NAME, 77, known)
+
+
+@pytest.mark.parametrize(("last", "length"), [(8, 1_000), (9, 999), (10, 1_000)])
+def test_another_end_or_length_than_bookkeepers_is_damage(last, length) -> None:
+    with pytest.raises(IntegrityError, match="ends with entry 9 and has 1000 bytes"):
+        said(KNOWN, last, length)

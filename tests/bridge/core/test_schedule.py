@@ -11,14 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.bridge.core.rounds import BridgedLedger, BridgePhase, BridgeState, BridgeVerdict, UnbridgedLedger
 from offloader.bridge.core.schedule import (
     MINUTE_MS,
+    SHARE,
     BeginRound,
     BridgeRest,
     BridgeRules,
     BridgeView,
     BridgeWork,
     PassOffloaded,
+    UnloadRate,
     blocking,
     in_hours,
     is_bridged,
@@ -30,7 +33,6 @@ from offloader.bridge.core.schedule import (
 from offloader.config import Config
 from offloader.config.bridging import Bridge, QuietHours
 from offloader.errors import IntegrityError
-from offloader.metadata.bridges import BridgedLedger, BridgePhase, BridgeState, BridgeVerdict, UnbridgedLedger
 from offloader.model import LedgerList, LedgerSpan, Position, TopicName
 
 TOPIC = TopicName.parse("public/default/t")
@@ -66,7 +68,7 @@ def due(step: object) -> list[int]:
     return [span.ledger for span in step.spans]
 
 
-def test_closed_ledgers_that_are_committed_are_due_in_the_order_of_the_list():
+def test_closed_ledgers_that_are_committed_are_due_in_the_order_of_the_list() -> None:
     assert due(next_step(view(), BridgeRules(), NOW)) == [3, 4, 5, 7]
     assert due(next_step(view(), BridgeRules(ledgers_at_once=2), NOW)) == [3, 4]
     assert due(next_step(view(accounted=Position(0, 5, 8)), BridgeRules(), NOW)) == [3, 4]
@@ -76,14 +78,14 @@ def test_closed_ledgers_that_are_committed_are_due_in_the_order_of_the_list():
     assert next_step(view(proven(3, 4, 5, 7)), BridgeRules(), NOW) is BridgeRest.NOTHING
 
 
-def test_empty_ledgers_and_those_off_the_list_are_passed_without_a_word():
+def test_empty_ledgers_and_those_off_the_list_are_passed_without_a_word() -> None:
     spans = (LedgerSpan(3, -1), LedgerSpan(5, 9), LedgerSpan(6, -1), LedgerSpan(7, None))
     assert due(next_step(view(ledgers=LedgerList(spans)), BridgeRules(), NOW)) == [5]
     assert not list(not_bridged(view(proven(5), ledgers=LedgerList(spans))))
 
 
 @pytest.mark.parametrize("empty", [(), (LedgerSpan(9, -1),)])
-def test_the_last_ledger_never_enters_a_round(empty: tuple[LedgerSpan, ...]):
+def test_the_last_ledger_never_enters_a_round(empty: tuple[LedgerSpan, ...]) -> None:
     """Brokers read it from BookKeeper only. Of a terminated topic it is the last one with entries, and it stays so."""
     spans = LedgerList((*SPANS[:-1], *empty))
     ended = view(ledgers=spans, terminated=True)
@@ -97,7 +99,7 @@ def test_the_last_ledger_never_enters_a_round(empty: tuple[LedgerSpan, ...]):
     assert due(next_step(rolls, BridgeRules(), NOW)) == [3, 4, 5]
 
 
-def test_what_brokers_do_not_end_blocks_until_they_have_or_a_day_has_passed():
+def test_what_brokers_do_not_end_blocks_until_they_have_or_a_day_has_passed() -> None:
     blocked = BridgeState(TOPIC, 0).blocked_by(UnbridgedLedger(3, 9, BridgeVerdict.OFFLOADING, "why", at=NOW))
     assert next_step(view(blocked), BridgeRules(), NOW + DAY - 1) is BridgeRest.BLOCKED
     assert isinstance(next_step(view(blocked), BridgeRules(), NOW + DAY), BeginRound)
@@ -106,7 +108,7 @@ def test_what_brokers_do_not_end_blocks_until_they_have_or_a_day_has_passed():
     assert blocked.passed(ended.up_to).blocked is None
 
 
-def test_a_repair_counts_nothing_twice_and_its_objects_stay():
+def test_a_repair_counts_nothing_twice_and_its_objects_stay() -> None:
     done = proven(3, 4)
     repair = done.repairing((ledger(3),), "s3://b", "app", NOW)
     assert next_step(view(repair), BridgeRules(), NOW) is BridgeWork.SWAP
@@ -116,7 +118,7 @@ def test_a_repair_counts_nothing_twice_and_its_objects_stay():
     assert repair.anew(1).leaving is None
 
 
-def test_what_comes_later_is_withdrawn_and_what_is_left_out_goes():
+def test_what_comes_later_is_withdrawn_and_what_is_left_out_goes() -> None:
     state = swapping(3, 4, 5, 7).proven(NOW, {3}, (ledger(5), ledger(7)), "not yet")
     assert (state.up_to, state.ledgers) == (Position(0, 4, 9), 1)
     assert state.finished is not None
@@ -131,14 +133,14 @@ def test_what_comes_later_is_withdrawn_and_what_is_left_out_goes():
     assert [x.ledger for x in state.leaving.ledgers] == [5], "brokers have the other one by now"
 
 
-def test_what_brokers_have_offloaded_by_themselves_is_passed():
+def test_what_brokers_have_offloaded_by_themselves_is_passed() -> None:
     offloaded = frozenset({3, 4, 7})
     assert next_step(view(offloaded=offloaded), BridgeRules(), NOW) == PassOffloaded(Position(0, 4, 9), (3, 4))
     passed = BridgeState(TOPIC, 0).passed(Position(0, 4, 9))
     assert due(next_step(view(passed, offloaded=offloaded), BridgeRules(), NOW)) == [5]
 
 
-def test_only_the_beginning_of_a_round_waits_for_the_interval_and_the_hour():
+def test_only_the_beginning_of_a_round_waits_for_the_interval_and_the_hour() -> None:
     rules = BridgeRules(min_interval_ms=60_000)
     assert next_step(view(proven(3)), rules, NOW + 59_999) is BridgeRest.INTERVAL
     assert due(next_step(view(proven(3)), rules, NOW + 60_000)) == [4, 5, 7]
@@ -149,7 +151,7 @@ def test_only_the_beginning_of_a_round_waits_for_the_interval_and_the_hour():
     assert next_step(view(began(3), retry_at=NOW + 1), BridgeRules(), NOW) is BridgeRest.BACK_OFF
 
 
-def test_what_our_own_unload_has_closed_makes_no_round_due_by_itself():
+def test_what_our_own_unload_has_closed_makes_no_round_due_by_itself() -> None:
     state = swapping(3, 4, 5).proven(NOW, closed=7)
     rules = BridgeRules(min_interval_ms=60_000, max_interval_ms=DAY)
     assert next_step(view(state), rules, NOW + DAY - 1) is BridgeRest.COMPANY
@@ -165,20 +167,20 @@ def test_what_our_own_unload_has_closed_makes_no_round_due_by_itself():
     assert due(next_step(view(withdrawn), rules, NOW + 60_000)) == [3]
 
 
-def test_a_round_that_is_recorded_goes_on_where_it_is():
+def test_a_round_that_is_recorded_goes_on_where_it_is() -> None:
     assert next_step(view(began(3)), BridgeRules(), NOW) is BridgeWork.BUILD
     assert next_step(view(swapping(3)), BridgeRules(), NOW) is BridgeWork.SWAP
     assert next_step(view(swapping(3).withdrawing("no")), BridgeRules(), NOW) is BridgeWork.WITHDRAW
 
 
-def test_where_it_is_switched_off_what_brokers_may_know_of_is_finished_and_the_rest_dropped():
+def test_where_it_is_switched_off_what_brokers_may_know_of_is_finished_and_the_rest_dropped() -> None:
     assert next_step(view(began(3), wanted=False), BridgeRules(), NOW) is BridgeWork.DROP
     assert next_step(view(swapping(3), wanted=False), BridgeRules(), NOW) is BridgeWork.SWAP
     assert next_step(view(began(3).withdrawing("no"), wanted=False), BridgeRules(), NOW) is BridgeWork.WITHDRAW
     assert next_step(view(wanted=False), BridgeRules(), NOW) is BridgeRest.NOTHING
 
 
-def test_a_former_incarnations_round_is_dropped_and_the_next_one_begins_anew():
+def test_a_former_incarnations_round_is_dropped_and_the_next_one_begins_anew() -> None:
     later = view(swapping(3), incarnation=1, accounted=Position(1, 7, 9), begin=Position(1, 3, 0))
     assert next_step(later, BridgeRules(), NOW) is BridgeWork.ANEW
     after = replace(later, state=proven(3, 4))
@@ -190,7 +192,7 @@ VERDICTS = [each for each in BridgeVerdict if each is not BridgeVerdict.ARCHIVE_
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
-def test_a_ledger_that_cannot_be_bridged_blocks_until_somebody_lets_it_go(verdict: BridgeVerdict):
+def test_a_ledger_that_cannot_be_bridged_blocks_until_somebody_lets_it_go(verdict: BridgeVerdict) -> None:
     blocked = began(3).blocked_by(UnbridgedLedger(3, 9, verdict, "why", at=NOW))
     assert blocked.round is None
     assert next_step(view(blocked), BridgeRules(), NOW) is BridgeWork.CLEAN, "what was built of it goes first"
@@ -206,7 +208,7 @@ def test_a_ledger_that_cannot_be_bridged_blocks_until_somebody_lets_it_go(verdic
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
-def test_a_ledger_that_is_in_the_way_no_more_blocks_nothing(verdict: BridgeVerdict):
+def test_a_ledger_that_is_in_the_way_no_more_blocks_nothing(verdict: BridgeVerdict) -> None:
     blocked = view(began(3).blocked_by(UnbridgedLedger(3, 9, verdict, "why", at=NOW, generation=1)).cleaned())
     assert blocking(replace(blocked, generation=1)) is not None
     assert next_step(replace(blocked, generation=1), BridgeRules(), NOW) is BridgeRest.BLOCKED
@@ -224,7 +226,7 @@ def test_a_ledger_that_is_in_the_way_no_more_blocks_nothing(verdict: BridgeVerdi
     assert blocked.state.passed(Position(0, 3, 9)).blocked is None
 
 
-def test_what_brokers_refuse_and_nobody_wants_any_more_is_withdrawn():
+def test_what_brokers_refuse_and_nobody_wants_any_more_is_withdrawn() -> None:
     refused = view(swapping(3), refused=True)
     assert next_step(refused, BridgeRules(), NOW) is BridgeWork.SWAP
     unwanted = replace(refused, wanted=False)
@@ -234,7 +236,7 @@ def test_what_brokers_refuse_and_nobody_wants_any_more_is_withdrawn():
     assert next_step(back, BridgeRules(), NOW) is BridgeWork.WITHDRAW
 
 
-def test_the_round_after_one_that_was_withdrawn_has_one_ledger():
+def test_the_round_after_one_that_was_withdrawn_has_one_ledger() -> None:
     withdrawn = swapping(3, 4).withdrawing("no").withdrawn(NOW).cleaned()
     assert (withdrawn.in_vain, withdrawn.why) == (1, "no")
     assert due(next_step(view(withdrawn), BridgeRules(), NOW)) == [3]
@@ -243,14 +245,14 @@ def test_the_round_after_one_that_was_withdrawn_has_one_ledger():
     assert due(next_step(view(shown), BridgeRules(), NOW)) == [4, 5, 7]
 
 
-def test_the_pin_goes_no_further_than_what_brokers_read():
+def test_the_pin_goes_no_further_than_what_brokers_read() -> None:
     assert limit_of(view()) == Position(0, 3, -1)
     assert limit_of(view(swapping(3))) == Position(0, 3, -1)
     assert limit_of(view(proven(3))) == Position(0, 3, 9)
     assert limit_of(view(proven(3), wanted=False)) is None
 
 
-def test_caught_up_is_who_has_every_closed_ledger_up_to_the_goal_bridged():
+def test_caught_up_is_who_has_every_closed_ledger_up_to_the_goal_bridged() -> None:
     assert not is_bridged(view(), Position(0, 7, 9))
     assert is_bridged(view(proven(3, 4)), Position(0, 4, 9))
     assert is_bridged(view(proven(3, 4)), Position(0, 5, 8))  # the ledger was closed behind the goal
@@ -259,14 +261,16 @@ def test_caught_up_is_who_has_every_closed_ledger_up_to_the_goal_bridged():
     assert is_bridged(view(wanted=False), Position(0, 7, 9))
 
 
-def test_bridged_ledgers_that_are_listed_as_not_offloaded_are_suspect():
+def test_bridged_ledgers_that_are_listed_as_not_offloaded_are_suspect() -> None:
     assert suspects(view(proven(3, 4))) == {3, 4}
     assert suspects(view(proven(3, 4), offloaded=frozenset({3, 4}))) == frozenset()
     assert suspects(view()) == frozenset()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 3)), max_size=12), st.data())
-def test_rounds_take_each_closed_ledger_once_and_come_to_an_end(gaps: list[tuple[int, int]], data: st.DataObject):
+def test_rounds_take_each_closed_ledger_once_and_come_to_an_end(
+    gaps: list[tuple[int, int]], data: st.DataObject
+) -> None:
     numbers = [sum(step + 1 for step, _ in gaps[: at + 1]) for at in range(len(gaps))]
     spans = tuple(LedgerSpan(number, last) for number, (_, last) in zip(numbers, gaps, strict=True))
     last = numbers[-1] if numbers else 0
@@ -322,11 +326,11 @@ def ms(text: str, zone: str = "UTC", fold: int = 0) -> int:
         ("22:00-05:00 Europe/Berlin", "2026-07-05T03:30", False),
     ],
 )
-def test_the_hour_is_that_of_its_zone(text: str, at: str, inside: bool):
+def test_the_hour_is_that_of_its_zone(text: str, at: str, inside: bool) -> None:
     assert in_hours(hours(text), ms(at)) is inside
 
 
-def test_an_hour_that_comes_twice_counts_twice_and_one_that_is_left_out_does_not():
+def test_an_hour_that_comes_twice_counts_twice_and_one_that_is_left_out_does_not() -> None:
     window, zone = hours("02:15-02:45 Europe/Berlin"), "Europe/Berlin"
     twice = [in_hours(window, ms("2026-10-25T02:30", zone, fold)) for fold in (0, 1)]
     assert twice == [True, True]
@@ -336,15 +340,15 @@ def test_an_hour_that_comes_twice_counts_twice_and_one_that_is_left_out_does_not
 
 
 @given(st.integers(0, 4_000_000), st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu"]))
-def test_the_hour_is_what_a_clock_in_that_zone_shows(minutes: int, zone: str):
+def test_the_hour_is_what_a_clock_in_that_zone_shows(minutes: int, zone: str) -> None:
     window = hours(f"22:00-05:00 {zone}")
     at = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
     shown = at.astimezone(ZoneInfo(zone))
     assert in_hours(window, int(at.timestamp() * 1000)) is (shown.hour >= 22 or shown.hour < 5)
 
 
-def test_what_nobody_needs_goes_before_anything_else_whoever_wants_what():
-    leftover = began(3, 4).built(tuple(x for x in swapping(3).round.ledgers))  # type: ignore[union-attr]
+def test_what_nobody_needs_goes_before_anything_else_whoever_wants_what() -> None:
+    leftover = began(3, 4).built(tuple(x for x in swapping(3).round.ledgers))
     assert leftover.leaving is not None
     assert [each.ledger for each in leftover.leaving.ledgers] == [4]
     for state in (leftover, began(3).dropped(), began(3).anew(1)):
@@ -358,7 +362,7 @@ def test_what_nobody_needs_goes_before_anything_else_whoever_wants_what():
 # What a state refuses
 
 
-def test_a_round_goes_through_its_phases_and_no_others():
+def test_a_round_goes_through_its_phases_and_no_others() -> None:
     with pytest.raises(IntegrityError):
         began(3, state=began(3))
     with pytest.raises(IntegrityError):
@@ -376,7 +380,7 @@ def test_a_round_goes_through_its_phases_and_no_others():
     assert began(5, state=done).finished is None
 
 
-def test_the_settings_have_a_way_to_the_schedule():
+def test_the_settings_have_a_way_to_the_schedule() -> None:
     text = """
         application: a
         pulsar: {serviceUrl: "pulsar://p:6650", adminUrl: "http://p:8080", metadataServiceUri: "zk://z:2181/ledgers"}
@@ -387,3 +391,51 @@ def test_the_settings_have_a_way_to_the_schedule():
     assert settings.min_interval_ms == 30 * MINUTE_MS
     assert settings.unloads_a_minute == 3
     assert settings.quiet_hours == hours("22:00-05:00 Europe/Berlin")
+
+
+@given(st.lists(st.tuples(st.integers(0, 30_000), st.booleans()), max_size=60), st.integers(1, 9))
+def test_no_minute_has_more_unloads_than_it_may(steps: list[tuple[int, bool]], most: int) -> None:
+    rate, now, begun = UnloadRate(most), NOW, list[tuple[int, bool]]()
+    for step, again in steps:
+        now += step
+        if rate.take(now, again=again):
+            begun.append((now, again))
+    within = [[one for one in begun if at - MINUTE_MS < one[0] <= at] for at, _ in begun]
+    assert all(len(them) <= most for them in within)
+    assert all(sum(again for _, again in them) <= max(1, most // SHARE) for them in within)
+    if steps:
+        assert begun
+
+
+def test_what_fails_again_and_again_leaves_others_their_part() -> None:
+    rate = UnloadRate(30)
+    assert sum(rate.take(NOW, again=True) for _ in range(300)) == 10
+    assert sum(rate.take(NOW) for _ in range(300)) == 20
+    assert not rate.take(NOW + MINUTE_MS - 1, again=True)
+    assert rate.take(NOW + MINUTE_MS, again=True)
+
+
+def test_a_step_counts_for_as_many_as_it_has_made() -> None:
+    rate = UnloadRate(10)
+    assert rate.take(NOW)
+    rate.made(NOW, NOW + 5_000, 8)
+    assert [rate.take(NOW + 6_000) for _ in range(3)] == [True, True, False]
+    assert not rate.take(NOW + MINUTE_MS)  # not when it began counts, but when it was over
+    assert rate.take(NOW + MINUTE_MS + 5_000)
+
+
+def test_a_step_that_has_made_none_costs_none() -> None:
+    rate = UnloadRate(1)
+    for second in range(10):
+        assert rate.take(NOW + second, again=True)
+        rate.made(NOW + second, NOW + second, 0, again=True)
+    assert rate.take(NOW + 10)
+
+
+def test_a_clock_that_is_set_back_stops_no_unload_for_longer_than_a_minute() -> None:
+    rate = UnloadRate(1)
+    assert rate.take(NOW)
+    assert not rate.take(NOW + 1)
+    assert rate.take(NOW - DAY)
+    assert not rate.take(NOW - DAY + MINUTE_MS - 1)
+    assert rate.take(NOW - DAY + MINUTE_MS)

@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo, OffloadContext
-from offloader.bridge.core.rewrite import recorded
+from offloader.bridge.core.record import newest_of
+from offloader.bridge.core.rounds import BridgedLedger
 from offloader.bridge.core.swap import Swap, advance
 from offloader.bridge.core.swap_steps import (
     CallFailed,
@@ -33,7 +34,7 @@ from offloader.bridge.core.swap_steps import (
     UnloadTopic,
     WakeTopic,
 )
-from offloader.metadata.bridges import BridgedLedger
+from offloader.state.managed_ledger_codec import decode_managed_ledger
 from tests.bridge.model.brokers import Brokers, changed
 from tests.bridge.model.world import (
     FINISHED,
@@ -83,12 +84,13 @@ class Processes:
 
     def number(self, swap: Swap) -> int:
         swap = replace(swap, conflicts=0)
-        key = (swap.plan.goal, swap.action if not isinstance(swap.action, SwapOutcome) else swap.action.end)
+        action = swap.action if not isinstance(swap.action, SwapOutcome) else swap.action.end
+        key: tuple[object, ...] = (swap.plan.goal, action)
         left_out = tuple(swap.left_out.items())
         ours = tuple(one.ledger for one in swap.ours)
         counts = swap.newest, swap.deleted, swap.stock, swap.unloads, swap.tries, swap.proofs
-        key += (swap.doubt, swap.fenced, swap.pending, swap.verdict, ours, left_out, swap.kept, counts)  # type: ignore[assignment]
-        key += (swap.to_come, swap.broken, tuple(swap.plan.unsound))  # type: ignore[assignment]
+        key += (swap.doubt, swap.fenced, swap.pending, swap.verdict, ours, left_out, swap.kept, counts)
+        key += (swap.to_come, swap.broken, tuple(swap.plan.unsound))
         if key not in self._numbers:
             self._numbers[key] = len(self.swaps)
             self.swaps.append(swap)
@@ -139,13 +141,14 @@ class Processes:
         return info.SerializeToString()
 
     def _record_of(self, data: bytes) -> Record:
-        topic = recorded(data)
-        one = topic.ledgers.get(LEDGER)
-        newest = topic.newest if not self.world.terminated else Record().newest
+        topic = decode_managed_ledger(data)
+        one = topic.get(LEDGER)
+        newest = newest_of(topic) if not self.world.terminated else Record().newest
         if one is None:
             return Record(False, newest=newest)
-        context = NONE if one.uuid is None else OURS if one.uuid == UUID else STOCK if one.complete else UNDER_WAY
-        return Record(True, context, one.bookkeeper_deleted, newest)
+        copy = one.copy
+        context = NONE if one.context is None else OURS if copy.uuid == UUID else STOCK if copy.complete else UNDER_WAY
+        return Record(True, context, copy.bookkeeper_deleted, newest)
 
     # Steps
 

@@ -8,18 +8,20 @@ from struct import Struct
 from uuid import UUID
 
 from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
-from offloader.bridge.core.rewrite import RecordedTopic, recorded
+from offloader.bridge.core.rounds import BridgedLedger, BridgePhase, BridgeRound
 from offloader.bridge.core.swap_steps import SwapEnd, SwapLimits, SwapOutcome
+from offloader.bridge.objects import remove_objects
 from offloader.bridge.proof import BrokerProof
-from offloader.bridge.removing import remove_objects
 from offloader.bridge.swapping import Swapper, SwapWorld
 from offloader.format.blocks import HEADER_SIZE
-from offloader.metadata.bridges import BridgedLedger, BridgePhase, BridgeRound
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
+from offloader.state.managed_ledger import ManagedLedger
+from offloader.state.managed_ledger_codec import decode_managed_ledger
 from offloader.storage.memory import MemoryStore
-from offloader.testing.recorded_cluster import RecordedCluster, record_path
+from tests.fakes.recorded_cluster import RecordedCluster
+from tests.fakes.recorded_state import record_path
 
 TOPIC = TopicName.parse("acme/orders/events")
 BUCKET = "brokers"
@@ -29,7 +31,7 @@ _PADDING = bytes.fromhex("fedcdeadfedcdead")
 
 def write_objects(store: ObjectStore, uuid: str, ledger: int, entries: list[bytes]) -> int:
     """A pair as brokers read it, two entries a block. Returns the data object's size."""
-    data, places = b"", []
+    data, places = b"", list[tuple[int, int, int]]()
     for first in range(0, len(entries), 2):
         some = enumerate(entries[first : first + 2], first)
         body = b"".join(Struct(">iq").pack(len(one), entry) + one for entry, one in some) + _PADDING
@@ -116,14 +118,14 @@ class SwapTown:
         """Whether the log does, when it is asked."""
         return lambda: self.phase is phase
 
-    def recorded(self) -> RecordedTopic:
+    def recorded(self) -> ManagedLedger:
         node = self.cluster.nodes.get(record_path(self.topic))
         assert node is not None
-        return recorded(node.value)
+        return decode_managed_ledger(node.value)
 
     def contexts(self) -> dict[int, str]:
         """The complete ones of the record, by ledger."""
-        return {one.ledger: one.uuid for one in self.recorded().ledgers.values() if one.uuid and one.complete}
+        return {one.ledger: one.copy.uuid for one in self.recorded().ledgers if one.copy.complete}
 
     def read(self, start: int | None = None) -> list[tuple[int, int, bytes]]:
         """What a reader gets from the broker, from the first ledger on."""
@@ -136,7 +138,7 @@ class SwapTown:
 
     def truth(self, start: int = 0) -> list[tuple[int, int, bytes]]:
         """What was produced and is in the list."""
-        listed = self.recorded().ledgers
+        listed = {one.ledger for one in self.recorded().ledgers}
         return [
             (one.ledger, one.entry, one.data)
             for one in self.cluster.entries(self.topic)

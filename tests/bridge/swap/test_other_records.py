@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import NoReturn
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
+from offloader.bridge.core.rounds import BridgePhase
 from offloader.bridge.core.swap_steps import SwapEnd
 from offloader.bridge.swapping import Swapper
 from offloader.errors import BrokerUnavailableError
-from offloader.metadata.bridges import BridgePhase
 from offloader.model import TopicName
-from offloader.testing.recorded_cluster import record_path
 from tests.bridge.swap.support import TOPIC, SwapTown, proven
+from tests.fakes.recorded_state import record_path
 
 NODE = record_path(TOPIC)
 
@@ -23,14 +23,14 @@ def at_the_unload(town: SwapTown, act: Callable[[], object]) -> None:
     unload = town.cluster.admin.unload
 
     def unloads(topic: TopicName) -> None:
-        town.cluster.admin.unload = unload  # type: ignore[method-assign]
+        town.cluster.admin.unload = unload
         unload(topic)
         act()
 
-    town.cluster.admin.unload = unloads  # type: ignore[method-assign]
+    town.cluster.admin.unload = unloads
 
 
-def test_a_topic_made_anew_during_the_unload_whose_record_has_the_same_version_keeps_its_own_list():
+def test_a_topic_made_anew_during_the_unload_whose_record_has_the_same_version_keeps_its_own_list() -> None:
     """A node that is created again counts its versions from 0 on: the version alone does not tell the two apart."""
     town = SwapTown()
     under_way = town.round()
@@ -48,12 +48,14 @@ def test_a_topic_made_anew_during_the_unload_whose_record_has_the_same_version_k
         node = town.cluster.nodes.get(NODE)
         assert node is not None
         assert (node.version, node.born != read.born) == (read.version, True)
-        made.append(set(town.recorded().ledgers))
+        made.append({one.ledger for one in town.recorded().ledgers})
 
     at_the_unload(town, anew)
     town.bridge(under_way)
     assert made
-    assert made[0] <= set(town.recorded().ledgers), "the new topic's list was replaced by the deleted one's"
+    assert made[0] <= {one.ledger for one in town.recorded().ledgers}, (
+        "the new topic's list was replaced by the deleted one's"
+    )
 
 
 def strip(town: SwapTown) -> None:
@@ -67,7 +69,7 @@ def strip(town: SwapTown) -> None:
     town.cluster.admin.unload(TOPIC)
 
 
-def test_a_repair_is_not_taken_back_where_bookkeeper_has_no_copy():
+def test_a_repair_is_not_taken_back_where_bookkeeper_has_no_copy() -> None:
     """It is taken back as far as BookKeeper has it. The context that a repair puts in does not say whether it does."""
     town = SwapTown()
     under_way = town.round()
@@ -93,7 +95,7 @@ def elsewhere(town: SwapTown) -> Swapper:
     return found
 
 
-def test_a_topic_that_brokers_have_and_whose_record_is_nowhere_is_not_gone():
+def test_a_topic_that_brokers_have_and_whose_record_is_nowhere_is_not_gone() -> None:
     town = SwapTown()
     under_way = town.round()
     proven(town.bridge(under_way))  # and the process dies before it records that
@@ -105,7 +107,7 @@ def test_a_topic_that_brokers_have_and_whose_record_is_nowhere_is_not_gone():
     assert ended.end is SwapEnd.REFUSED, f"the objects go that the record names: {ended.why}"
 
 
-def test_without_a_record_and_without_an_answer_of_brokers_nothing_is_decided():
+def test_without_a_record_and_without_an_answer_of_brokers_nothing_is_decided() -> None:
     town = SwapTown()
     under_way = town.round()
     swapper = elsewhere(town)
@@ -113,13 +115,13 @@ def test_without_a_record_and_without_an_answer_of_brokers_nothing_is_decided():
     def nobody(topic: TopicName) -> NoReturn:
         raise BrokerUnavailableError(f"{topic}: 503")
 
-    town.cluster.admin.topic_info = nobody  # type: ignore[method-assign]
+    town.cluster.admin.topic_info = nobody
     outcome = swapper.bridge(TOPIC, under_way, town.says(BridgePhase.SWAPPING))
     assert outcome.end is SwapEnd.LATER
     assert "no broker says" in outcome.why
 
 
-def test_a_topic_that_is_deleted_in_the_middle_of_a_round_is_gone():
+def test_a_topic_that_is_deleted_in_the_middle_of_a_round_is_gone() -> None:
     town = SwapTown()
     under_way = town.round()
     town.cluster.delete(TOPIC)

@@ -80,7 +80,7 @@ def reasons(found: dict) -> list[str]:
     return [one["kind"] for one in found["refusals"] if one["side"] == "bookkeeper"]
 
 
-def test_the_report_has_the_form_that_programs_rely_on(scanned):
+def test_the_report_has_the_form_that_programs_rely_on(scanned) -> None:
     world = cluster(4)
     found = report(scanned(world), 2)
     assert {"candidates", "referencedButMissing", "counts"} <= found.keys()
@@ -97,7 +97,7 @@ def test_the_report_has_the_form_that_programs_rely_on(scanned):
     assert reasons(found) == ["another-cluster"]
 
 
-def test_without_a_candidate_there_is_no_finding(scanned):
+def test_without_a_candidate_there_is_no_finding(scanned) -> None:
     line = scanned(a_world())
     assert report(line, 0)["candidates"] == []
     assert line.ok("orphans", "scan").splitlines()[:2] == [
@@ -106,7 +106,7 @@ def test_without_a_candidate_there_is_no_finding(scanned):
     ]
 
 
-def test_nothing_is_certain_before_the_operator_has_spoken(scanned):
+def test_nothing_is_certain_before_the_operator_has_spoken(scanned) -> None:
     world = a_world()
     trimmed(world)
     line = scanned(world)
@@ -116,7 +116,7 @@ def test_nothing_is_certain_before_the_operator_has_spoken(scanned):
     assert reasons(found) == ["may-be-shared"]
 
 
-def test_an_explanation_ends_with_how_it_is_marked_where_it_may_be(scanned):
+def test_an_explanation_ends_with_how_it_is_marked_where_it_may_be(scanned) -> None:
     world = a_world()
     trimmed(world)
     line = scanned(world)
@@ -128,7 +128,7 @@ def test_an_explanation_ends_with_how_it_is_marked_where_it_may_be(scanned):
     assert "To mark it" not in line.ok(*asked)
 
 
-def test_a_missing_ledger_is_named_with_who_names_it(scanned):
+def test_a_missing_ledger_is_named_with_who_names_it(scanned) -> None:
     world = a_world()
     name = world.topics[0]
     lost = world.roll(name)
@@ -141,7 +141,7 @@ def test_a_missing_ledger_is_named_with_who_names_it(scanned):
     assert (said["verdict"], said["bytes"]) == ("missing", None)
 
 
-def test_the_text_sums_up_by_kind_and_age_and_what_it_costs(scanned):
+def test_the_text_sums_up_by_kind_and_age_and_what_it_costs(scanned) -> None:
     world = a_world()
     name, old = world.topics[0], trimmed(world)
     size = world.ledgers[old].length
@@ -159,7 +159,7 @@ def test_the_text_sums_up_by_kind_and_age_and_what_it_costs(scanned):
     assert "and 1 more" in line.run("orphans", "scan", "--show", "0").stdout
 
 
-def test_left_over_managed_ledgers_are_told_as_a_whole(scanned):
+def test_left_over_managed_ledgers_are_told_as_a_whole(scanned) -> None:
     world = a_world()
     name = world.topics[0]
     pending = world.pending_acks(name, world.subscribe(name))
@@ -170,7 +170,7 @@ def test_left_over_managed_ledgers_are_told_as_a_whole(scanned):
     assert not {one["id"] for one in found["candidates"]} & {*world.used_by(pending)}
 
 
-def test_explain_tells_the_chain_and_what_would_make_it_certain(scanned):
+def test_explain_tells_the_chain_and_what_would_make_it_certain(scanned) -> None:
     world = a_world()
     name = world.topics[0]
     dies_between_create_and_list_update(world, name)
@@ -187,7 +187,7 @@ def test_explain_tells_the_chain_and_what_would_make_it_certain(scanned):
 
 
 @pytest.mark.parametrize("error", [AuthorizationFailedError("not a super user"), BrokerUnavailableError("away")])
-def test_brokers_that_do_not_say_where_they_keep_their_metadata(scanned, error):
+def test_brokers_that_do_not_say_where_they_keep_their_metadata(scanned, error) -> None:
     world = a_world()
     trimmed(world)
     line = scanned(world)
@@ -197,11 +197,11 @@ def test_brokers_that_do_not_say_where_they_keep_their_metadata(scanned, error):
     assert str(error) in found["refusals"][0]["message"]
 
 
-def test_without_a_metadata_service_it_says_what_to_configure(line):
+def test_without_a_metadata_service_it_says_what_to_configure(line) -> None:
     assert "pulsar.metadataServiceUri: needed" in line.error("orphans", "scan", "--ledgers-only")
 
 
-def test_progress_is_a_line_now_and_then(capsys):
+def test_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     now = iter([0.0, 1.0, 2.5, 2.5, 3.0, 9.0, 9.0])
     progress = ScanProgress(clock=lambda: next(now))
     for count in (1, 2, 3, 4):
@@ -209,11 +209,11 @@ def test_progress_is_a_line_now_and_then(capsys):
     assert capsys.readouterr().err.splitlines() == ["scan: topics: 2", "scan: topics: 4"]
 
 
-def test_an_id_that_no_ledger_can_have(scanned):
+def test_an_id_that_no_ledger_can_have(scanned) -> None:
     assert "there is no ledger" in scanned(a_world()).error("orphans", "explain", str(2**70))
 
 
-def test_both_sides_are_one_report(scanned):
+def test_both_sides_are_one_report(scanned) -> None:
     world = a_world()
     old = trimmed(world)
     line = scanned(world)
@@ -247,7 +247,7 @@ def test_both_sides_are_one_report(scanned):
     assert line.json("orphans", "explain", stray)["verdict"] == "certain"
 
 
-def test_a_bucket_that_cannot_be_reached_takes_nothing_from_the_ledgers(scanned):
+def test_a_bucket_that_cannot_be_reached_takes_nothing_from_the_ledgers(scanned) -> None:
     world = a_world()
     old = trimmed(world)
     line = scanned(world)
@@ -262,7 +262,7 @@ def test_a_bucket_that_cannot_be_reached_takes_nothing_from_the_ledgers(scanned)
     assert line.run("orphans", "scan", "--bucket-only").exit_code == 1
 
 
-def test_without_zookeeper_one_error_says_how_to_look_at_the_bucket_alone(scanned):
+def test_without_zookeeper_one_error_says_how_to_look_at_the_bucket_alone(scanned) -> None:
     line = scanned(a_world())
 
     def away(*_):
@@ -291,7 +291,7 @@ def said_of(line, ledger: int) -> tuple[list[str], list[str]]:
     return report(line, 2)["candidates"][0]["evidence"], line.json("orphans", "explain", str(ledger))["evidence"]
 
 
-def test_scan_and_explain_say_what_was_rescued_of_a_kept_ledger(scanned):
+def test_scan_and_explain_say_what_was_rescued_of_a_kept_ledger(scanned) -> None:
     world = a_world()
     cut = rolled_back(world)
     line = scanned(world).root()
@@ -320,7 +320,7 @@ def test_scan_and_explain_say_what_was_rescued_of_a_kept_ledger(scanned):
     assert any("rescued on" in text for text in line.json("explain", str(cut))["because"])
 
 
-def test_a_bucket_that_does_not_answer_leaves_open_whether_a_kept_ledger_was_rescued(scanned):
+def test_a_bucket_that_does_not_answer_leaves_open_whether_a_kept_ledger_was_rescued(scanned) -> None:
     world = a_world()
     cut = rolled_back(world)
     line = scanned(world)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from offloader.errors import ConfigError
-from offloader.gateway.access.key_file import key_of
-from offloader.gateway.access.keys import public_key, secret_key
+from offloader.gateway.access.access import key_of
+from offloader.gateway.access.tokens import public_key, secret_key
 from tests.gateway.access.tokens import RSA, SECRET, der
 
 
@@ -48,7 +48,7 @@ def test_a_new_key_is_found_and_a_broken_one_is_not_used(tmp_path: Path, caplog:
     path.unlink()
     assert not key.look()
     assert key.now().key == SECRET
-    assert [record.see for record in caplog.records] == ["gateway-file"] * 2  # type: ignore[attr-defined]
+    assert [record.__dict__["see"] for record in caplog.records] == ["gateway-file"] * 2
     path.write_bytes(SECRET[::-1])
     assert key.look()
     assert key.now().key == SECRET[::-1]

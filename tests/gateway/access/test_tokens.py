@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from offloader.errors import ConfigError
-from offloader.gateway.access.keys import TokenKey, inline_bytes, public_key, secret_key
+from offloader.gateway.access.access import inline_bytes
 from offloader.gateway.access.roles import RolePermissions
-from offloader.gateway.access.tokens import MOST_BYTES, TokenClaims, TokenGatekeeper
+from offloader.gateway.access.tokens import MOST_BYTES, TokenClaims, TokenGatekeeper, TokenKey, public_key, secret_key
 from offloader.gateway.values import ErrorCode, RefusedError
 from tests.gateway.access.tokens import CURVE, NOW, OTHER_CURVE, RSA, SECRET, der, pem, token
 
@@ -164,7 +164,14 @@ def test_keys_within_the_configuration() -> None:
 
 
 def test_roles_read_the_namespaces_that_they_have() -> None:
-    roles = RolePermissions({"a": ["x/y", "t/*"], "b": ["*"], "*": ["common/one"]})
+    roles = RolePermissions({"a": ["x/y", "t/*"], "b": ["*"], "*": ["common/one"]}, {})
     namespaces = ("x/y", "x/z", "t/1", "common/one", "tt/1")
     read = {role: [name for name in namespaces if roles.may_read(role, name)] for role in ("a", "b", "c")}
     assert read == {"a": ["x/y", "t/1", "common/one"], "b": [*namespaces], "c": ["common/one"]}
+
+
+def test_roles_subscribe_durably_where_it_is_said() -> None:
+    roles = RolePermissions({"*": ["*"]}, {"a": ["x/y", "t/*"], "*": ["common/one"]})
+    namespaces = ("x/y", "x/z", "t/1", "common/one")
+    durable = {role: [name for name in namespaces if roles.may_subscribe(role, name)] for role in ("a", "b", "")}
+    assert durable == {"a": ["x/y", "t/1", "common/one"], "b": ["common/one"], "": ["common/one"]}

@@ -22,4 +22,4 @@ def pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def token(key: object = SECRET, algorithm: str = "HS256", **claims: object) -> bytes:
-    return jwt.encode({"sub": "reader", **claims}, key, algorithm).encode()  # type: ignore[arg-type]
+    return jwt.encode({"sub": "reader", **claims}, key, algorithm).encode()

@@ -124,7 +124,7 @@ def test_events_of_nobody_are_ignored_but_for_acknowledgements() -> None:
     world.dispatcher.flow(7, 10)
     world.dispatcher.leave(7)
     world.dispatcher.redeliver(7)
-    world.dispatcher.arrived(99, None)  # type: ignore[arg-type]
+    world.dispatcher.arrived(99, None)
     world.dispatcher.arrived_again(99, [])
     world.dispatcher.failed(99)
     world.dispatcher.tick(5)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.gateway.core.events import DispatchLimits, Joining, KeyPolicy
-from offloader.gateway.core.keys import AutoSplit
+from offloader.gateway.core.dispatcher import Dispatcher
+from offloader.gateway.core.events import DispatchLimits, Joining, KeyPolicy, ReadBehind
+from offloader.gateway.core.key_shared import AutoSplit, Sticky
 from offloader.gateway.core.waiting import Subscriber
-from offloader.gateway.values import STICKY_HASHES
+from offloader.gateway.values import STICKY_HASHES, ServedEntries
 from offloader.model import Place
 from tests.gateway.core.world import KEY_SHARED, LIMITS, World, entry
 
@@ -37,7 +39,7 @@ def moving_key(first: Joining, second: Joining) -> int:
     ring = AutoSplit()
     for joining in first, second:
         ring.join(Subscriber(joining))
-    return next(sticky for sticky in range(1, STICKY_HASHES) if ring.owner(sticky).key == second.key)
+    return next(sticky for sticky in range(1 << 30, 1 << 31) if ring.owner(sticky).key == second.key)
 
 
 def test_consumers_get_the_keys_of_their_ranges() -> None:
@@ -238,7 +240,7 @@ def test_no_key_is_kept_for_ever() -> None:
     mode = world.dispatcher._mode
     world.flow(1, 1)
     world.flow(2, 1)
-    assert (mode._items, mode._queues, mode._without_bytes) == ({}, {}, {})
+    assert (mode._items, mode._queues, mode._in_slot, mode._without_bytes) == ({}, {}, {}, {})
 
 
 @pytest.mark.parametrize("consumers", [2, 5, 10])
@@ -252,18 +254,25 @@ def test_the_ring_is_fair(consumers: int) -> None:
     assert min(shares.values()) > 0.5 * STICKY_HASHES / consumers
 
 
+LOOKED_AT = [0, *range(1, STICKY_HASHES, 197), STICKY_HASHES - 1, *range(STICKY_HASHES, 1 << 31, 9_999_991)]
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=12))
 def test_the_ring_depends_on_who_is_there_and_moves_no_more_than_needed(steps: list[tuple[bool, int]]) -> None:
     ring, there = AutoSplit(), {}
     for joins, number in steps:
-        before = {sticky: ring.owner(sticky) for sticky in range(1, STICKY_HASHES, 997)}
+        before = {sticky: ring.owner(sticky) for sticky in LOOKED_AT}
         if joins and number not in there:
             there[number] = Subscriber(Joining(number, KEY_SHARED, f"c{number}"))
-            ring.join(there[number])
+            slots = set(ring.join(there[number]))
+            owned = {sticky for sticky in LOOKED_AT if ring.owner(sticky) is there[number]}
+            assert owned == {sticky for sticky in LOOKED_AT if ring.slot(sticky) in slots}
             moved_to = {there[number]}
         elif not joins and number in there:
             gone = there.pop(number)
-            ring.leave(gone)
+            slots = set(ring.leave(gone))
+            owned = {sticky for sticky, owner in before.items() if owner is gone}
+            assert owned == {sticky for sticky in LOOKED_AT if ring.slot(sticky) in slots}
             assert all(ring.owner(sticky) is owner for sticky, owner in before.items() if owner is not gone)
             continue
         else:
@@ -272,4 +281,42 @@ def test_the_ring_depends_on_who_is_there_and_moves_no_more_than_needed(steps: l
         assert all(after[sticky] is before[sticky] or after[sticky] in moved_to for sticky in before)
     assert (ring.owner(1) is None) == (not there)
     if not there:
-        assert (ring._points, ring._at, ring._numbers) == ([], {}, {})
+        assert (ring._points, ring._at, ring._names, ring._known) == ([], {}, {}, {})
+
+
+def test_the_slots_of_ranges_are_those_that_lie_in_them() -> None:
+    keys, consumer = Sticky(), Subscriber(ranged(1, (0, 1), (5, 9), (STICKY_HASHES - 1, STICKY_HASHES + 5)))
+    slots = set(keys.join(consumer))
+    assert {sticky for sticky in LOOKED_AT if keys.owner(sticky) is consumer} == {
+        sticky for sticky in LOOKED_AT if keys.slot(sticky) in slots
+    }
+    assert set(keys.leave(consumer)) == slots
+    assert set(keys.join(Subscriber(ranged(1, (0, 0))))) == set(), "0 falls to 1"
+
+
+CONSUMERS, KEYS = 4_000, 20_000
+
+
+@pytest.mark.large
+def test_thousands_that_leave_together_take_little_each() -> None:
+    """They hold 40,000 entries of 20,000 keys. Each leaves by itself; between two of them others have their turn."""
+    dispatcher = Dispatcher("t", partition=-1, limits=DispatchLimits())
+    for number in range(CONSUMERS):
+        dispatcher.join(Joining(number, KEY_SHARED, "c"))
+    for number in range(CONSUMERS):
+        dispatcher.flow(number, 20)
+    came = 0
+    while reads := [one for one in dispatcher.decisions() if isinstance(one, ReadBehind)]:
+        for read in reads:
+            read_now = [entry(came + each, sticky=(came + each) % KEYS + 1) for each in range(500)]
+            if came < 2 * KEYS:
+                came += len(read_now)
+                dispatcher.arrived(read.request, ServedEntries(read_now, read_now[-1].place))
+    assert sum(dispatcher.state(number).unacknowledged for number in range(CONSUMERS)) > KEYS
+    most, begin = 0.0, time.process_time()
+    for number in range(CONSUMERS - 1):
+        before = time.process_time()
+        dispatcher.leave(number)
+        most = max(most, time.process_time() - before)
+    assert most < 0.25, "seconds of a processor: 0.01 where nothing else runs"
+    assert time.process_time() - begin < 40, "4 where nothing else runs"

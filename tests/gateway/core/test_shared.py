@@ -205,9 +205,9 @@ def test_reading_again_is_bounded() -> None:
         world.at_once = False
         world.redeliver(1)
         world.flow(1, 9)
-        for numbers in (0, 1, 2), (3, 4, 5), (6, 7, 8):
-            assert [read.places for read, _ in world.reads.values()] == [places(*numbers)]
-            world.answer_all() if numbers[0] == 6 else world.answer(min(world.reads))
+        for first in range(0, 9, 3):
+            assert [read.places for read, _ in world.reads.values()] == [places(first, first + 1, first + 2)]
+            world.answer_all() if first == 6 else world.answer(min(world.reads))
         assert len(world.got(1)) == 18
 
 

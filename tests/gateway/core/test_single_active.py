@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.gateway.core.events import ActiveChanged, DispatchLimits, Joining, KeyPolicy
+from offloader.gateway.core.events import ActiveChanged, ConsumerKey, DispatchLimits, Joining, KeyPolicy
 from offloader.gateway.core.hashing import distance, name_hash
 from tests.gateway.core.world import EXCLUSIVE, FAILOVER, World, entries, entry
 
@@ -186,7 +186,7 @@ def failover(*consumers: tuple[int, str, int], partition: int = -1, delay_ms: in
     return world
 
 
-def active(world: World) -> list[int]:
+def active(world: World) -> list[ConsumerKey]:
     return [key for key, taker in world.takers.items() if taker.active]
 
 

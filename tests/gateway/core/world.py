@@ -138,6 +138,11 @@ class World:
         self.dispatcher.flow(key, permits)
         self.carry_out()
 
+    def all_of(self, place: Place) -> int:
+        """The messages of an entry, as bits; of one that is not there yet some."""
+        known = self.by_place.get(place)
+        return bits(4 if known is None else known.messages)
+
     def acknowledge(self, *acknowledged: tuple[Place, int]) -> None:
         for place, left in acknowledged:
             self.shrink(place, left)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+from offloader.archive.ledgers.bucket import LedgerBucket
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.reading.stores import Stores
@@ -20,8 +20,8 @@ from offloader.errors import DamagedObjectError, DataLostError, FatalError, Stor
 from offloader.format.entry import ABORT_MARKER
 from offloader.gateway.core.events import EntryAck
 from offloader.gateway.entries.archived import ArchivedTopicEntries
-from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
+from offloader.gateway.entries.reader import KeptReaders
 from offloader.gateway.topic_entries import DeletedSegment, TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, VolatileCursor, position_of
 from offloader.gateway.values import BEFORE_ALL, ServedEntry
@@ -30,13 +30,13 @@ from offloader.metadata.deletions import Deleted, DeletionBegun, DeletionUndone,
 from offloader.model import Place, Position
 from offloader.storage.memory import MemoryStore
 from offloader.storage.settings import StoreSettings
-from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
-from tests.archive.bridges import fresh_bucket, hand_over
+from tests.archive.bridges import fresh_bucket
 from tests.archive.bridges import opened as bucket_of
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.mixed import Asked, MixedTopic
 from tests.archive.support import TOPIC, Archive, gap, message, stream, uuid_of
 from tests.archive.test_deleted import WHOLE, append, archived, delete, deleting
+from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.format.support import Stored, checksummed
 
 from .test_read import LARGEST, read_all, read_on
@@ -162,36 +162,6 @@ def test_a_segment_that_retention_deletes_between_plan_and_reading_is_none_for_t
         entries.read((0, 5), 10, 10**6)
 
 
-def first_is_bridged(topic: MixedTopic) -> bool:
-    ledgers = {each.ledger for each in topic.segments[0].ledgers}
-    return ledgers <= set(topic.bridged) and not topic.handed_over and min(ledgers) >= topic.trimmed
-
-
-def test_a_segment_that_goes_to_brokers_between_plan_and_reading_is_planned_anew() -> None:
-    topic = next(each for each in map(MixedTopic, range(200)) if first_is_bridged(each))
-    archive = topic.reader(Asked.NOBODY, 4096)._opened
-    entries = ArchivedTopicEntries(archive, TOPIC, KeptReaders(), on_missing=OnMissing.SKIP)
-    before = places(entries)
-    hand_over(topic.archive, 1)
-    assert places(entries) == before
-    hand_over(topic.archive, 1)
-    entries.refresh()
-    assert places(entries) == before
-
-
-def test_a_refresh_tells_what_was_sealed_also_where_a_read_has_seen_it_before() -> None:
-    topic = next(each for each in map(MixedTopic, range(200)) if first_is_bridged(each))
-    archive = topic.reader(Asked.NOBODY, 4096)._opened
-    entries = ArchivedTopicEntries(archive, TOPIC, KeptReaders(), on_missing=OnMissing.SKIP)
-    before = places(entries)
-    ledger = before[-1][0] + 100
-    topic.archive.add(stream(ledger, 0, 9))
-    hand_over(topic.archive, 1)
-    assert places(entries) == [*before, *((ledger, entry) for entry in range(10))], "it has found its plan outdated"
-    assert entries.refresh(), "others wait for what is behind the former end"
-    assert not entries.refresh()
-
-
 def test_a_topic_that_is_not_there_or_not_any_more_says_so() -> None:
     with pytest.raises(FatalError, match="is not in the archive"):
         opened(MemoryStore())
@@ -284,7 +254,7 @@ def test_what_is_deleted_counts_as_acknowledged_and_nothing_that_is_left_before_
         after = read.covered
     assert found == places(entries)
     for ledger, entry in found:
-        acks.apply([EntryAck((ledger, entry), 0)], ledgers)
+        acks.apply([EntryAck((ledger, entry), 0)], ledgers, {})
     acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), ledgers)
     assert acks.advance(ledgers) >= after
 
@@ -293,8 +263,9 @@ def test_what_is_deleted_counts_as_acknowledged_and_nothing_that_is_left_before_
 def test_what_may_still_be_taken_back_is_acknowledged_by_nobody(undone: bool) -> None:
     archive = archived(5)
     entries = opened(archive.store)
-    acks = SubscriptionAcks(VolatileCursor(CursorMarker(position_of(BEFORE_ALL, entries.ledgers()))))
-    acks.apply([EntryAck(place, 0) for place in WHOLE if place[0] or place[1] < 5], entries.ledgers())
+    cursor = VolatileCursor(CursorMarker(position_of(BEFORE_ALL, entries.ledgers())))
+    acks = SubscriptionAcks(cursor)
+    acks.apply([EntryAck(place, 0) for place in WHOLE if place[0] or place[1] < 5], entries.ledgers(), {})
     record = deleting(archive, 2)  # ledger 0
     append(archive, record)
     entries.refresh()
@@ -305,7 +276,7 @@ def test_what_may_still_be_taken_back_is_acknowledged_by_nobody(undone: bool) ->
     entries.refresh()
     acks.skip_deleted(entries.deleted_behind(acks.cursor.mark_delete), entries.ledgers())
     assert acks.advance(entries.ledgers(), entries.absent_for_now()) == ((0, 4) if undone else (2, 9))
-    counts = [count for name, count in acks.cursor.properties if name.startswith(DELETED_ON)]
+    counts = [count for name, count in cursor.properties if name.startswith(DELETED_ON)]
     assert counts == ([] if undone else [15])
 
 
@@ -380,7 +351,7 @@ def test_a_ledger_that_cannot_be_read_for_a_moment_is_acknowledged_by_nobody(on_
     done = [EntryAck(place, 0) for place in ((1, 0), (1, 1), (3, 0))]  # a consumer has those of ledger 2
     brokers.delete([index])
     away = entries()
-    acks.apply(done, away.ledgers())
+    acks.apply(done, away.ledgers(), {})
     acks.skip_deleted((), away.ledgers(), away.absent_for_now())
     fails = on_missing is OnMissing.FAIL
     assert acks.advance(away.ledgers(), away.absent_for_now()) == ((1, 1) if fails else (3, 0))
@@ -467,11 +438,11 @@ def test_reading_on_asks_the_store_for_nothing_twice_whoever_else_reads() -> Non
     entries = opened(FaultyStore(archive.store, faults), read_size=10**6)
     assert len(places(entries)) == 50
     once = faults.calls["read"]
-    at = [BEFORE_ALL] * 5
+    at: list[Place | None] = [BEFORE_ALL] * 5
     while any(place is not None for place in at):
         for number, after in enumerate(at):
             if after is not None:
-                at[number] = entries.read(after, 4, 10**6).covered  # type: ignore[call-overload]
+                at[number] = entries.read(after, 4, 10**6).covered
     assert faults.calls["read"] <= 6 * once
     known = faults.calls["read"]
     assert [each.place for each in entries.again(WHOLE[5:40])] == WHOLE[5:40]

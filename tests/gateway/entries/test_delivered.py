@@ -21,7 +21,7 @@ NOW = 1_700_000_000_000
 
 
 def said(name: str = "p", key: str | None = None, transaction: Transaction | None = None, **more: object) -> bytes:
-    metadata = MessageMetadata(producer_name=name, sequence_id=1, publish_time=NOW, **more)  # type: ignore[arg-type]
+    metadata = MessageMetadata(producer_name=name, sequence_id=1, publish_time=NOW, **more)
     if key is not None:
         metadata.partition_key = key
     if transaction is not None:

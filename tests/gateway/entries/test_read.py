@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.errors import DataLostError
 from offloader.gateway.entries.archived import ArchivedTopicEntries
-from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
+from offloader.gateway.entries.reader import KeptReaders
 from offloader.gateway.values import BEFORE_ALL, ServedEntry
 from offloader.model import Place
 from tests.archive.support import Archive

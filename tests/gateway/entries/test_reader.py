@@ -8,9 +8,8 @@ import pytest
 
 from offloader.archive.items import EntryRun, Missing, ReadItem
 from offloader.errors import DataLostError, StoreUnavailableError
-from offloader.gateway.entries.delivered import deliverable
+from offloader.gateway.entries.delivered import ReadRun, deliverable
 from offloader.gateway.entries.missing import OnMissing, Passing
-from offloader.gateway.entries.read_run import ReadRun
 from offloader.gateway.entries.reader import TopicReader
 from offloader.gateway.values import BEFORE_ALL
 from offloader.model import GapKind, Position
@@ -23,7 +22,7 @@ def run(ledger: int, first: int, count: int, text: str = "x") -> EntryRun:
 
 
 def missing(first: tuple[int, int], last: tuple[int, int], why: str = "lost", **more: object) -> Missing:
-    return Missing(Position(0, *first), Position(0, *last), why, **more)  # type: ignore[arg-type]
+    return Missing(Position(0, *first), Position(0, *last), why, **more)
 
 
 def reader(*items: ReadItem | Exception, on_missing: OnMissing = OnMissing.FAIL) -> TopicReader:

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.gateway.core.hashing import range_slot, ring_slot
-from offloader.gateway.entries.sticky import NO_KEY, sticky_hash, sticky_hashes, sticky_key
-from offloader.gateway.murmur import murmur3_32
+from offloader.gateway.core.hashing import murmur3_32, range_slot, ring_slot, sticky_hash, sticky_hashes
+from offloader.gateway.entries.delivered import NO_KEY, sticky_key
 
 # Those of Pulsar's own test, of which it keeps 31 bits, and some that are published for the algorithm.
 VECTORS = {
@@ -48,7 +47,7 @@ def test_many_keys_at_once_hash_as_each_alone(keys: list[bytes]) -> None:
 
 
 def metadata(**fields: object) -> MessageMetadata:
-    return MessageMetadata(producer_name="p-1", sequence_id=2**64 - 5, publish_time=1, **fields)  # type: ignore[arg-type]
+    return MessageMetadata(producer_name="p-1", sequence_id=2**64 - 5, publish_time=1, **fields)
 
 
 @pytest.mark.parametrize(

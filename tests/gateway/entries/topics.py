@@ -17,8 +17,8 @@ from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.gateway.entries.archived import ArchivedTopicEntries
-from offloader.gateway.entries.kept import KeptReaders
 from offloader.gateway.entries.missing import OnMissing
+from offloader.gateway.entries.reader import KeptReaders
 from offloader.model import Place, Position, TopicName
 from offloader.ports.object_store import ObjectStore
 from tests.archive.messages.encoder import Encoded, Producer, Sent, batch, chunked, single
@@ -113,7 +113,7 @@ def _stream(topic: Topic, random: Random, stored: list[Stored], *, losses: bool,
         gone = {each.entry for each in mine if random.random() < 0.1}
         topic.expected |= {(ledger, entry): None for entry in gone}
         held = [each for each in mine if each.entry not in gone]
-        topic.archive.add(held, [gap(ledger, n, n) for n in sorted(gone)], closed={ledger: last}, cuts=cuts)  # type: ignore[arg-type]
+        topic.archive.add(held, [gap(ledger, n, n) for n in sorted(gone)], closed={ledger: last}, cuts=cuts)
 
 
 def _entries(random: Random, clock: int) -> tuple[list[tuple[bytes, Expected | None]], int]:

@@ -17,7 +17,7 @@ from offloader.metadata.journals import Journals
 from offloader.metadata.layout import gateway_claims_folder, parse_gateway_claim_key, slot_name
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 TOPIC = TopicName("acme", "orders", "placed-partition-3")
 OTHER = TopicName("acme", "orders", "paid")
@@ -42,11 +42,11 @@ def claim(number: int, gateway: str = "one", topic: TopicName = TOPIC) -> TopicC
         st.integers(0, 2**62),
     )
 )
-def test_a_claim_is_read_as_it_was_written(written: TopicClaim):
+def test_a_claim_is_read_as_it_was_written(written: TopicClaim) -> None:
     assert decode_claim("key", encode_claim("token", written)) == written
 
 
-def test_the_newest_claim_counts_and_alone_stays():
+def test_the_newest_claim_counts_and_alone_stays() -> None:
     store = MemoryStore()
     claims = claims_of(store)
     assert claims.newest(TOPIC) is None
@@ -58,14 +58,14 @@ def test_the_newest_claim_counts_and_alone_stays():
     assert [key for key, _ in store.list(gateway_claims_folder(TOPIC))] == [gateway_claims_folder(TOPIC) + slot_name(2)]
 
 
-def test_of_two_who_claim_at_the_same_time_one_has_it():
+def test_of_two_who_claim_at_the_same_time_one_has_it() -> None:
     claims = claims_of(MemoryStore())
     assert claims.append(claim(0, "one"))
     assert not claims.append(claim(0, "two"))
     assert claims.newest(TOPIC) == claim(0, "one")
 
 
-def test_who_was_paused_does_not_win_a_number_that_is_free_again():
+def test_who_was_paused_does_not_win_a_number_that_is_free_again() -> None:
     claims = claims_of(MemoryStore())
     for number in range(5):
         claims.append(claim(number))
@@ -75,7 +75,7 @@ def test_who_was_paused_does_not_win_a_number_that_is_free_again():
     assert claims.newest_of_all() == {TOPIC: 5}
 
 
-def test_after_a_lost_answer_the_claim_is_read_back():
+def test_after_a_lost_answer_the_claim_is_read_back() -> None:
     faults = StoreFaults([StoreFault("put", Effect.LOST)])
     claims = claims_of(FaultyStore(MemoryStore(), faults))
     with pytest.raises(OutcomeUnknownError):
@@ -83,7 +83,7 @@ def test_after_a_lost_answer_the_claim_is_read_back():
     assert claims.newest(TOPIC) == claim(0)
 
 
-def test_what_cannot_be_removed_goes_with_the_next_claim():
+def test_what_cannot_be_removed_goes_with_the_next_claim() -> None:
     store = MemoryStore()
     faults = StoreFaults([StoreFault("delete")])
     claims = claims_of(FaultyStore(store, faults))
@@ -94,14 +94,14 @@ def test_what_cannot_be_removed_goes_with_the_next_claim():
     assert len(list(store.list(gateway_claims_folder(TOPIC)))) == 1
 
 
-def test_what_is_removed_while_it_is_read_is_looked_for_again():
+def test_what_is_removed_while_it_is_read_is_looked_for_again() -> None:
     store = MemoryStore()
     claims_of(store).append(claim(0))
     faults = StoreFaults([StoreFault("read", Effect.HOOK, hook=lambda: claims_of(store).append(claim(1, "two")))])
     assert claims_of(FaultyStore(store, faults)).newest(TOPIC) == claim(1, "two")
 
 
-def test_a_damaged_claim_is_nobodys_and_its_number_stays_a_fence():
+def test_a_damaged_claim_is_nobodys_and_its_number_stays_a_fence() -> None:
     store = MemoryStore()
     key = gateway_claims_folder(TOPIC) + slot_name(7)
     store.put(key, b"damaged")
@@ -112,7 +112,7 @@ def test_a_damaged_claim_is_nobodys_and_its_number_stays_a_fence():
         decode_claim(key, b"damaged")
 
 
-def test_the_buckets_scan_knows_claims():
+def test_the_buckets_scan_knows_claims() -> None:
     key = gateway_claims_folder(TOPIC) + slot_name(7)
     assert key == f"_gateways/acme/orders/placed-partition-3/{slot_name(7)}"
     assert parse_gateway_claim_key(key) == (TOPIC, 7)

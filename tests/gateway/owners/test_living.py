@@ -24,7 +24,7 @@ from offloader.pulsar.commands import command, connect
 from offloader.pulsar.frames import encode
 from offloader.storage.memory import MemoryStore
 from tests.gateway.access.certificates import Authority
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway, gateway
 from tests.gateway.raw import RawClient
 
 
@@ -39,19 +39,25 @@ def living(url: str, times: int = 1) -> list[bool]:
     return asyncio.run(asked())
 
 
-def test_a_gateway_lives_and_then_does_not():
-    with gateway(MemoryStore()) as url:
+def test_a_gateway_lives_and_then_does_not() -> None:
+    with durable_gateway(MemoryStore()) as url:
         assert living(url) == [True]
     assert living(url) == [False]
 
 
-def test_who_accepts_and_says_nothing_is_paused():
+def test_one_without_durable_subscriptions_gives_no_sign_of_life() -> None:
+    """What a former gateway at its address has, another one may have."""
+    with gateway(MemoryStore()) as url:
+        assert living(url) == [False]
+
+
+def test_who_accepts_and_says_nothing_is_paused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert living(f"pulsar://127.0.0.1:{server.getsockname()[1]}") == [False]
 
 
-def test_who_does_not_reach_the_store_and_has_topics_gives_no_sign_of_life(monkeypatch: pytest.MonkeyPatch):
-    with gateway(MemoryStore()) as url:
+def test_who_does_not_reach_the_store_and_has_topics_gives_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    with durable_gateway(MemoryStore()) as url:
         monkeypatch.setattr(ArchiveTopics, "answers_gateways", False)
         assert living(url) == [False]
         with RawClient(url) as client:
@@ -83,7 +89,7 @@ def test_a_broker_at_the_address_of_a_gateway_that_died_is_no_gateway(answer: Ba
         serving.join()
 
 
-def test_many_who_ask_at_the_same_time_ask_once():
+def test_many_who_ask_at_the_same_time_ask_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert living(f"pulsar://127.0.0.1:{server.getsockname()[1]}", times=50) == [False] * 50
         server.settimeout(0.1)
@@ -95,7 +101,7 @@ def test_many_who_ask_at_the_same_time_ask_once():
         raise AssertionError("it was asked twice")
 
 
-def test_an_address_that_is_none_is_nobodys():
+def test_an_address_that_is_none_is_nobodys() -> None:
     assert living("pulsar+ssl://127.0.0.1:1") == [False]
 
 
@@ -116,8 +122,8 @@ def test_who_wants_a_certificate_and_resets_the_connection_lives(tmp_path: Path)
         refusing.join()
 
 
-def test_where_no_host_is_named_this_machine_is_not_asked():
-    with gateway(MemoryStore()) as url:
+def test_where_no_host_is_named_this_machine_is_not_asked() -> None:
+    with durable_gateway(MemoryStore()) as url:
         assert living(f"pulsar://:{urlsplit(url).port}") == [False]
 
 
@@ -129,7 +135,7 @@ def test_one_of_its_addresses_to_which_no_way_leads_does_not_hide_it(monkeypatch
             raise OSError(errno.ENETUNREACH, "Network is unreachable")
         return await connect_to(host, port, **more)
 
-    with gateway(MemoryStore()) as url:
+    with durable_gateway(MemoryStore()) as url:
         found = [(family, socket.SOCK_STREAM, 0, "", (host, 0)) for family, host in ((10, "::1"), (2, "127.0.0.1"))]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_named: found)
         monkeypatch.setattr(asyncio, "open_connection", no_way)

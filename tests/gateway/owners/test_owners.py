@@ -20,7 +20,7 @@ from offloader.metadata.envelope import wrap
 from offloader.metadata.layout import GATEWAYS, gateway_claims_folder
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 TOPIC = TopicName("acme", "orders", "placed")
 OTHER = TopicName("acme", "orders", "paid")
@@ -92,13 +92,13 @@ def gateways() -> Iterator[Gateways]:
     loop.close()
 
 
-def test_looking_a_topic_up_writes_nothing_and_readers_need_no_owner(gateways):
+def test_looking_a_topic_up_writes_nothing_and_readers_need_no_owner(gateways) -> None:
     one = gateways.start("a")
     assert gateways.where(one) == "a"
     assert not list(gateways.store.list(GATEWAYS))
 
 
-def test_the_first_who_subscribes_has_the_topic_and_all_others_are_led_there(gateways):
+def test_the_first_who_subscribes_has_the_topic_and_all_others_are_led_there(gateways) -> None:
     one, two = gateways.start("a"), gateways.start("b")
     is_ours = gateways.own(one)
     assert is_ours()
@@ -108,7 +108,7 @@ def test_the_first_who_subscribes_has_the_topic_and_all_others_are_led_there(gat
     assert is_ours()
 
 
-def test_a_dead_gateways_topic_is_the_next_ones(gateways):
+def test_a_dead_gateways_topic_is_the_next_ones(gateways) -> None:
     one, two = gateways.start("a"), gateways.start("b")
     is_ours = gateways.own(one)
     gateways.dead.add("a")
@@ -122,7 +122,7 @@ def test_a_dead_gateways_topic_is_the_next_ones(gateways):
     assert gateways.refused(one)
 
 
-def test_a_claim_that_cannot_be_read_keeps_nobody_from_noticing_the_others(gateways):
+def test_a_claim_that_cannot_be_read_keeps_nobody_from_noticing_the_others(gateways) -> None:
     one, two = gateways.start("a"), gateways.start("b")
     for topic in (TOPIC, OTHER):
         gateways.own(one, topic)
@@ -139,7 +139,7 @@ def test_a_claim_that_cannot_be_read_keeps_nobody_from_noticing_the_others(gatew
     assert gateways.lost == [("a", OTHER), ("a", TOPIC)]
 
 
-def test_who_was_overtaken_notices_also_at_the_next_lookup(gateways):
+def test_who_was_overtaken_notices_also_at_the_next_lookup(gateways) -> None:
     one, two = gateways.start("a"), gateways.start("b")
     gateways.own(one)
     gateways.dead.add("a")
@@ -150,7 +150,7 @@ def test_who_was_overtaken_notices_also_at_the_next_lookup(gateways):
     assert gateways.lost == [("a", TOPIC)]
 
 
-def test_a_gateway_that_was_started_again_takes_what_the_process_before_it_had(gateways):
+def test_a_gateway_that_was_started_again_takes_what_the_process_before_it_had(gateways) -> None:
     gateways.own(gateways.start("a"))
     again, two = gateways.start("a"), gateways.start("b")
     assert gateways.where(two) == "a"
@@ -159,7 +159,7 @@ def test_a_gateway_that_was_started_again_takes_what_the_process_before_it_had(g
     assert gateways.where(two) == "a"
 
 
-def test_who_stops_gives_its_topics_to_anybody_and_takes_none(gateways):
+def test_who_stops_gives_its_topics_to_anybody_and_takes_none(gateways) -> None:
     one, two = gateways.start("a"), gateways.start("b")
     gateways.own(one)
     gateways.own(one, OTHER)
@@ -170,7 +170,7 @@ def test_who_stops_gives_its_topics_to_anybody_and_takes_none(gateways):
     assert len(list(gateways.store.list(GATEWAYS))) == 2  # numbers are fences, one stays of each topic
 
 
-def test_two_who_cannot_reach_each_other_do_not_take_a_topic_from_each_other_for_ever(gateways):
+def test_two_who_cannot_reach_each_other_do_not_take_a_topic_from_each_other_for_ever(gateways) -> None:
     one, two = gateways.start("a"), gateways.start("b")
     gateways.dead |= {"a", "b"}
     turns, moved = 0, 0.0
@@ -187,7 +187,7 @@ def test_two_who_cannot_reach_each_other_do_not_take_a_topic_from_each_other_for
     assert 2 <= turns <= 2 * (moved / FIRST_TRUCE) ** 0.5  # each time they wait twice as long
 
 
-def test_who_was_paused_believes_that_the_other_one_is_dead_when_it_is(gateways):
+def test_who_was_paused_believes_that_the_other_one_is_dead_when_it_is(gateways) -> None:
     one, two = gateways.start("a"), gateways.start("b")
     gateways.own(one)
     gateways.dead.add("a")
@@ -199,7 +199,7 @@ def test_who_was_paused_believes_that_the_other_one_is_dead_when_it_is(gateways)
     assert gateways.where(one) == "a"
 
 
-def test_a_claim_whose_answer_was_lost_is_found(gateways):
+def test_a_claim_whose_answer_was_lost_is_found(gateways) -> None:
     one = gateways.start("a", StoreFault("put", Effect.LOST))
     with pytest.raises(OutcomeUnknownError):
         gateways.own(one)
@@ -207,7 +207,7 @@ def test_a_claim_whose_answer_was_lost_is_found(gateways):
     assert not gateways.lost
 
 
-def test_many_who_subscribe_at_the_same_time_need_one_claim(gateways):
+def test_many_who_subscribe_at_the_same_time_need_one_claim(gateways) -> None:
     one = gateways.start("a")
 
     async def all_of_them() -> list[Callable[[], bool]]:
@@ -223,7 +223,7 @@ def pass_time(gateways: Gateways, owners: TopicOwners, seconds: float) -> None:
         gateways.done(owners.watch())
 
 
-def test_a_gateway_that_does_not_reach_the_store_leaves_its_topics_to_others_until_it_does(gateways):
+def test_a_gateway_that_does_not_reach_the_store_leaves_its_topics_to_others_until_it_does(gateways) -> None:
     away = StoreFault("*", times=10**6)
     one, two = gateways.start("a", away), gateways.start("b")
     told: list[str] = []
@@ -247,7 +247,7 @@ def test_a_gateway_that_does_not_reach_the_store_leaves_its_topics_to_others_unt
     assert gateways.where(one) == "b"
 
 
-def test_a_gateway_that_was_paused_has_not_lost_the_store(gateways):
+def test_a_gateway_that_was_paused_has_not_lost_the_store(gateways) -> None:
     one = gateways.start("a")
     gateways.own(one)
     gateways.loop.moved += 10 * AWAY
@@ -255,13 +255,13 @@ def test_a_gateway_that_was_paused_has_not_lost_the_store(gateways):
     assert not one.is_away
 
 
-def test_a_gateway_without_topics_has_nothing_to_leave(gateways):
+def test_a_gateway_without_topics_has_nothing_to_leave(gateways) -> None:
     one = gateways.start("a", StoreFault("*", times=10**6))
     pass_time(gateways, one, 2 * AWAY)
     assert not one.is_away
 
 
-def test_what_nobody_uses_is_given_back_and_is_the_next_ones(gateways):
+def test_what_nobody_uses_is_given_back_and_is_the_next_ones(gateways) -> None:
     one, two = gateways.start("a"), gateways.start("b")
     is_ours = gateways.own(one)
     gateways.done(one.give_back(TOPIC))
@@ -276,7 +276,7 @@ def test_what_nobody_uses_is_given_back_and_is_the_next_ones(gateways):
     assert one.counts == {"claimed": 1, "overtaken": 0, "released": 1}
 
 
-def test_a_look_asks_once_for_all_topics(gateways):
+def test_a_look_asks_once_for_all_topics(gateways) -> None:
     asked: list[str] = []
     one = gateways.start("a", StoreFault("list", Effect.HOOK, times=1000, hook=lambda: asked.append("list")))
     topics = [TopicName("acme", "orders", f"t{number}") for number in range(50)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +16,7 @@ from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
 from tests.gateway.access.tokens import SECRET, token
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway, free_port
 from tests.gateway.raw import RawClient
 
 KEY = {"tokenSecretKey": base64.b64encode(SECRET).decode(), "roles": {"*": ["*"]}}
@@ -34,7 +35,7 @@ def serving(**settings: object) -> Iterator[str]:
     made = Archive(MemoryStore())
     made.claim(10, 0)
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(3)])
-    with gateway(made.store, **KEY, **settings) as url:
+    with durable_gateway(made.store, **KEY, **settings) as url:
         yield url
 
 
@@ -65,6 +66,31 @@ def test_a_role_has_so_many_connections_and_others_have_theirs() -> None:
             assert other.command().HasField("connected")
         one.socket.close()
         assert any(_connects(url, "a") for _ in range(200)), "one has gone"
+
+
+LIST = f"/admin/v2/namespaces/{TOPIC.namespace}/topics"
+
+
+def status(connection: http.client.HTTPConnection, role: str) -> int:
+    """Of a request, after which the connection stays."""
+    connection.request("GET", LIST, headers={"Authorization": f"Bearer {token(sub=role).decode()}"})
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
+
+
+def test_connections_of_http_count_as_connections_of_their_role() -> None:
+    port = free_port()
+    with serving(connectionsPerRole=2, httpListen=f"127.0.0.1:{port}") as url, client(url, "a") as one:
+        assert one.command().HasField("connected")
+        first, second = (http.client.HTTPConnection("127.0.0.1", port, timeout=20) for _ in range(2))
+        assert [status(first, "a"), status(first, "a"), status(second, "a")] == [200, 200, 429]
+        assert [status(second, "b"), status(second, "a")] == [200, 429], "it stays the connection of b"
+        with client(url, "a") as three:
+            assert three.command().error.error == ErrorCode.TOO_MANY_REQUESTS
+        first.close()
+        assert any(_connects(url, "a") for _ in range(200)), "one has gone"
+        second.close()
 
 
 def _connects(url: str, role: str) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.gateway.protocol.message_frames import MessageFrames, bits_of, words_of
 from offloader.gateway.protocol.topic_lists import topics_hash
-from offloader.gateway.server.window import PermitWindow
+from offloader.gateway.server.limits import PermitWindow
 from offloader.gateway.values import ServedEntry
 
 _NUMBERS = st.integers(0, 2**63 - 1)

@@ -14,7 +14,7 @@ from offloader.pulsar.frames import FrameBuffer, encode
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 
 CONNECT = command(connect=Connect(client_version="x", protocol_version=21))
 SOON = 0.3  # s within which what should not come would come
@@ -25,7 +25,7 @@ def connection() -> Iterator[socket.socket]:
     made = Archive(MemoryStore())
     made.claim(10, 0)
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(5)])
-    with gateway(made.store) as url:
+    with durable_gateway(made.store) as url:
         where = urlsplit(url)
         with socket.create_connection((where.hostname, where.port), timeout=20) as found:
             yield found

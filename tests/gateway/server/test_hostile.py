@@ -37,7 +37,7 @@ from offloader.pulsar.frames import FrameBuffer, encode
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 
 NAME = str(TOPIC)
 CONNECT = encode(command(connect=Connect(client_version="x", protocol_version=21)))
@@ -92,7 +92,7 @@ def url() -> Iterator[str]:
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(20)])
     told = Told()
     logging.getLogger("offloader.gateway").addHandler(told)
-    with gateway(made.store) as found:
+    with durable_gateway(made.store) as found:
         yield found
     logging.getLogger("offloader.gateway").removeHandler(told)
     assert told.errors == [], "nothing that a client sends is a defect of ours"

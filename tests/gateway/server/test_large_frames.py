@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from offloader._proto.pulsar_wire_pb2 import Ack, Connect, IntRange, KeySharedMeta, KeyValue, MessageIdData, Subscribe
-from offloader.gateway.server.large_frames import AT_ONCE, LargeFrames
+from offloader.gateway.server.limits import FRAMES_AT_ONCE, LargeFrames
 from offloader.gateway.server.requests import MOST_RANGES
 from offloader.gateway.values import ErrorCode
 from offloader.model import MIB
@@ -18,7 +18,7 @@ from offloader.pulsar.commands import command
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
-from tests.gateway.gateway import gateway
+from tests.gateway.gateway import durable_gateway
 from tests.gateway.raw import RawClient
 
 CONNECT = command(connect=Connect(client_version="x", protocol_version=21))
@@ -108,7 +108,7 @@ def url() -> Iterator[str]:
     made = Archive(MemoryStore())
     made.claim(10, 0)
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(5)])
-    with gateway(made.store, memory="16M") as found:
+    with durable_gateway(made.store, memory="16M") as found:
         yield found
 
 
@@ -134,10 +134,11 @@ def test_whoever_holds_half_of_a_large_frame_keeps_nobody_from_a_whole_one(url: 
             half.socket.close()
 
 
+@pytest.mark.large
 def test_many_large_frames_at_the_same_time_are_all_taken_apart(url: str) -> None:
     ids = [MessageIdData(ledger_id=10, entry_id=number % 5) for number in range(40_000)]
     with ExitStack() as stack:
-        clients = [stack.enter_context(RawClient(url)) for _ in range(3 * AT_ONCE)]
+        clients = [stack.enter_context(RawClient(url)) for _ in range(3 * FRAMES_AT_ONCE)]
         for number, client in enumerate(clients):
             client.send(CONNECT, command(subscribe=subscribe(subscription=f"s{number}", type=Subscribe.SHARED)))
             client.until("success")

@@ -15,9 +15,7 @@ import pytest
 from offloader._proto.pulsar_wire_pb2 import Connect, Flow, Subscribe
 from offloader.gateway.access.access import Anyone
 from offloader.gateway.server.connection import Connection
-from offloader.gateway.server.crowd import Crowd, CrowdBounds
-from offloader.gateway.server.large_frames import LargeFrames
-from offloader.gateway.server.limits import ConnectionLimits
+from offloader.gateway.server.limits import ClientBounds, ClientLimits, ConnectionLimits, LargeFrames, UnreadAnswers
 from offloader.gateway.server.ports import ServedTopics
 from offloader.gateway.traffic import ConnectionTraffic
 from offloader.model import MIB
@@ -26,7 +24,7 @@ from offloader.pulsar.frames import encode
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
-from tests.gateway.gateway import free_port, gateway
+from tests.gateway.gateway import durable_gateway, free_port
 from tests.gateway.raw import RawClient
 
 LIMITS = ConnectionLimits(handshake=0.4, ping=0.4, alive=0.4, idle=0.4)
@@ -50,7 +48,7 @@ def site() -> Iterator[Site]:
     made.claim(10, 0)
     made.add([Stored(10, entry, message("m" * LARGE)) for entry in range(ENTRIES)])
     http, metrics = free_port(), free_port()
-    with gateway(
+    with durable_gateway(
         made.store, limits=LIMITS, httpListen=f"127.0.0.1:{http}", metricsListen=f"127.0.0.1:{metrics}"
     ) as url:
         yield Site(url, http, metrics)
@@ -196,7 +194,7 @@ def test_whoever_is_always_given_as_much_as_it_takes_is_not_idle(takes: bool) ->
         large = LargeFrames(MIB)
         made = Connection(
             cast("ServedTopics", None), Anyone(), LIMITS._replace(ping=0.02), lambda _connection, _command: None,
-            lambda _: None, ConnectionTraffic(), MIB, large, Crowd(CrowdBounds(), list),
+            lambda _: None, ConnectionTraffic(), MIB, large, ClientLimits(ClientBounds(), list), UnreadAnswers(MIB),
         )  # fmt: skip
         made.connection_made(wire)
         data = encode(command(connect=Connect(client_version="x", protocol_version=21)))

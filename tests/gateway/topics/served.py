@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import TypeVar
@@ -16,8 +16,8 @@ from offloader.gateway.core.events import Deliver, EntryAck
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
-from offloader.gateway.server.ports import Leading, SubscribedConsumer, Subscribing
-from offloader.gateway.shares import Shares
+from offloader.gateway.server.limits import Shares
+from offloader.gateway.server.ports import SubscribedConsumer, Subscribing
 from offloader.gateway.topic_entries import DeletedSegment, TopicEntries
 from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.topic import SubscribedTopic
@@ -26,7 +26,7 @@ from offloader.gateway.traffic import Traffic
 from offloader.gateway.values import ServedEnd, ServedEntries, ServedEntry, SubscriptionType
 from offloader.metadata.deletions import DeletedRange
 from offloader.model import MIB, Place, Position, TopicName
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
 from tests.gateway.world.processes import Anyone
@@ -82,17 +82,9 @@ class Consumer:
     def pass_permits_on(self) -> None:
         """It has enough."""
 
-    def closed(self, to: Leading | None = None) -> None:
+    def closed(self) -> None:
         self.is_closed = True
         self._happened.set()
-
-    @property
-    def origin(self) -> Hashable:
-        return self
-
-    @property
-    def is_settled(self) -> bool:
-        return True
 
     async def is_alive(self) -> bool:
         return True
@@ -240,7 +232,8 @@ class Served:
 
         def rests() -> bool:
             looks = subscription._applying is not None and not subscription._applying.done()
-            return subscription.may_be_led_away and not looks and not any(self.workers.under_way.values())
+            is_at_end = bool(subscription._consumers) and subscription._dispatcher.is_at_end
+            return is_at_end and not looks and not any(self.workers.under_way.values())
 
         await until(rests)
 
@@ -263,7 +256,8 @@ def archive_of(served: Served, refuses: OffloadError | None = None) -> ArchiveTo
     """An archive of that topic, which is served. `refuses`: what opening anything raises."""
     claims = ClaimLog(served.store, lambda: "token")
     owners = TopicOwners(claims, "this", lambda: Address("here"), nobody_lives, served.workers, lambda: 0)
-    archive = ArchiveTopics(served.archived, lambda _entries, _traffic: served.topic, served.workers, Anyone(), owners)
+    here, make = Address("here"), lambda _entries, _traffic: served.topic
+    archive = ArchiveTopics(served.archived, make, served.workers, Anyone(), lambda: here, owners)
     archive.served[NAME], served.archived.refuses = served.topic, refuses
     return archive
 
@@ -279,8 +273,8 @@ class OneTopic:
         self.topics = [NAME]
         self.refuses: OffloadError | None = None
 
-    def names(self) -> Sequence[TopicName]:
-        return list(self.topics)
+    def names(self, namespace: str) -> Sequence[TopicName]:
+        return [topic for topic in self.topics if topic.namespace == namespace]
 
     def has(self, topic: TopicName) -> bool:
         return topic in self.topics

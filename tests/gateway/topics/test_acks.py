@@ -16,7 +16,7 @@ PLACES = [(ledger, entry) for _, ledger, last in LEDGERS for entry in range(last
 
 
 def acks() -> SubscriptionAcks:
-    return SubscriptionAcks(VolatileCursor(CursorMarker(position_of(BEFORE_ALL, LEDGERS)), cache_bytes=1 << 62))
+    return SubscriptionAcks(VolatileCursor(CursorMarker(position_of(BEFORE_ALL, LEDGERS)), most_bytes=1 << 62))
 
 
 def entry(place: tuple[int, int], messages: int = 1) -> ServedEntry:
@@ -39,7 +39,7 @@ def test_mark_delete_ends_before_the_first_entry_that_is_left(
     if not there:
         found.not_acknowledged(ServedEntries([], covered), after, LEDGERS)
     done = data.draw(st.sets(st.sampled_from(there))) if there else set()
-    found.apply([EntryAck(place) for place in done], LEDGERS)
+    found.apply([EntryAck(place) for place in done], LEDGERS, {})
     mark_delete = found.advance(LEDGERS)
     left = [place for place in there if place not in done]
     behind = [place for place in PLACES if place > mark_delete and place <= covered]
@@ -50,40 +50,53 @@ def test_mark_delete_ends_before_the_first_entry_that_is_left(
 
 def test_of_a_batch_what_is_left_is_delivered() -> None:
     found = acks()
-    found.apply([EntryAck((3, 2), 0b0110, 4)], LEDGERS)
+    found.apply([EntryAck((3, 2), 0b0110)], LEDGERS, {(3, 2): 4})
     (left,) = found.left_of([entry((3, 2), 4)], LEDGERS)
     assert left.left == 0b0110
-    found.apply([EntryAck((3, 2), 0b0010, 4)], LEDGERS)
+    found.apply([EntryAck((3, 2), 0b0010)], LEDGERS, {(3, 2): 4})
     assert found.left_of([entry((3, 2), 4)], LEDGERS)[0].left == 0b0010
-    found.apply([EntryAck((3, 2))], LEDGERS)
+    found.apply([EntryAck((3, 2))], LEDGERS, {})
     assert found.left_of([entry((3, 2), 4)], LEDGERS) == []
 
 
-def test_a_batch_whose_size_nobody_says_keeps_the_messages_that_are_left() -> None:
+def test_a_set_that_is_larger_than_the_batch_acknowledges_nothing() -> None:
     found = acks()
-    found.apply([EntryAck((1, 0), 0b111)], LEDGERS)
-    assert found.left_of([entry((1, 0), 10)], LEDGERS)[0].left == 0b111
+    found.apply([EntryAck((1, 0), 0b11110), EntryAck((1, 1), 0b1)], LEDGERS, {(1, 0): 4})
+    found.apply_up_to((1, 0), 1 << 10**6, LEDGERS, {(1, 0): 4})
+    assert [each.left for each in found.left_of([entry((1, 0), 4), entry((1, 1), 4)], LEDGERS)] == [None, None]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 2**2000)), max_size=50))
+def test_a_reader_s_memory_has_a_bound(parts: list[tuple[int, int]]) -> None:
+    """And each ledger that is left fits into it, with one more batch."""
+    bound = 2_000
+    cursor = VolatileCursor(CursorMarker(position_of(BEFORE_ALL, LEDGERS)), most_bytes=bound)
+    found = SubscriptionAcks(cursor)
+    for number, left in parts:
+        place = LEDGERS[number % 3][1], number
+        found.apply([EntryAck(place, left)], LEDGERS, {place: 2_001})
+        assert cursor.memory < bound + 500
 
 
 def test_acknowledgements_of_nobody_change_nothing() -> None:
     found = acks()
-    found.apply([EntryAck((2, 0)), EntryAck((99, 1)), EntryAck((1, -1)), EntryAck((-1, -1))], LEDGERS)
+    found.apply([EntryAck((2, 0)), EntryAck((99, 1)), EntryAck((1, -1)), EntryAck((-1, -1))], LEDGERS, {})
     assert found.advance(LEDGERS) == (1, -1)
 
 
 def test_acknowledgements_that_no_client_can_mean_change_nothing() -> None:
     """Of entries behind the end, and of batches that no entry can hold: they must not be written, either."""
     found = acks()
-    found.apply([EntryAck((7, 2**62)), EntryAck((7, 10)), EntryAck((3, 1), 1, 2**31 - 1)], LEDGERS)
-    found.apply_up_to((7, 10), 0, LEDGERS)
-    found.apply_up_to((99, 0), 0b1, LEDGERS)
+    found.apply([EntryAck((7, 2**62)), EntryAck((7, 10)), EntryAck((3, 1), 1)], LEDGERS, {(3, 1): 2**31 - 1})
+    found.apply_up_to((7, 10), 0, LEDGERS, {})
+    found.apply_up_to((99, 0), 0b1, LEDGERS, {})
     assert found.advance(LEDGERS) == (1, -1)
     assert found.left_of([entry((3, 1), 2)], LEDGERS) == [entry((3, 1), 2)]
 
 
 def test_up_to_a_batch_of_which_a_part_is_left() -> None:
     found = acks()
-    found.apply_up_to((3, 1), 0b10, LEDGERS)
+    found.apply_up_to((3, 1), 0b10, LEDGERS, {(3, 1): 2})
     assert found.advance(LEDGERS) == (3, 0)
     assert found.left_of([entry((3, 0)), entry((3, 1), 2)], LEDGERS)[0].left == 0b10
 

@@ -13,7 +13,6 @@ import pytest
 from offloader.errors import AccessDeniedError, FatalError, OffloadError, StoreUnavailableError
 from offloader.gateway.topics import archive as archive_module
 from offloader.gateway.topics import subscription as subscription_module
-from offloader.gateway.topics.archive import LIST_KEPT
 from offloader.gateway.values import ErrorCode, LookUpAgainError, RefusedError, SubscriptionType
 from offloader.metadata.deletions import DeletedRange
 from offloader.model import MIB, Place, Position, TopicName
@@ -56,7 +55,7 @@ def test_a_subscription_whose_name_a_store_cannot_hold_is_refused_for_good(tmp_p
             with pytest.raises(RefusedError) as refused:
                 await served.subscribe(name)
             assert refused.value.code is ErrorCode.NOT_ALLOWED
-            assert "at most 255 bytes" in str(refused.value) or "longer than 1024 bytes" in str(refused.value)
+            assert "at most 255 bytes" in str(refused.value)
         await (await served.subscribe("n" * 255)).has(5)
         served.close()
 
@@ -64,79 +63,6 @@ def test_a_subscription_whose_name_a_store_cannot_hold_is_refused_for_good(tmp_p
         told = ToldStore()
         told.store = store
         asyncio.run(work(Served(told)))
-
-
-def test_a_subscription_whose_last_consumer_unsubscribes_is_not_handed_over() -> None:
-    """It was to be led to the brokers, which waits for what is being written: that it is deleted."""
-
-    async def work(store: ToldStore) -> None:
-        served = Served(store)
-        consumer = await served.subscribe()
-        await consumer.has(5)
-        assert consumer.subscribed is not None
-        subscription = served.topic.subscriptions["s"]
-        store.gate.clear()
-        unsubscribing = asyncio.create_task(consumer.subscribed.unsubscribe())
-        await until(lambda: not store.gate.is_set() and store.writes > 1)
-        frozen = asyncio.create_task(subscription.freeze())
-        await asyncio.sleep(0)
-        store.gate.set()
-        await unsubscribing
-        with pytest.raises(LookUpAgainError):
-            await frozen
-        assert mark_delete_of(store, NAME, "s") is None
-        served.close()
-
-    asyncio.run(work(ToldStore()))
-
-
-def test_who_unsubscribes_before_a_hand_over_begins_is_not_handed_over_though_a_thread_has_the_turn() -> None:
-    async def work(served: Served) -> None:
-        consumer = await served.subscribe()
-        places = await consumer.has(5)
-        await served.is_at_end()
-        assert consumer.subscribed is not None
-        subscription, entries = served.topic.subscriptions["s"], served.entries
-        with entries.held():
-            consumer.subscribed.acknowledge(whole(places[:1]))
-            await entries.until_held()
-            unsubscribing = asyncio.create_task(consumer.subscribed.unsubscribe())
-            await asyncio.sleep(0)
-            frozen = asyncio.create_task(subscription.freeze())
-            await asyncio.sleep(0)
-        await unsubscribing
-        with pytest.raises(LookUpAgainError):
-            await frozen
-        assert mark_delete_of(served.store, NAME, "s") is None
-        served.close()
-
-    asyncio.run(work(Served()))
-
-
-def test_a_hand_over_that_has_begun_is_not_unsubscribed_nor_sought_in_between() -> None:
-    """The cursor is the hand-over's then."""
-
-    async def work(store: ToldStore) -> None:
-        served = Served(store)
-        consumer = await served.subscribe()
-        places = await consumer.has(5)
-        assert consumer.subscribed is not None
-        subscription = served.topic.subscriptions["s"]
-        consumer.subscribed.acknowledge(whole(places[:3]))
-        store.gate.clear()
-        store.writes = 0
-        frozen = asyncio.create_task(subscription.freeze())
-        await until(lambda: store.writes > 0)
-        seeking = asyncio.create_task(subscription.reset((-1, -1)))
-        await asyncio.sleep(0)
-        store.gate.set()
-        cursor = await frozen
-        with pytest.raises(LookUpAgainError):
-            await seeking
-        assert cursor.mark_delete.place == places[2]
-        served.close()
-
-    asyncio.run(work(ToldStore()))
 
 
 def test_a_seek_whose_client_has_gone_is_done_or_is_not() -> None:
@@ -398,12 +324,11 @@ def test_who_consumes_a_topic_that_is_deleted_looks_it_up_again() -> None:
         consumer = await served.subscribe()
         served.entries.refuses = AccessDeniedError("the store refuses it (the test)")
         assert await archive.refresh() == [served.entries.refuses]
-        assert not consumer.is_closed
+        closed = [consumer.is_closed]
         served.entries.refuses = FatalError("it is not in the archive (the test)")
         served.archived.topics.clear()
-        archive._listed_at = -LIST_KEPT
         assert await archive.refresh() == []
-        assert consumer.is_closed
+        assert [*closed, consumer.is_closed] == [False, True]
         assert not archive.served
         served.close()
 
@@ -468,22 +393,6 @@ def test_a_reader_begins_as_far_back_in_time_as_it_says() -> None:
         later = [entry.place for entry in served.world.entries if entry.place > (11, 0)]
         assert (await reader.has(len(later))) == later
         assert 1000 * (begun - 61) < asked_for[0] <= 1000 * (time.time() - 60)  # in whole seconds
-        served.close()
-
-    asyncio.run(work(Served()))
-
-
-def test_what_comes_too_late_for_a_hand_over_is_not_confirmed() -> None:
-    """The broker is told of what was acknowledged until then."""
-
-    async def work(served: Served) -> None:
-        consumer = await served.subscribe()
-        places = await consumer.has(3)
-        assert consumer.subscribed is not None
-        await served.topic.subscriptions["s"].freeze()
-        consumer.subscribed.acknowledge(whole(places[:1]))
-        with pytest.raises(RefusedError):
-            await consumer.subscribed.durable()
         served.close()
 
     asyncio.run(work(Served()))

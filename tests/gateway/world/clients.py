@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from offloader.errors import OffloadError
 from offloader.gateway.core.events import Deliver, EntryAck
-from offloader.gateway.server.ports import Leading, SubscribedConsumer, Subscribing
+from offloader.gateway.server.ports import SubscribedConsumer, Subscribing
 from offloader.gateway.values import ServedEntry, SubscriptionType
 from offloader.model import Place, TopicName
 
@@ -59,7 +59,12 @@ class Link:
         if not self.process.dead:
             events = self.client.world.events
             self._down = max(self._down, events.now + self.client.latency())
-            events.at(self._down, lambda: self.client.link is self and happening())
+
+            def arrived() -> None:
+                if self.client.link is self:
+                    happening()
+
+            events.at(self._down, arrived)
 
     def deliver(self, what: Deliver) -> None:
         for entry in () if self.process.dead else what.entries:
@@ -75,7 +80,7 @@ class Link:
     def pass_permits_on(self) -> None:
         """All were passed on."""
 
-    def closed(self, to: Leading | None = None) -> None:
+    def closed(self) -> None:
         self.gone = True
         self.answer(lambda: self.client.lost(self))
 
@@ -211,7 +216,12 @@ class Client:
         self.world.received[self.topic] |= messages(entry.place, entry.bits)
         self.held[entry.place] = entry
         link = self.link
-        self.later(self.random.uniform(0.01, 2), lambda: self.link is link and self._think(entry))
+
+        def taken() -> None:
+            if self.link is link:
+                self._think(entry)
+
+        self.later(self.random.uniform(0.01, 2), taken)
 
     def _think(self, entry: ServedEntry) -> None:
         self.flow(entry.messages_left)
@@ -237,7 +247,7 @@ class Client:
     def acknowledge(self, entries: Sequence[ServedEntry], left: int = 0, *, wait: bool | None = None) -> None:
         link = self.link
         assert link is not None
-        acks = [EntryAck(entry.place, left, entry.messages) for entry in entries]
+        acks = [EntryAck(entry.place, left) for entry in entries]
         given = {one for entry in entries for one in messages(entry.place, all_of(entry) & ~left)}
         self._send(link, given, lambda to: to.acknowledge(acks), wait=wait)
         for entry in entries:

@@ -9,9 +9,11 @@ import itertools
 import selectors
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar
+from contextvars import Context
+from typing import Any, ClassVar, TypeVarTuple
 
 Happening = Callable[[], None]
+Args = TypeVarTuple("Args")
 
 
 class Events:
@@ -56,13 +58,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._events.now
 
-    def call_soon(self, *args: Any, **more: Any) -> asyncio.Handle:
+    def call_soon(
+        self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> asyncio.Handle:
         self._wake(self._events.now)
-        return super().call_soon(*args, **more)
+        return super().call_soon(callback, *args, context=context)
 
-    def call_at(self, when: float, *args: Any, **more: Any) -> asyncio.TimerHandle:
+    def call_at(
+        self, when: float, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> asyncio.TimerHandle:
         self._wake(when)
-        return super().call_at(when, *args, **more)
+        return super().call_at(when, callback, *args, context=context)
 
     def turn(self) -> None:
         """Whatever is due."""

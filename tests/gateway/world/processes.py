@@ -13,14 +13,14 @@ from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.living import ANSWER_WITHIN
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
-from offloader.gateway.shares import Shares
+from offloader.gateway.server.limits import Shares
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.topic import SubscribedTopic
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.traffic import Traffic
 from offloader.model import MIB, TopicName
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 from offloader.storage.forwarding import ForwardingStore, Verb
 from tests.gateway.world.events import Baton, VirtualLoop
 
@@ -85,8 +85,8 @@ class WorldArchive:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def names(self) -> Sequence[TopicName]:
-        return list(self._world.topics)
+    def names(self, namespace: str) -> Sequence[TopicName]:
+        return [topic for topic in self._world.topics if topic.namespace == namespace]
 
     def has(self, topic: TopicName) -> bool:
         return topic in self._world.topics
@@ -103,6 +103,9 @@ class WorldArchive:
 
 class Anyone:
     def may_read(self, role: str, namespace: str) -> bool:
+        return True
+
+    def may_subscribe(self, role: str, namespace: str) -> bool:
         return True
 
 
@@ -134,7 +137,8 @@ class GatewayProcess:
                 self.workers,
                 lambda: int(world.events.now * 1000),
             )
-            self.topics = ArchiveTopics(WorldArchive(world), self._served, self.workers, Anyone(), self.owners)
+            here, archive = Address(at), WorldArchive(world)
+            self.topics = ArchiveTopics(archive, self._served, self.workers, Anyone(), lambda: here, self.owners)
             self.begun = True
             for seconds, work in (
                 (FLUSH, self.topics.flush),

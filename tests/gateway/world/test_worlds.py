@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 
@@ -16,11 +15,12 @@ from offloader.gateway.owners.claim import TopicClaim
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.topics import subscription as subscription_module
 from offloader.gateway.topics import topic as topic_module
-from offloader.gateway.topics.member import Member
 from offloader.gateway.topics.subscription import ServedSubscription
+from offloader.gateway.topics.topic import Member
+from tests.examples import tries
 from tests.gateway.world.world import WHAT_HAPPENS, BrokenRuleError, World
 
-WORLDS = int(os.environ.get("OFFLOADER_GATEWAY_WORLDS", "24"))
+WORLDS = tries("OFFLOADER_GATEWAY_WORLDS", 8, 24)
 TRIES = 60  # worlds, of which one must show what is broken
 
 Living = Callable[..., World]
@@ -43,12 +43,15 @@ def lived(monkeypatch: pytest.MonkeyPatch) -> Living:
     return live
 
 
+@pytest.mark.explores
 @pytest.mark.parametrize("seed", range(WORLDS))
-def test_whatever_is_killed_and_paused_nothing_is_lost_and_nothing_confirmed_is_forgotten(seed: int, lived: Living):
+def test_whatever_is_killed_and_paused_nothing_is_lost_and_nothing_confirmed_is_forgotten(
+    seed: int, lived: Living
+) -> None:
     lived(seed)
 
 
-def test_the_worlds_kill_and_pause_and_former_owners_deliver(lived: Living):
+def test_the_worlds_kill_and_pause_and_former_owners_deliver(lived: Living) -> None:
     worlds = [lived(seed) for seed in range(8)]
     assert sum(world.happened["kill"] for world in worlds) > 4
     assert sum(world.happened["pause"] + world.happened["pause while it writes"] for world in worlds) > 8
@@ -56,11 +59,11 @@ def test_the_worlds_kill_and_pause_and_former_owners_deliver(lived: Living):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_others_serve_the_consumers_of_whoever_does_not_reach_the_store_any_more(seed: int, lived: Living):
+def test_others_serve_the_consumers_of_whoever_does_not_reach_the_store_any_more(seed: int, lived: Living) -> None:
     assert lived(seed, ["cut off for good"]).happened["cut off for good"] > 0
 
 
-def test_a_seed_gives_the_same_world_again(lived: Living):
+def test_a_seed_gives_the_same_world_again(lived: Living) -> None:
     one, same = lived(3), lived(3)
     assert (one.events.happened, one.events.now, one.given) == (same.events.happened, same.events.now, same.given)
 
@@ -74,7 +77,7 @@ def caught(lived: Living, what_happens: Sequence[str] = WHAT_HAPPENS) -> str:
     return "nothing was noticed"
 
 
-def test_answers_before_anything_is_written_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch):
+def test_answers_before_anything_is_written_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(_: Member) -> None:
         return
 
@@ -84,14 +87,15 @@ def test_answers_before_anything_is_written_are_caught(lived: Living, monkeypatc
 
 def test_answers_while_a_thread_still_applies_acknowledgements_are_caught(
     lived: Living, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(
         ServedSubscription, "changed", property(lambda self: bool(self._pending) or self._acks.cursor.changed)
     )
     assert "confirmed, and forgotten" in caught(lived)
 
 
-def test_fences_that_go_with_a_compaction_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.large
+def test_fences_that_go_with_a_compaction_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     def all_of_them(_: CursorLog, places: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
         return places
 
@@ -99,7 +103,7 @@ def test_fences_that_go_with_a_compaction_are_caught(lived: Living, monkeypatch:
     assert caught(lived, ["pause while it writes"]) != "nothing was noticed"
 
 
-def test_a_gateway_that_never_looks_at_its_claims_is_caught(lived: Living, monkeypatch: pytest.MonkeyPatch):
+def test_a_gateway_that_never_looks_at_its_claims_is_caught(lived: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(_: TopicOwners) -> list[OffloadError]:
         return []
 
@@ -108,7 +112,9 @@ def test_a_gateway_that_never_looks_at_its_claims_is_caught(lived: Living, monke
     assert "still serves" in caught(lived)
 
 
-def test_what_is_given_back_while_clients_come_and_go_loses_nothing(lived: Living, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_given_back_while_clients_come_and_go_loses_nothing(
+    lived: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(subscription_module, "IDLE_FOR", 0.5)
     monkeypatch.setattr(owners_module, "IDLE", 0.5)
     monkeypatch.setattr(topic_module, "KEPT_FOR", 0.0)
@@ -118,7 +124,7 @@ def test_what_is_given_back_while_clients_come_and_go_loses_nothing(lived: Livin
 
 def test_gateways_that_keep_topics_though_they_do_not_reach_the_store_are_caught(
     lived: Living, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     async def nothing(_: TopicOwners) -> list[OffloadError]:
         return []
 
@@ -126,7 +132,7 @@ def test_gateways_that_keep_topics_though_they_do_not_reach_the_store_are_caught
     assert "no rest" in caught(lived, ["cut off for good"])
 
 
-def test_gateways_that_take_each_others_topics_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch):
+def test_gateways_that_take_each_others_topics_are_caught(lived: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(_: TopicOwners, __: TopicClaim) -> bool:
         return False
 

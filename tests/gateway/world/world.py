@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -73,7 +74,7 @@ class World:
             self.events.after(self.random.uniform(1, CHAOS), self._something_happens)
         for topic in self.topics.values():
             for _ in range(self.random.randint(3, 8)):
-                self.events.after(self.random.uniform(1, CHAOS), lambda topic=topic: topic.grow(5))
+                self.events.after(self.random.uniform(1, CHAOS), partial(topic.grow, 5))
         end = self.events.now + CHAOS
         while self.events.now < end:
             self.events.run(self.events.now + 1)

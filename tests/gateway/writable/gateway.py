@@ -12,17 +12,16 @@ from queue import Queue
 from typing import NamedTuple
 
 from offloader.config.gateway import Gateway
-from offloader.gateway.access.access import Anyone
+from offloader.gateway.access.access import ALL, Anyone
+from offloader.gateway.access.roles import RolePermissions
+from offloader.gateway.application import run_every
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
-from offloader.gateway.rounds import each
 from offloader.gateway.server.connection import Connection
-from offloader.gateway.server.large_frames import LargeFrames
-from offloader.gateway.server.limits import ConnectionLimits
+from offloader.gateway.server.limits import ConnectionLimits, LargeFrames, Shares, UnreadAnswers
 from offloader.gateway.server.listener import GatewayListener
-from offloader.gateway.shares import Shares
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.topics.topic import SubscribedTopic
@@ -62,7 +61,8 @@ class ProducingListener(GatewayListener):
             self.traffic,
             share,
             self._large,
-            self._crowd,
+            self._client_limits,
+            self._unread,
         )
         self.connections.add(made)
         return made
@@ -83,7 +83,7 @@ class WritableGateway:
         self._port = port
         self._limits = ConnectionLimits(max_message=max_message)
         self._listening = listening
-        self._settings = Gateway.model_validate({"listen": "127.0.0.1:0", **settings})
+        self._settings = Gateway.model_validate({"listen": "127.0.0.1:0", "durableSubscriptions": True, **settings})
         self._store = MemoryStore()
         self._tokens = (f"t{number}" for number in itertools.count())
 
@@ -109,7 +109,9 @@ class WritableGateway:
         self._loop, self._stopping, settings = asyncio.get_running_loop(), asyncio.Event(), self._settings
         self._workers, self._read_ahead = Workers(), Shares(settings.memory // 2)
         owners = self._owners()
-        self._topics = topics = ArchiveTopics(self._source, self._served, self._workers, Anyone(), owners)
+        self._topics = topics = ArchiveTopics(
+            self._source, self._served, self._workers, RolePermissions(ALL, ALL), lambda: self._here, owners
+        )
         growing = GrowingTopics(self._source, topics)
         listener = ProducingListener(
             growing,
@@ -118,15 +120,16 @@ class WritableGateway:
             settings.connections,
             Shares(settings.memory // 2),
             LargeFrames(settings.memory // 8),
+            UnreadAnswers(settings.memory // 8),
         )
         listener.producers = Producers(self._source, topics)
         self._here = Address(f"pulsar://127.0.0.1:{await listener.listen('127.0.0.1', self._port)}")
         listener.http = Address(f"http://127.0.0.1:{await listener.listen_http('127.0.0.1', 0)}")
         self._listening.put(Addresses(self._here.url, listener.http.url))
         rounds = [
-            asyncio.create_task(each(settings.flush_interval_ms, topics.flush)),
-            asyncio.create_task(each(REFRESH_MS, topics.refresh)),
-            asyncio.create_task(each(settings.claim_interval_ms, owners.look)),
+            asyncio.create_task(run_every(settings.flush_interval_ms, topics.flush)),
+            asyncio.create_task(run_every(REFRESH_MS, topics.refresh)),
+            asyncio.create_task(run_every(settings.claim_interval_ms, owners.look)),
         ]
         await self._stopping.wait()
         for task in rounds:

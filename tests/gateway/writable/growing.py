@@ -8,7 +8,7 @@ from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.ports import ConsumerPort, SubscribedConsumer, Subscribing
 from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.model import TopicName
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 from tests.gateway.writable.source import WritableSource
 
 

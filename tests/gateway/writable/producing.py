@@ -18,7 +18,7 @@ from offloader.gateway.server.requests import handle, topic_of
 from offloader.gateway.topics.archive import ArchiveTopics
 from offloader.gateway.values import RefusedError
 from offloader.model import TopicName
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 from offloader.pulsar.commands import command, message_id
 from offloader.pulsar.frames import Frame, FrameBuffer
 from tests.gateway.writable.source import WritableSource

@@ -13,7 +13,7 @@ from offloader.errors import FatalError
 from offloader.gateway.entries.delivered import deliverable, time_of
 from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
 from offloader.model import Place, TopicName
-from offloader.ports.topic_states import TopicSchema
+from offloader.ports.admin import TopicSchema
 from tests.gateway.whole import WholeTopic
 
 

@@ -8,24 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.errors import DamagedRecordError
-from offloader.lifecycle.bucket.read_copies import ReadCopies
+from offloader.bridge.core.rounds import BridgedLedger, BridgedLedgers, BridgeHead, BridgeState
+from offloader.bridge.log import BridgeLog, BridgeReader
+from offloader.errors import DamagedRecordError, FormatVersionError, OffloadError, RemovedFeatureError
 from offloader.lifecycle.bucket.stock import BRIDGED, StockScanner
 from offloader.lifecycle.ledgers.references import References
-from offloader.metadata.bridge_log import BridgeHead, BridgeLog
-from offloader.metadata.bridge_reader import BridgeReader
-from offloader.metadata.bridged import BridgedLedgers
-from offloader.metadata.bridges import BridgedLedger, BridgeState
-from offloader.metadata.catalog import Catalogs
-from offloader.metadata.deletions import PulsarTrimmed
 from offloader.metadata.layout import bridge_folder
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
-from tests.archive.bridges import Bridging, drawn, hand_over
-from tests.archive.support import APPLICATION
-from tests.archive.support import TOPIC as ARCHIVED
-from tests.archive.test_bridged import archived, whole
 
 from .support import CERTAIN, HOUR, SUSPECT, StoreClock
 from .test_stock_objects import LISTED, META, Listed, bucket, references, uuid
@@ -66,7 +57,9 @@ class Bridge:
             meanwhile()
             return [found]
 
-        return StockScanner(self.store, references_now, "main", self.clock, HOUR, BridgeReader(self.archive).of)
+        return StockScanner(
+            self.store, references_now, "main", self.clock, HOUR, BridgeReader(self.archive).of, alone=True
+        )
 
     @property
     def keys(self) -> set[str]:
@@ -142,7 +135,7 @@ def test_where_the_bridge_log_cannot_be_read_nothing_is_certain():
 def test_a_scan_that_knows_of_no_bridge_takes_them_for_orphans():
     """So that these tests can fail."""
     bridge = Bridge()
-    scanner = StockScanner(bridge.store, lambda: [references(*LISTED)], "main", bridge.clock, HOUR)
+    scanner = StockScanner(bridge.store, lambda: [references(*LISTED)], "main", bridge.clock, HOUR, alone=True)
     assert {orphan.key for orphan in scanner.scan()} == bridge.keys
     assert META["managedledgername"].startswith("acme")
 
@@ -152,12 +145,18 @@ def test_an_unreadable_log_is_an_error_of_the_tree():
         raise DamagedRecordError("it is damaged")
 
     bridge = Bridge()
-    scanner = StockScanner(bridge.store, lambda: [references(*LISTED)], "main", bridge.clock, HOUR, unreadable)
+    scanner = StockScanner(
+        bridge.store, lambda: [references(*LISTED)], "main", bridge.clock, HOUR, unreadable, alone=True
+    )
     assert all(orphan.ruling.verdict is SUSPECT for orphan in scanner.scan())
 
 
 @pytest.mark.parametrize("ledger", [LEDGER, 3])
-def test_what_the_archive_reads_is_no_orphan_whatever_lists_say(ledger: int):
+@pytest.mark.parametrize("error", [DamagedRecordError, FormatVersionError, RemovedFeatureError])
+def test_where_nobody_can_tell_what_the_archive_has_there_is_no_orphan_whatever_lists_say(
+    ledger: int, error: type[OffloadError]
+):
+    """An older version let the archive read brokers' copies in place of segments."""
     bridge = Bridge(ledger)
     bridge.goes_on(built)
     bridge.goes_on(lambda state: state.proven(9))
@@ -165,24 +164,11 @@ def test_what_the_archive_reads_is_no_orphan_whatever_lists_say(ledger: int):
     assert {orphan.ruling.verdict for orphan in found.scan()} == {CERTAIN}
     asked: list[object] = []
 
-    def read(topic: TopicName, ledgers: Collection[int]) -> frozenset[tuple[int, str]]:
+    def check(topic: TopicName, ledgers: Collection[int]) -> None:
         asked.append((topic, set(ledgers)))
-        return frozenset({(ledger, OURS)})
+        raise error("it cannot be read")
 
-    found = replace(found, read_copies=read)
+    found = replace(found, check_records=check)
     assert found.scan() == ()
     assert asked == [(TOPIC, {ledger})]  # once, for both objects
     assert found.look(sorted(bridge.keys)) == dict.fromkeys(bridge.keys, BRIDGED)
-
-
-def test_the_archive_reads_what_was_handed_over_and_pulsar_still_has():
-    archive = archived()
-    Bridging(archive).bridge({0: whole(0), 1: whole(1)})
-    read = ReadCopies(archive.store).of
-    assert read(ARCHIVED, {0}) == frozenset()
-    hand_over(archive, 3)
-    assert read(ARCHIVED, range(3)) == {(0, drawn(1)), (1, drawn(2))}
-    assert [read(ARCHIVED, {ledger}) for ledger in (1, 2)] == [{(1, drawn(2))}, frozenset()]
-    catalogs = Catalogs(archive.store, APPLICATION)
-    catalogs.append(catalogs.head(ARCHIVED), PulsarTrimmed(0, 1, 5))
-    assert read(ARCHIVED, range(2)) == {(1, drawn(2))}

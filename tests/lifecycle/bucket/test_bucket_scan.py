@@ -11,6 +11,7 @@ from offloader.errors import ConfigError, IntegrityError
 from offloader.lifecycle.bucket import scan as scanning
 from offloader.lifecycle.bucket.names import KeyStanding, ObjectKind
 from offloader.lifecycle.bucket.orphans import ObjectScan, sums
+from offloader.lifecycle.bucket.reading import read_names
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.deletion.records import DeletionProof
 from offloader.metadata import layout
@@ -98,9 +99,10 @@ def test_what_deletion_keeps_in_the_bucket_is_ours():
     cluster = "memory"
     keys = [
         layout.archive_deletion_key(cluster, TOPIC),
+        layout.archive_hold_key(cluster, TOPIC),
         layout.deletion_secret_key(cluster),
-        layout.cursor_records_folder(cluster, TOPIC, "sub") + layout.slot_name(0),
-        layout.cursor_states_folder(cluster, TOPIC, "sub") + layout.slot_name(0),
+        f"{layout.cursor_folder(cluster, TOPIC, 'sub')}records/{layout.slot_name(0)}",
+        f"{layout.cursor_folder(cluster, TOPIC, 'sub')}saved/{layout.slot_name(0)}",
         layout.deletion_switch_folder(cluster) + layout.slot_name(0),
     ]
     for key in keys:
@@ -374,7 +376,7 @@ def test_a_scan_that_reads_names_before_keys_is_caught(monkeypatch: pytest.Monke
 
     broken = scanner(made.store, clock, kind=NamesBeforeKeys)
     monkeypatch.setattr(NamesBeforeKeys, "between", staticmethod(goes_on))
-    known = scanning.read_names(made.store, TOPIC)
+    known = read_names(made.store, TOPIC)
     with monkeypatch.context() as patched:
         patched.setattr(scanning, "read_names", lambda *_: known)
         found = by_id(broken.scan())

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import count
 
 from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
-from offloader.lifecycle.deletion.decisions import undone
+from offloader.lifecycle.deletion.machine import undone
 from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import object_record_name

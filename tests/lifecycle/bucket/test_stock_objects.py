@@ -24,8 +24,9 @@ from offloader.lifecycle.deletion.machine import (
     marked,
 )
 from offloader.lifecycle.deletion.records import PendingDeleteLedgerInfo
-from offloader.lifecycle.ledgers.references import ListedData, ListNode, OffloadedCopy, References, UnreadableNode
+from offloader.lifecycle.ledgers.references import References, UnreadableNode
 from offloader.metadata.stock_keys import data_key, index_key
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
 from offloader.storage.memory import MemoryStore
 
 from .support import CERTAIN, HOUR, SUSPECT, StoreClock, archive, scanner
@@ -46,10 +47,12 @@ class Listed(NamedTuple):
 
 def references(*listed: Listed, says_more: bool = False) -> References:
     ledgers = tuple(
-        ListedData(one.ledger, 5, 100, 1, OffloadedCopy(one.uuid, one.complete, bookkeeper_deleted=False))
+        ListedLedger(one.ledger, 5, 100, 1, OffloadContext(one.uuid, one.complete, bookkeeper_deleted=False))
         for one in sorted(listed)
     )
-    return References("main", frozenset({"acme/orders"}), {NAME: ListNode(3, ledgers, says_more, created_ms=1)})
+    return References(
+        "main", frozenset({"acme/orders"}), {NAME: ManagedLedger(ledgers, 3, says_more=says_more, created_ms=1)}
+    )
 
 
 def bucket(clock: StoreClock, *copies: tuple[int, str], meta: Mapping[str, str] = META) -> MemoryStore:
@@ -63,7 +66,7 @@ def bucket(clock: StoreClock, *copies: tuple[int, str], meta: Mapping[str, str] 
 
 
 def stock(store: MemoryStore, clock: StoreClock, *stores: References) -> StockScanner:
-    return StockScanner(store, lambda: stores, "main", clock, HOUR)
+    return StockScanner(store, lambda: stores, "main", clock, HOUR, alone=True)
 
 
 def verdicts(scan: StockScanner) -> dict[str, OrphanVerdict]:
@@ -108,7 +111,7 @@ def test_what_a_list_that_was_rolled_back_does_not_know_may_be_the_only_copy_and
 
 def test_a_list_that_has_no_ledgers_any_more_proves_no_trim():
     clock = StoreClock()
-    other = {"acme/orders/persistent/other": ListNode(1, references(*LISTED).lists[NAME].ledgers, created_ms=1)}
+    other = {"acme/orders/persistent/other": ManagedLedger(references(*LISTED).lists[NAME].ledgers, 1, created_ms=1)}
     restored = replace(references(), lists={**references().lists, **other})
     found = stock(bucket(clock, (4, uuid(4))), clock, restored).scan()
     assert all(each.ruling.kept and "list is empty" in each.ruling.evidence[-1] for each in found)
@@ -154,7 +157,7 @@ def test_lists_are_read_after_the_keys():
         store.put(data_key(uuid(5), 5), b"later", meta=META)
         return (references(*LISTED),)
 
-    found = StockScanner(store, read, "main", clock, 0).scan()
+    found = StockScanner(store, read, "main", clock, 0, alone=True).scan()
     assert {each.key for each in found} == {data_key(uuid(4), 4), index_key(uuid(4), 4)}
     assert len(listed) == 1
 
@@ -202,3 +205,13 @@ def test_without_that_bucket_nothing_is_said_of_its_objects():
     side = BucketSide(made.store, scanner(made.store, clock))
     assert set(side.look(records).looks.values()) == {FailedLook(NO_STOCK)}
     assert side.delete(records[0])[0] is DeletionTry.REFUSED
+
+
+def test_nothing_is_certain_where_another_cluster_of_the_same_name_may_share_the_bucket():
+    """Its copies are named by lists that are not read."""
+    clock = StoreClock()
+    store = bucket(clock, (4, uuid(4)))
+    shared = StockScanner(store, lambda: [references(*LISTED)], "main", clock, HOUR)
+    assert set(verdicts(shared).values()) == {OrphanVerdict.SUSPECT}
+    assert not any(isinstance(one, str) or one.deletable for one in shared.look([data_key(uuid(4), 4)]).values())
+    assert set(verdicts(stock(store, clock, references(*LISTED))).values()) == {OrphanVerdict.CERTAIN}

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
-from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
+from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.layout import ledger_path
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import LedgerState, StoredEntry
@@ -17,14 +16,16 @@ from offloader.bookkeeper.nodes import DeleteNode, Node
 from offloader.errors import DamagedRecordError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.owners import LoadedTopics
-from offloader.lifecycle.ledgers.decoding import read_cursor, read_list, read_locator
 from offloader.lifecycle.ledgers.evidence import SeenLedger, seen_ledger
 from offloader.lifecycle.ledgers.leftovers import leftover_managed_ledgers
-from offloader.lifecycle.ledgers.references import References
+from offloader.lifecycle.ledgers.references import References, UnreadableNode
 from offloader.lifecycle.ledgers.refusals import Refusal
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
-from offloader.testing.bookkeeper import SimulatedCluster
+from offloader.state.managed_ledger import ManagedLedger
+from offloader.state.subscription import CursorState
+from tests.fakes.bookkeeper import SimulatedCluster
+from tests.lifecycle.ledgers.read_nodes import read_cursor, read_list, read_locator
 from tests.lifecycle.ledgers.world import data_of
 
 NAMESPACE = "acme/orders"
@@ -54,6 +55,12 @@ class OrphanCluster(SimulatedCluster):
     def list_ledgers(self, topic: str, *ledgers: int) -> None:
         info = ManagedLedgerInfo(ledgerInfo=[ManagedLedgerInfo.LedgerInfo(ledgerId=one) for one in ledgers])
         self.put(list_node(topic), info.SerializeToString())
+
+    def put_cursor(self, topic: str, cursor: str, ledger: int, index: int | None = None) -> None:
+        info = ManagedCursorInfo(cursorsLedgerId=ledger, markDeleteLedgerId=-1, markDeleteEntryId=-1)
+        if index is not None:
+            info.cursorProperties.add(name="#pulsar.internal.delayed.bucket_1_2", value=str(index))
+        self.put(f"{list_node(topic)}/{cursor}", info.SerializeToString())
 
     def ledger(self, ledger: int, topic: str, entries: int = 1, *, is_open: bool = False, **more: bytes) -> None:
         metadata = self.create(ledger, 3, 2, 2, custom=data_of(f"{NAMESPACE}/persistent/{topic}") | more)
@@ -85,7 +92,7 @@ class OrphanCluster(SimulatedCluster):
         bookies, store = self.client()
         store.nodes = nodes or self.metadata.nodes
         scanner = more.pop("scanner", None) or JudgingScanner(store.nodes, lambda: self.now_ms)
-        return BookKeeperSide(store, bookies, scanner, LoadedTopics(more.pop("loaded", dict)), **more)
+        return BookKeeperSide(store, bookies, scanner, LoadedTopics(more.pop("loaded", dict), lambda _: ()), **more)
 
 
 def list_node(topic: str) -> str:
@@ -101,13 +108,14 @@ class JudgingScanner:
     refusals: tuple[Refusal, ...] = ()
     alone: bool = True
     between: Callable[[], None] = field(default=lambda: None)
+    others: tuple[References, ...] = ()
 
     def scan(self, only: Collection[int] | None = None) -> LedgerScan:
         begun = self.now_ms()
         seen = dict(walk_ledgers(self.nodes))
         self.between()
         found = references(self.nodes)
-        judge = LedgerJudge(KnownStores((found,), alone=self.alone))
+        judge = LedgerJudge(KnownStores((found, *self.others), alone=self.alone))
         verdicts = [judge.verdict(self._again(one)) for one in seen.values() if only is None or one.ledger in only]
         counts = Counter(one.standing for one in verdicts)
         kept = tuple(one for one in verdicts if only is not None or one.orphan)
@@ -139,7 +147,8 @@ def _seen(ledger: int, node: Node) -> SeenLedger:
 
 
 def references(nodes) -> References:
-    lists, cursors = {}, {}
+    lists: dict[str, ManagedLedger | UnreadableNode] = {}
+    cursors: dict[str, dict[str, CursorState | UnreadableNode]] = {}
     namespaces = frozenset(
         path.removeprefix("/admin/policies/") for path, _ in walk(nodes, "/admin/policies") if path.count("/") == 4
     )

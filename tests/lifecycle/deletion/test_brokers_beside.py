@@ -16,11 +16,12 @@ from offloader.bookkeeper.nodes import DeleteNode
 from offloader.errors import VersionConflictError
 from offloader.lifecycle.deletion.records import DeletionAnswer
 from offloader.lifecycle.deletion.timing import DeletionTiming
+from tests.examples import tries
 
 from .cluster import DyingNodes, JudgingScanner, OrphanCluster, list_node
 from .test_service import DELETED, Setting, Told
 
-WALKS, STEPS = (400, 300) if SOAK else (25, 150)
+WALKS, STEPS = (400, 300) if SOAK else (tries("OFFLOADER_WALKS", 8, 25), 150)
 TOPIC = "t"
 
 
@@ -126,7 +127,8 @@ class Walk:
         self.cluster = self.setting.cluster
         ids = [0]
         self.cluster.list_ledgers(TOPIC)
-        self.brokers = [*(Broker(self.cluster, ids) for _ in range(3)), Restorer(self.cluster)]
+        self.brokers: list[Broker | Restorer] = [Broker(self.cluster, ids) for _ in range(3)]
+        self.brokers.append(Restorer(self.cluster))
         self.sides = [self._side(nodes_of(self.cluster, self.rng)) for _ in range(2)]
         self.told = [Told(), Told()]
         self.inside = False
@@ -177,6 +179,7 @@ class Walk:
                 assert record.ledger_id not in there
 
 
+@pytest.mark.explores
 def test_brokers_that_are_paused_anywhere_lose_nothing():
     ours = 0
     for seed in range(WALKS):

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError, FormatVersionError
-from offloader.lifecycle.deletion.record_codec import (
-    decode_deletion,
-    decode_switch,
-    encode_deletion,
-    encode_switch,
-)
 from offloader.lifecycle.deletion.records import (
-    GUARDS,
     DeletionEvidence,
     DeletionOffloadContext,
     DeletionProof,
@@ -24,6 +17,10 @@ from offloader.lifecycle.deletion.records import (
     GuardKind,
     LedgerType,
     PendingDeleteLedgerInfo,
+    decode_deletion,
+    decode_switch,
+    encode_deletion,
+    encode_switch,
 )
 from offloader.metadata.envelope import wrap
 
@@ -106,12 +103,15 @@ def test_a_record_that_lacks_what_a_deletion_needs_is_invalid(record: PendingDel
 
 
 @given(records)
-def test_every_state_is_in_flight_or_an_end_or_given_up(record: PendingDeleteLedgerInfo):
-    assert record.is_in_flight + record.has_ended + (record.state is DeletionState.GIVEN_UP) == 1
+def test_every_state_is_in_flight_or_an_end_or_waits_for_an_operator(record: PendingDeleteLedgerInfo):
+    waits = record.state in (DeletionState.GIVEN_UP, DeletionState.UNDOING)
+    assert record.is_in_flight + record.has_ended + waits == 1
 
 
 def test_each_proof_has_its_guard():
-    assert GUARDS.keys() == set(DeletionProof)
+    assert all(DeletionEvidence(proof, "/x", 1).guard in GuardKind for proof in DeletionProof)
     assert EVIDENCE.guard is GuardKind.CHECK
     assert DeletionEvidence(DeletionProof.REFEREE_ABSENT, "/x").guard is GuardKind.PROVE_ABSENCE
     assert DeletionEvidence(DeletionProof.ON_DEMAND, "/x", 1).guard is GuardKind.REWRITE
+    assert DeletionEvidence(DeletionProof.CONFIRMED, "/x", 1).guard is GuardKind.CHECK
+    assert DeletionEvidence(DeletionProof.CONFIRMED, "/x").guard is GuardKind.PROVE_ABSENCE

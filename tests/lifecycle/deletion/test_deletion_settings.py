@@ -8,12 +8,16 @@ from types import SimpleNamespace
 
 from offloader.config import Config
 from offloader.lifecycle.deletion.configured import bounds_of, timing_of
+from offloader.lifecycle.deletion.machine import due_at
+from offloader.lifecycle.deletion.records import LedgerType
+from offloader.lifecycle.deletion.task import DeletionTask
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
-from offloader.lifecycle.topics.cursors.configured import removal_timing
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.storage.memory import MemoryStore
+
+from .support import candidate
 
 DIFFERENT = Config.parse(
     """
@@ -44,9 +48,9 @@ def test_every_field_of_the_timings_and_bounds_is_its_own_setting():
         delay=14_000, longest_compaction=15_000, reconsume_later=12_000, max_tries=13, kept=17_000, floor=16_000
     )
     assert timing_of(DIFFERENT.lifecycle) == timing
-    assert removal_timing(DIFFERENT.lifecycle) == DeletionTiming(
-        delay=14_000, reconsume_later=12_000, max_tries=13, kept=17_000, floor=16_000
-    )
+    marked = candidate(ledger_type=LedgerType.SUBSCRIPTION, marked_at=5, noted_at=0)
+    assert due_at(marked, timing) == 5 + 16_001, "compaction has no part in it"
+    assert due_at(candidate(marked_at=5, noted_at=0), timing) == 5 + 30_000
     assert bounds_of(DIFFERENT.lifecycle) == DeletionBounds(number=19, percent=20, a_round=21)
 
 
@@ -63,6 +67,7 @@ def test_the_application_s_task_has_them():
     journal = Journal.open(store, "main", lambda: "token")
     parts = LifecycleParts(DIFFERENT, SimpleNamespace(), store, journal, Metrics(), "main")
     task = next(one for one in lifecycle_tasks(parts, bool, ExitStack()) if one.name == "deletion")
+    assert isinstance(task, DeletionTask)
     assert (task.on, task.interval, task.rules.parallelism) == (True, 18.0, 11)
     assert task.rules.timing == timing_of(DIFFERENT.lifecycle)
     assert task.rules.bounds == bounds_of(DIFFERENT.lifecycle)

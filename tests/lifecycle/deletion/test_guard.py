@@ -23,7 +23,7 @@ from offloader.lifecycle.deletion.guard import (
     guard,
 )
 from offloader.lifecycle.deletion.guarded import GuardedLedgers, GuardedOutcome
-from offloader.testing.memory_nodes import MemoryNodes
+from tests.fakes.memory_nodes import MemoryNodes
 
 ROOT, LAYOUT = "/ledgers", Layout.HIERARCHICAL
 LIST = "/managed-ledgers/t/ns/persistent/a"
@@ -162,7 +162,7 @@ class Race:
         self.nodes.create(LIST, b"\x01", parents=True)
         self.nodes.create(self.path(BEFORE), parents=True)
         self.execute = execute
-        self.case = None
+        self.case: GuardCase | None = None
         self.seen = False
 
     def path(self, ledger: int) -> str:

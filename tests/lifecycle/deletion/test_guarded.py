@@ -12,10 +12,10 @@ from offloader.bookkeeper.uri import MetadataUri
 from offloader.bookkeeper.zookeeper import connect
 from offloader.errors import AccessDeniedError, MetadataUnavailableError, OutcomeUnknownError
 from offloader.lifecycle.deletion.guarded import GuardedOutcome
-from offloader.testing.ledger_metadata import ClusterMetadata, MemoryMetadata
-from offloader.testing.memory_nodes import MemoryNodes
 from tests.bookkeeper.metadata_contract import METADATA, World
 from tests.bookkeeper.zookeeper_server import MULTI, Fault, ZooKeeperServer
+from tests.fakes.ledger_metadata import ClusterMetadata, MemoryMetadata
+from tests.fakes.memory_nodes import MemoryNodes
 
 from .guard_contract import LEDGER, ON_DEMAND, Ground, GuardContract
 

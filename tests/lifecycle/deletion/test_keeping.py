@@ -8,14 +8,14 @@ import pytest
 
 from offloader.bookkeeper.metadata_codec import encode_metadata
 from offloader.errors import FatalError
-from offloader.lifecycle.deletion.decisions import dropped, undone
-from offloader.lifecycle.deletion.keeping import Keeping
-from offloader.lifecycle.deletion.machine import DeletionTurn, turn
+from offloader.lifecycle.deletion.machine import DeletionTurn, dropped, turn, undone
 from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.quarantine import Keeping
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, ledger_record_name
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
+from offloader.ports.object_store import Stat
 
-from .cluster import KilledError, list_node
+from .cluster import JudgingScanner, KilledError, list_node
 from .test_service import DELETED, Setting
 
 KEPT = (DeletionState.KEPT, DeletionAnswer.HOLDS_DATA)
@@ -37,6 +37,7 @@ class RolledBack(Setting):
 
     def remember(self, *, dry=False, refusals=()):
         side = self.cluster.side()
+        assert isinstance(side.scanner, JudgingScanner)
         side.scanner.refusals = refusals
         keeping = Keeping(self.queue, side.is_there, side.scanner.scan, lambda: self.cluster.now_ms, "test", dry)
         return [(one.id, one.outcome) for one in keeping.remember(side.scanner.scan())]
@@ -178,8 +179,13 @@ def test_an_idle_round_does_not_read_it_again(setting):
     service.round()
     setting.later(MONTHS)
     service.round()
-    reads, read = [], setting.store.read
-    setting.store.read = lambda key, *more, **named: reads.append(key) or read(key, *more, **named)
+    reads, read = list[str](), setting.store.read
+
+    def counted_read(key: str, *more: int) -> tuple[bytes, Stat]:
+        reads.append(key)
+        return read(key, *more)
+
+    setting.store.read = counted_read
     service.round()
     assert [key for key in reads if ledger_record_name(3) in key] == []
     setting.queue.read(ledger_record_name(3))
@@ -237,12 +243,16 @@ def test_so_they_are_where_we_were_stopped_after_closing_it(open_one):
     open_one.trims(10, gone=(1, 2))
     open_one.later()
 
-    def stopped(*_args, **_named):
-        raise KilledError
-
     side = open_one.cluster.side()
-    look, looks = side.look, []
-    side.look = lambda records, goes_on=False: stopped() if looks else (looks.append(1), look(records))[1]
+    look, looks = side.look, list[int]()
+
+    def stopped_at_the_second(records, *, goes_on=False):
+        if looks:
+            raise KilledError
+        looks.append(1)
+        return look(records)
+
+    side.look = stopped_at_the_second
     with pytest.raises(KilledError):
         open_one.service(side).round()
     assert open_one.cluster.metadata.read(6).metadata.closed

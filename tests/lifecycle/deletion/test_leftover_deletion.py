@@ -9,24 +9,23 @@ from random import Random
 
 import pytest
 
-from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.bookkeeper.nodes import AclEntry, CheckNode, CreateNode, DeleteNode
 from offloader.errors import BookieUnavailableError, FatalError
-from offloader.lifecycle.deletion.decisions import recreated
-from offloader.lifecycle.deletion.guard import MissingReferee
-from offloader.lifecycle.deletion.leftover_guard import MOST_OPERATIONS, LeftoverCase, leftover_guard
-from offloader.lifecycle.deletion.leftover_quarantine import LeftoverQuarantine
+from offloader.lifecycle.deletion.guard import MOST_OPERATIONS, LeftoverCase, MissingReferee, leftover_guard
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide
-from offloader.lifecycle.deletion.leftover_undo import recreate_leftover
+from offloader.lifecycle.deletion.machine import recreated
 from offloader.lifecycle.deletion.marking import NO_WAY_BACK, MarkOutcome
 from offloader.lifecycle.deletion.owners import LoadedTopics
+from offloader.lifecycle.deletion.quarantine import LeftoverQuarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType, leftover_record_name
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
+from offloader.lifecycle.deletion.undo import recreate_leftover
 from offloader.lifecycle.ledgers.evidence import Standing
 from offloader.lifecycle.ledgers.leftovers import PENDING_ACK_CURSOR
 from offloader.lifecycle.ledgers.references import cursor_path, list_path
+from offloader.state.names import topic_of
 from offloader.storage.memory import MemoryStore
 from tests.lifecycle.ledgers.clusters import cluster, left_over_names
 from tests.lifecycle.ledgers.world import World
@@ -54,7 +53,7 @@ class Ground:
         self.nodes = self.written.nodes
         numbers = count()
         self.queue = DeletionQueue(self.store, "main", lambda: f"t{next(numbers)}")
-        self.loaded = {}
+        self.loaded: dict[str, str] = {}
         self.queue.set_switch(on=True, now=self.now_ms())
         self.later()
 
@@ -68,7 +67,7 @@ class Ground:
         scanner = self.written.scanner()
         if nodes is not None:
             scanner.tree.nodes = nodes
-        return LeftoverSide(scanner.tree, scanner, LoadedTopics(lambda: dict(self.loaded)))
+        return LeftoverSide(scanner.tree, scanner, LoadedTopics(lambda: dict(self.loaded), lambda _: ()))
 
     def mark(self, *names: str, dry: bool = False):
         side = self.side()
@@ -242,7 +241,7 @@ def test_what_somebody_does_between_look_and_transaction_keeps_it(ground, does):
 @pytest.mark.parametrize("does", [subscribes, makes_another_split_s_topic])
 def test_without_the_proof_of_absence_it_would_go_under_its_owner(ground, does, monkeypatch):
     """The broken variant: what the test above catches."""
-    monkeypatch.setattr("offloader.lifecycle.deletion.leftover_guard.proof_of_referees", lambda _owners: ())
+    monkeypatch.setattr("offloader.lifecycle.deletion.guard.proof_of_referees", lambda _owners: ())
     ground.marked(NAME)
     ground.later()
     ground.round(ground.side(Before(ground, does)))
@@ -313,7 +312,7 @@ def test_nobody_who_can_say_what_is_loaded_keeps_it(ground):
 
     ground.marked(NAME)
     ground.later()
-    side.loaded = LoadedTopics(fails)
+    side.loaded = LoadedTopics(fails, lambda _: ())
     ground.round(side)
     assert ground.nodes.get(PATH) is not None
     assert "no broker answers" in ground.record(NAME).reason
@@ -392,6 +391,7 @@ def test_a_topic_that_only_has_such_a_name_is_suspect(ground):
 def test_the_transaction_proves_every_absence_and_ends_with_its_node():
     missing = tuple(MissingReferee(f"/managed-ledgers/t/ns/persistent/a{one}") for one in range(3))
     operations = leftover_guard(LeftoverCase(PATH, NODE, missing, CheckNode("/round", 4)))
+    assert isinstance(operations, tuple)
     assert operations[0] == CheckNode("/round", 4)
     assert {one.path for one in operations if isinstance(one, CreateNode)} == {one.path for one in missing}
     assert operations[-1] == DeleteNode(PATH, NODE.version)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import FatalError
-from offloader.lifecycle.deletion.decisions import dropped, recreated, retried, taken_back, undone
 from offloader.lifecycle.deletion.machine import (
     DeletionRuling,
     DeletionStep,
@@ -20,11 +19,16 @@ from offloader.lifecycle.deletion.machine import (
     UnprovenLedger,
     UnreferencedLedger,
     closed,
+    dropped,
     kept,
     marked,
+    recreated,
+    retried,
     rule,
+    taken_back,
     tried,
     turn,
+    undone,
 )
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,

@@ -7,27 +7,27 @@ from collections import Counter
 import pytest
 
 from integration.soak import SOAK
-from offloader.lifecycle.deletion.configured import OpenedForALook, cluster_sides, leftovers_beside
-from offloader.lifecycle.deletion.decisions import undone
-from offloader.lifecycle.deletion.leftover_quarantine import LeftoverQuarantine
+from offloader.lifecycle.deletion.configured import cluster_sides, leftovers_beside
+from offloader.lifecycle.deletion.machine import undone
 from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.quarantine import LeftoverQuarantine
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType, ledger_record_name
-from offloader.lifecycle.deletion.rounds import FoundDeletions
-from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
-from offloader.lifecycle.deletion.task import SOON, DeletionTask
+from offloader.lifecycle.deletion.service import DeletionRules, FoundDeletions, LedgerDeletionService
+from offloader.lifecycle.deletion.task import SOON, DeletionTask, LazySide
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.objections import OperatorsWord
 from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.lifecycle.ledgers.stores import StoreFinder
-from offloader.testing.cluster import MemoryCluster
-from offloader.testing.ledger_metadata import ADDRESS
+from tests.examples import tries
+from tests.fakes.cluster import MemoryCluster
+from tests.fakes.ledger_metadata import ADDRESS
 from tests.lifecycle.ledgers.written import Meanwhile
 
 from .cluster import NAMESPACE, DyingNodes, list_node
 from .test_brokers_beside import TOPIC, Unguarded, Walk
 from .test_service import DELETED, Setting
 
-WALKS = 400 if SOAK else 8
+WALKS = 400 if SOAK else tries("OFFLOADER_WALKS", 4, 8)
 A_ROUND = 5
 
 
@@ -84,7 +84,7 @@ class Rounds(Setting):
         self.scans += path == "/managed-ledgers/acme"
 
     def rounds(self, most: int = 1000) -> list[tuple[int, int]]:
-        found = []
+        found: list[tuple[int, int]] = []
         while len(found) < most:
             this = self.one.round(goes_on=bool(found))
             found.append((this.looked_at, this.left))
@@ -145,7 +145,7 @@ def test_what_another_side_has_read_long_ago_serves_nobody():
 
 
 def test_what_is_opened_for_one_side_serves_the_other_until_both_are_ended(monkeypatch):
-    it, opened, closed = Rounds(), [], []
+    it, opened, closed = Rounds(), list[object](), list[object]()
 
     def opens(stack):
         opened.append(it.side)
@@ -153,7 +153,7 @@ def test_what_is_opened_for_one_side_serves_the_other_until_both_are_ended(monke
         return it.side
 
     monkeypatch.setattr("offloader.lifecycle.deletion.configured.bookkeeper_side", lambda *_: opens)
-    sides = [OpenedForALook(one) for one in cluster_sides(None, None, None, None)]
+    sides = [LazySide(one) for one in cluster_sides(None, None, None, None)]
     for number in (1, 2):
         for side in reversed(sides):
             assert side.look([]).refusals == ()
@@ -258,7 +258,12 @@ class WalkInRounds(Walk):
         self.left = [0, 0]
 
     def _side(self, nodes):
-        between = Meanwhile(nodes, lambda _path: self.rng.random() < 0.1 and self.others())
+
+        def at_times(_path):
+            if self.rng.random() < 0.1:
+                self.others()
+
+        between = Meanwhile(nodes, at_times)
         return self.cluster.side(nodes, scanner=scanner_of(self.cluster, between))
 
     def a_round(self) -> None:
@@ -266,6 +271,7 @@ class WalkInRounds(Walk):
         self.left[number] = self.services[number].round(goes_on=self.left[number] > 0).left
 
 
+@pytest.mark.explores
 def test_brokers_that_are_paused_anywhere_lose_nothing_over_many_rounds_of_one_scan():
     ours = again = 0
     for seed in range(WALKS):
@@ -278,6 +284,7 @@ def test_brokers_that_are_paused_anywhere_lose_nothing_over_many_rounds_of_one_s
     assert again > 5 * WALKS
 
 
+@pytest.mark.large
 def test_a_walk_in_rounds_finds_what_is_lost_without_the_guard():
     def walks():
         for seed in range(200):

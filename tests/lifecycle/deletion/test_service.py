@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -11,8 +12,7 @@ import pytest
 
 from offloader.bookkeeper.model import LedgerState
 from offloader.errors import OutcomeUnknownError, OvertakenError, StoreUnavailableError
-from offloader.lifecycle.deletion.decisions import undone
-from offloader.lifecycle.deletion.machine import DeletionTry, DeletionTurn, turn
+from offloader.lifecycle.deletion.machine import DeletionTry, DeletionTurn, turn, undone
 from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
@@ -25,9 +25,10 @@ from offloader.lifecycle.deletion.records import (
 )
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
+from offloader.lifecycle.deletion.watcher import PendingDeletions
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 from .cluster import DAY, NAMESPACE, DyingNodes, OrphanCluster, list_node
 
@@ -39,9 +40,13 @@ class Told:
     """A watcher that keeps what it hears."""
 
     def __init__(self) -> None:
-        self.refusals, self.failures, self.ends, self.given_up, self.damages = [], [], [], [], []
-        self.last = None
-        self.on = None
+        self.refusals: list[Mapping[LedgerType, Sequence[str]]] = []
+        self.failures: list[tuple[int, str]] = []
+        self.ends: list[tuple[int, DeletionState, DeletionAnswer | None]] = []
+        self.given_up: list[int] = []
+        self.damages: list[str] = []
+        self.last: PendingDeletions | None = None
+        self.on: bool | None = None
 
     def pending(self, pending, *, on):
         self.last, self.on = pending, on
@@ -453,7 +458,7 @@ def test_what_a_broker_may_still_write_is_not_closed(setting):
     setting.mark()
     setting.later()
     setting.service(setting.cluster.side(loaded=lambda: {f"persistent://{NAMESPACE}/t": "broker-1"})).round()
-    assert setting.record(5).state is DeletionState.DELETING
+    assert setting.record(5).state is DeletionState.MARKED
     assert "broker-1" in setting.record(5).reason
     assert setting.cluster.metadata.read(5).metadata.state is LedgerState.OPEN
     setting.later()
@@ -571,7 +576,7 @@ def test_stopping_begins_nothing_more(setting):
     setting.mark()
     setting.later()
     calls = count()
-    setting.service(parallelism=1, stopping=lambda: next(calls) > 14).round()
+    setting.service(parallelism=1, stopping=lambda: next(calls) > 24).round()
     left = setting.cluster.ledger_ids()
     assert 1 < len(left) < 9
     setting.later()

@@ -36,7 +36,9 @@ def sides(setting, server):
     """Two processes' own."""
     trees = [connect(MetadataUri((server.address,)), timeout=5.0) for _ in range(2)]
     yield [
-        BookKeeperSide(tree, setting.cluster.client()[0], JudgingScanner(tree.nodes, lambda: 0), LoadedTopics(dict))
+        BookKeeperSide(
+            tree, setting.cluster.client()[0], JudgingScanner(tree.nodes, lambda: 0), LoadedTopics(dict, set)
+        )
         for tree in trees
     ]
     for tree in trees:

@@ -9,7 +9,6 @@ from itertools import islice
 
 import pytest
 
-from offloader.lifecycle.deletion.configured import OpenedForALook
 from offloader.lifecycle.deletion.machine import GoneLedger
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,
@@ -21,7 +20,7 @@ from offloader.lifecycle.deletion.records import (
 )
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.side import SideLooks
-from offloader.lifecycle.deletion.task import SOON, DeletionTask
+from offloader.lifecycle.deletion.task import SOON, DeletionTask, LazySide
 from offloader.lifecycle.deletion.timing import DeletionBounds
 
 from .support import EVIDENCE, candidate
@@ -108,7 +107,7 @@ def test_others_go_on_soon_and_the_one_that_refuses_is_asked_once_an_interval(re
     another = next(kind for kind in TYPES if kind is not refuses)
     it.marked(another, 4 * A_ROUND)
     it.later()
-    opened = {kind: OpenedForALook(_opens(side)) for kind, side in it.sides.items()}
+    opened = {kind: LazySide(_opens(side)) for kind, side in it.sides.items()}
     task = DeletionTask(True, 600.0, it.queue, opened, it.rules(), it.told, lambda: it.cluster.now_ms)
     waits = [task.run() for _ in range(5)]
     assert waits == [SOON, SOON, SOON, SOON, 600.0]

@@ -9,11 +9,11 @@ import pytest
 from offloader.bookkeeper.model import LedgerState
 from offloader.bookkeeper.nodes import AclEntry
 from offloader.errors import FatalError, OutcomeUnknownError
-from offloader.lifecycle.deletion.decisions import undone
+from offloader.lifecycle.deletion.machine import undone
 from offloader.lifecycle.deletion.marking import NO_WAY_BACK, MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.records import DeletionState
-from offloader.lifecycle.deletion.undo import DEFAULT_GC_WAIT_MS, LedgerUndo
+from offloader.lifecycle.deletion.undo import DEFAULT_GC_WAIT_MS, LedgerCopies, recreate_ledger
 
 from .cluster import OrphanCluster
 from .test_service import DELETED, Setting
@@ -39,15 +39,18 @@ def setting():
     return it
 
 
-def undo_of(cluster: OrphanCluster, **more) -> LedgerUndo:
-    bookies, store = cluster.client()
-    return LedgerUndo(store, bookies, **more)
+def recreate(cluster: OrphanCluster, record):
+    return recreate_ledger(cluster.client()[1], record)
+
+
+def copies_of(cluster: OrphanCluster, **more) -> LedgerCopies:
+    return LedgerCopies(cluster.client()[0], **more)
 
 
 def test_the_node_is_there_again_with_bytes_and_acl_and_every_copy_was_read(setting):
     record = setting.record(5)
-    undo = undo_of(setting.cluster)
-    done = undo.check(5, undo.recreate(record))
+    undo = copies_of(setting.cluster)
+    done = undo.check(5, recreate(setting.cluster, record))
     node = setting.cluster.metadata.nodes.get(setting.cluster.path(5), with_acl=True)
     assert (node.value, node.acl, node.version) == (record.node.data, ACL, 0)
     assert (done.whole, done.entries, done.lost_number, done.unknown) == (True, 3, 0, 0)
@@ -55,10 +58,9 @@ def test_the_node_is_there_again_with_bytes_and_acl_and_every_copy_was_read(sett
 
 
 def test_repeated_it_does_nothing_more(setting):
-    undo = undo_of(setting.cluster)
-    undo.recreate(setting.record(5))
+    recreate(setting.cluster, setting.record(5))
     before = setting.cluster.metadata.nodes.get(setting.cluster.path(5))
-    undo.recreate(setting.record(5))
+    recreate(setting.cluster, setting.record(5))
     assert setting.cluster.metadata.nodes.get(setting.cluster.path(5)) == before
 
 
@@ -66,20 +68,20 @@ def test_another_ledger_of_the_id_is_left_alone(setting):
     setting.cluster.ledger(5, "gone", 1)
     before = setting.cluster.metadata.nodes.get(setting.cluster.path(5))
     with pytest.raises(FatalError, match="another one"):
-        undo_of(setting.cluster).recreate(setting.record(5))
+        recreate(setting.cluster, setting.record(5))
     assert setting.cluster.metadata.nodes.get(setting.cluster.path(5)) == before
 
 
 def test_a_lost_answer_is_looked_up(setting):
     setting.cluster.metadata.nodes.lost_answers = 1
-    undo_of(setting.cluster).recreate(setting.record(5))
+    recreate(setting.cluster, setting.record(5))
     assert 5 in setting.cluster.ledger_ids()
 
 
 def test_a_lost_request_is_told(setting):
     setting.cluster.metadata.nodes.lost_requests = 1
     with pytest.raises(OutcomeUnknownError):
-        undo_of(setting.cluster).recreate(setting.record(5))
+        recreate(setting.cluster, setting.record(5))
 
 
 def test_only_a_closed_ledger_comes_back(setting):
@@ -87,9 +89,9 @@ def test_only_a_closed_ledger_comes_back(setting):
     open_one = setting.cluster.metadata.nodes.get(setting.cluster.path(6)).value
     record = replace(setting.record(5), node=replace(setting.record(5).node, data=open_one))
     with pytest.raises(FatalError, match="not closed"):
-        undo_of(setting.cluster).recreate(record)
+        recreate(setting.cluster, record)
     with pytest.raises(FatalError, match="cannot be read"):
-        undo_of(setting.cluster).recreate(replace(record, node=replace(record.node, data=b"damaged")))
+        recreate(setting.cluster, replace(record, node=replace(record.node, data=b"damaged")))
     assert 5 not in setting.cluster.ledger_ids()
 
 
@@ -97,7 +99,7 @@ def test_an_acl_that_was_hidden_from_us_is_not_written(setting):
     record = setting.record(5)
     hidden = replace(record, node=replace(record.node, acl=(AclEntry(31, "digest", "us:x"),)))
     with pytest.raises(FatalError, match="by hand"):
-        undo_of(setting.cluster).recreate(hidden)
+        recreate(setting.cluster, hidden)
     assert 5 not in setting.cluster.ledger_ids()
 
 
@@ -123,7 +125,7 @@ def test_an_undo_while_a_paused_process_is_about_to_close_leaves_it_closed_and_w
     assert it.record(5).state is DeletionState.UNDONE
     metadata = it.cluster.metadata.read(5).metadata
     assert (metadata.state, metadata.last_entry) == (LedgerState.CLOSED, 2)
-    assert not undo_of(it.cluster).check(5, metadata).lost_number
+    assert not copies_of(it.cluster).check(5, metadata).lost_number
 
 
 @pytest.mark.parametrize(("identity", "said"), [("us:x", NO_WAY_BACK), ("us:hash", "")])
@@ -145,8 +147,8 @@ def test_who_marks_hears_that_there_will_be_no_way_back(identity, said, dry):
 
 
 def test_what_bookies_have_collected_is_told_copy_by_copy(setting):
-    undo = undo_of(setting.cluster, window_ms=lambda bookie: 30_000 if bookie.startswith("b1") else None)
-    metadata = undo.recreate(setting.record(5))
+    undo = copies_of(setting.cluster, window_ms=lambda bookie: 30_000 if bookie.startswith("b1") else None)
+    metadata = recreate(setting.cluster, setting.record(5))
     collected = metadata.write_set(0)[0]
     del setting.cluster.bookies[collected].memory.ledgers[5]
     done = undo.check(5, metadata)
@@ -160,8 +162,8 @@ def test_what_bookies_have_collected_is_told_copy_by_copy(setting):
 
 
 def test_entries_that_nobody_has_any_more_are_named(setting):
-    undo = undo_of(setting.cluster)
-    metadata = undo.recreate(setting.record(5))
+    undo = copies_of(setting.cluster)
+    metadata = recreate(setting.cluster, setting.record(5))
     for bookie in set(metadata.write_set(1)):
         del setting.cluster.bookies[bookie].memory.ledgers[5]
     done = undo.check(5, metadata)
@@ -169,8 +171,8 @@ def test_entries_that_nobody_has_any_more_are_named(setting):
 
 
 def test_a_bookie_that_is_down_leaves_it_unknown(setting):
-    undo = undo_of(setting.cluster)
-    metadata = undo.recreate(setting.record(5))
+    undo = copies_of(setting.cluster)
+    metadata = recreate(setting.cluster, setting.record(5))
     for bookie in set(metadata.write_set(1)):
         setting.cluster.bookies[bookie].up = False
     done = undo.check(5, metadata)

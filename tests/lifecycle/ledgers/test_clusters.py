@@ -14,8 +14,8 @@ from offloader.lifecycle.deletion.records import LedgerNode
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict, Standing
 from offloader.lifecycle.ledgers.kinds import RefereeKind
 from offloader.lifecycle.ledgers.leftovers import leftover_managed_ledgers
-from offloader.lifecycle.ledgers.missing import MissingLedger, still_missing
 from offloader.lifecycle.ledgers.references import References, named_ledgers
+from offloader.lifecycle.ledgers.scanned import MissingLedger, still_missing
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
 from .clusters import MAKINGS, ORDINARY, cluster, left_over_names, offload, pause, some_topic
@@ -138,7 +138,7 @@ def test_each_making_of_orphans_is_found_by_itself(making):
 
 def without_ages(world: World, meanwhile: Callable[[], None] = nothing) -> list[LedgerVerdict]:
     """Broken: nodes are as old as can be, whenever they were made."""
-    nodes = dict.fromkeys((one for one in world.made if isinstance(one, str)), 0)
+    nodes: dict[str | int, int] = {one: 0 for one in world.made if isinstance(one, str)}
     made, world.made, born, world.born = world.made, world.made | nodes, world.born, world.born | nodes
     try:
         return scan(world, meanwhile)

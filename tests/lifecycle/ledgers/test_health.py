@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.lifecycle.ledgers.health import interruptions, troubles
+from offloader.lifecycle.ledgers.objections import interruptions, troubles
 from offloader.lifecycle.ledgers.patient import PatientNodes
-from offloader.testing.ledger_metadata import MemoryMetadata
+from tests.fakes.ledger_metadata import MemoryMetadata
 
 UNDER = "/ledgers/underreplication"
 

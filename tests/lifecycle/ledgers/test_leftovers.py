@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.bookkeeper.managed_ledgers import encoded
 from offloader.lifecycle.ledgers.evidence import Fact, Remedy, Standing
 from offloader.lifecycle.ledgers.leftovers import is_pending_acks, leftover_managed_ledgers, owners_of
 from offloader.lifecycle.ledgers.references import cursor_path, list_path
 from offloader.lifecycle.ledgers.told import leftover_told
+from offloader.state.names import encoded
 
 from .world import World
 

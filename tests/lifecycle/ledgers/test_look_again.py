@@ -9,7 +9,8 @@ from random import Random
 import pytest
 
 from offloader.lifecycle.ledgers.again import LookAgain
-from offloader.lifecycle.ledgers.evidence import Standing
+from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
+from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger
 from offloader.lifecycle.ledgers.references import named_ledgers
 from offloader.lifecycle.ledgers.refusals import RefusalKind
 from offloader.lifecycle.ledgers.scan import ClusterScan
@@ -54,7 +55,7 @@ def shares(ledgers: list[int]) -> Iterator[set[int]]:
 
 def looked_again(scanner: ClusterScanner, ledgers: list[int], leftovers: set[str]) -> LedgerScan:
     """All of them, a few at a time, as one scan tells them."""
-    verdicts, gone, names = [], set(), []
+    verdicts, gone, names = list[LedgerVerdict](), set[int](), list[LeftoverManagedLedger]()
     for share in shares(ledgers):
         found = scanner.look_again(share)
         assert found is not None
@@ -103,7 +104,7 @@ def test_a_left_over_managed_ledger_whose_namespace_goes_is_suspect_at_the_next_
 
 def test_brokers_change_what_is_said_meanwhile():
     """Else the test above would see nothing."""
-    changed = Counter()
+    changed = Counter[tuple[Standing, Standing | None]]()
     for seed in SEEDS:
         written = written_without_others(seed)
         before = written.scanner().scan(sorted(written.world.ledgers))
@@ -111,7 +112,7 @@ def test_brokers_change_what_is_said_meanwhile():
         after = {one.ledger.ledger: one for one in written.scanner().scan(sorted(written.world.ledgers)).verdicts}
         for one in before.verdicts:
             now = after.get(one.ledger.ledger)
-            changed[one.standing, now and now.standing] += one != now
+            changed[one.standing, None if now is None else now.standing] += one != now
     assert len([pair for pair, number in changed.items() if number and pair[0] is not pair[1]]) >= 4
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.lifecycle.ledgers.named import LedgerIds, NamedLedgers, PackedList, packed
-from offloader.lifecycle.ledgers.references import ListedData, ListNode, OffloadedCopy, References, named_ledgers
+from offloader.lifecycle.ledgers.references import References, named_ledgers
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
 
 from .clusters import cluster
 
@@ -36,7 +37,8 @@ def test_where_nothing_is_named_or_there():
     assert NamedLedgers([References("ours")]).referees(1) == ()
     assert NamedLedgers([]).kinds_of(LedgerIds([1])) == {}
     assert [*NamedLedgers([]).not_named(LedgerIds([2, 1]))] == [1, 2]
-    assert "1" not in LedgerIds([1])
+    text: object = "1"
+    assert text not in LedgerIds([1])
 
 
 def test_kinds_by_who_names_them():
@@ -51,13 +53,13 @@ def test_kinds_by_who_names_them():
 @pytest.mark.parametrize("seed", range(5))
 def test_a_packed_list_is_the_list_without_what_nobody_judges_by(seed):
     random = Random(seed)
-    copies = [None, OffloadedCopy("u", complete=True, bookkeeper_deleted=True), OffloadedCopy("v", False, False)]
+    copies = [None, OffloadContext("u", complete=True, bookkeeper_deleted=True), OffloadContext("v", False, False)]
     ids = sorted(random.sample(range(10**12), 9))
-    listed = tuple(ListedData(one, 5, 50, 7, random.choice(copies)) for one in ids)
-    node = packed(ListNode(4, listed, says_more=True))
+    listed = tuple(ListedLedger(one, 5, 50, 7, random.choice(copies)) for one in ids)
+    node = packed(ManagedLedger(listed, 4, says_more=True))
     assert isinstance(node.ledgers, PackedList)
     expected = [one._replace(entries=0, size=0, timestamp_ms=0) for one in listed]
     assert [*node.ledgers] == expected
     assert [*node.ledgers[2:5]] == expected[2:5]
     assert (node.version, node.says_more, node.greatest) == (4, True, ids[-1])
-    assert packed(ListNode(1)) == ListNode(1)
+    assert packed(ManagedLedger(version=1)) == ManagedLedger(version=1)

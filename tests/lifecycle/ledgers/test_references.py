@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -9,26 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, PositionInfo, SchemaLocator
-from offloader.bookkeeper.managed_ledgers import Compression
-from offloader.lifecycle.ledgers.decoding import read_cursor, read_last_entry, read_list, read_locator
 from offloader.lifecycle.ledgers.kinds import RefereeKind
 from offloader.lifecycle.ledgers.references import (
-    BUCKET_PREFIX,
-    COMPACTED_LEDGER,
-    CursorNode,
-    LastEntry,
-    ListedData,
-    ListNode,
     LocatorNode,
-    OffloadedCopy,
     References,
     UnreadableNode,
     cursor_path,
     named_ledgers,
     view_of,
 )
-from offloader.testing.ledger_metadata import envelope
+from offloader.state.envelope import Compression
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
+from offloader.state.subscription import BUCKET_PREFIX, COMPACTED_LEDGER, CursorState
 from tests.bookkeeper.damage import damaged
+from tests.fakes.ledger_metadata import envelope
+from tests.lifecycle.ledgers.read_nodes import read_cursor, read_last_entry, read_list, read_locator
 
 IDS = st.integers(0, 2**63 - 1)
 COMPRESSIONS = st.sampled_from(Compression.values())
@@ -70,16 +66,16 @@ def a_locator(*ledgers, first=0):
 
 @given(COMPRESSIONS)
 def test_a_ledger_list_with_an_offloaded_copy(packed):
-    copy = OffloadedCopy(str(UUID_OF_COPY), complete=True, bookkeeper_deleted=True)
-    expected = ListNode(6, (ListedData(3, 5, 50, 7, copy), ListedData(9, 0, 0, 0)))
+    copy = OffloadContext(str(UUID_OF_COPY), complete=True, bookkeeper_deleted=True)
+    expected = ManagedLedger((ListedLedger(3, 5, 50, 7, copy), ListedLedger(9, 0, 0, 0)), 6)
     assert read_list(envelope(a_list().SerializeToString(), packed), 6) == expected
     assert expected.greatest == 9
-    assert [one.left_bookkeeper for one in expected.ledgers] == [True, False]
+    assert [one.copy.bookkeeper_deleted for one in expected.ledgers] == [True, False]
 
 
 def test_a_list_that_was_only_just_created_is_empty():
-    assert read_list(b"", 0) == ListNode(0)
-    assert ListNode(0).greatest is None
+    assert read_list(b"", 0) == ManagedLedger()
+    assert ManagedLedger().greatest is None
 
 
 @given(st.lists(IDS, unique=True, max_size=8), COMPRESSIONS)
@@ -102,18 +98,21 @@ def test_an_impossible_list_is_damaged(ids):
 @given(COMPRESSIONS)
 def test_a_cursor_with_its_ledger_its_view_and_the_buckets_of_the_delayed_index(packed):
     node = read_cursor(envelope(a_cursor().SerializeToString(), packed), 2)
-    assert node == CursorNode(2, ledger=4, view=17, buckets={f"{BUCKET_PREFIX}1_20": 12})
+    assert (node.version, node.cursor_ledger, node.view, node.says_more) == (2, 4, 17, False)
+    assert node.buckets == {f"{BUCKET_PREFIX}1_20": 12}
+    assert node.batches == ()  # a scan has those of all topics in memory
 
 
 def test_a_cursor_of_minus_one_has_no_ledger():
-    assert read_cursor(ManagedCursorInfo(cursorsLedgerId=-1).SerializeToString(), 0) == CursorNode(0)
+    assert read_cursor(ManagedCursorInfo(cursorsLedgerId=-1).SerializeToString(), 0) == CursorState()
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "\u0661", "1.0"])
 def test_a_bucket_whose_ledger_is_no_number_says_more_than_we_know(value):
     info = ManagedCursorInfo(cursorsLedgerId=4)
     info.cursorProperties.add(name=f"{BUCKET_PREFIX}1_2", value=value)
-    assert read_cursor(info.SerializeToString(), 0) == CursorNode(0, ledger=4, says_more=True)
+    node = read_cursor(info.SerializeToString(), 0)
+    assert (node.cursor_ledger, node.buckets, node.says_more) == (4, {}, True)
 
 
 @pytest.mark.parametrize("old", [b"of.the.user", b"x-is-the-value"])
@@ -145,8 +144,9 @@ def test_a_locator_of_an_old_cluster_has_holes():
 def test_a_cursor_ledgers_last_entry_names_the_view():
     entry = PositionInfo(ledgerId=1, entryId=2)
     entry.properties.add(name=COMPACTED_LEDGER, value=17)
-    assert read_last_entry(entry.SerializeToString(), 4) == LastEntry(4, 17)
-    assert read_last_entry(PositionInfo(ledgerId=1, entryId=2).SerializeToString(), 4) == LastEntry(4, None)
+    found = read_last_entry(entry.SerializeToString(), 4)
+    assert (found.cursor_ledger, found.view) == (4, 17)
+    assert read_last_entry(PositionInfo(ledgerId=1, entryId=2).SerializeToString(), 4).view is None
 
 
 def test_a_footer_of_another_program_cannot_be_read():
@@ -194,17 +194,21 @@ def test_damage_is_a_value_of_one_line(read, value):
 TOPIC = "t/ns/persistent/x"
 
 
+def naming(view, cursor_ledger=None):
+    return CursorState((1, 1), properties=((COMPACTED_LEDGER, view),), cursor_ledger=cursor_ledger)
+
+
 def with_compaction(cursor, last=None):
     views = {} if last is None else {TOPIC: last}
-    return References("s", lists={TOPIC: ListNode(0)}, cursors={TOPIC: {"__compaction": cursor}}, views=views)
+    return References("s", lists={TOPIC: ManagedLedger()}, cursors={TOPIC: {"__compaction": cursor}}, views=views)
 
 
 def test_while_loaded_the_cursor_ledgers_last_entry_counts():
-    assert view_of(with_compaction(CursorNode(0, ledger=4, view=5), LastEntry(4, 17)), TOPIC) == 17
+    assert view_of(with_compaction(naming(5, 4), naming(17, 4)), TOPIC) == 17
 
 
 def test_after_a_clean_unload_the_cursors_node_counts():
-    assert view_of(with_compaction(CursorNode(0, view=5)), TOPIC) == 5
+    assert view_of(with_compaction(naming(5)), TOPIC) == 5
     assert view_of(References("s"), TOPIC) is None
 
 
@@ -212,10 +216,10 @@ def test_after_a_clean_unload_the_cursors_node_counts():
     ("cursor", "last"),
     [
         (UnreadableNode(1, "damaged"), None),
-        (CursorNode(0, ledger=4, view=5), None),
-        (CursorNode(0, ledger=4, view=5), UnreadableNode(4, "no bookie answers")),
-        (CursorNode(0, ledger=4, view=5), LastEntry(3, 17)),  # it got another ledger meanwhile
-        (CursorNode(0, ledger=4, view=5), LastEntry(4, 17, says_more=True)),
+        (naming(5, 4), None),
+        (naming(5, 4), UnreadableNode(4, "no bookie answers")),
+        (naming(5, 4), naming(17, 3)),  # it got another ledger meanwhile
+        (naming(5, 4), replace(naming(17, 4), unknown=("a field",))),
     ],
 )
 def test_what_cannot_be_read_names_no_view(cursor, last):
@@ -227,9 +231,9 @@ def test_everybody_who_names_a_ledger_is_told():
     known = References(
         "s",
         lists={TOPIC: read_list(a_list().SerializeToString(), 6)},
-        cursors={TOPIC: {"__compaction": node, "a b": CursorNode(1, ledger=30)}},
+        cursors={TOPIC: {"__compaction": node, "a b": CursorState(cursor_ledger=30)}},
         schemas={"t/ns/x": LocatorNode(3, (5, 7))},
-        views={TOPIC: LastEntry(4, 18)},
+        views={TOPIC: naming(18, 4)},
         packages=frozenset({40}),
     )
     named = {(ledger, referee.kind) for ledger, referee in named_ledgers(known)}

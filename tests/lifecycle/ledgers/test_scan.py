@@ -136,7 +136,7 @@ def test_what_is_missing_is_missing_before_and_after(seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_answers_that_are_lost_change_nothing_but_that_it_is_said(seed):
     world = cluster(seed)
-    written, random, lost = Written(world), Random(seed), []
+    written, random, lost = Written(world), Random(seed), list[str]()
 
     def before(path: str) -> None:
         if random.random() < 0.03 or not lost:

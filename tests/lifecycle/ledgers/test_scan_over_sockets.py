@@ -14,6 +14,7 @@ from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.lifecycle.ledgers.stores import StoreFinder
 from offloader.ports.admin import BrokerStores
 from tests.bookkeeper.zookeeper_server import CHILDREN, GET, SYNC, Fault, ZooKeeperServer
+from tests.examples import few
 
 from .clusters import cluster
 from .written import NOW, Written
@@ -65,7 +66,7 @@ def test_it_finds_what_a_scan_in_memory_finds(written, session, server):
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_BEFORE, Fault.LOST_AFTER])
-@pytest.mark.parametrize("kind", [GET, CHILDREN, SYNC])
+@pytest.mark.parametrize("kind", few([GET, CHILDREN, SYNC], 1))
 def test_connections_that_are_lost_change_no_verdict(written, session, server, kind, fault):
     expected = found(scanner_over(written, session, server).scan())
     server.fail(kind, fault, fault)

@@ -9,16 +9,16 @@ from uuid import uuid4
 
 import pytest
 
-from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.config import Config
 from offloader.errors import ConfigError, StoreUnavailableError
 from offloader.lifecycle.ledgers import stock_copies as module
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerVerdict, Standing
-from offloader.lifecycle.ledgers.open import open_scanner
 from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.scanner import open_scanner
 from offloader.lifecycle.ledgers.stock_copies import stock_copies
 from offloader.lifecycle.ledgers.told import told
 from offloader.metadata.stock_keys import data_key, index_key
+from offloader.state.names import topic_of
 from offloader.storage.memory import MemoryStore
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
@@ -172,4 +172,4 @@ def test_a_bucket_that_does_not_answer_is_told_and_its_ledgers_stay(world, caplo
         assert found.standing is Standing.SUSPECT
         (said,) = caplog.records
         assert "the bucket is away" in said.getMessage()
-        assert said.see == "stock-bucket"  # type: ignore[attr-defined]
+        assert said.see == "stock-bucket"

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.errors import StoreUnavailableError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
 from offloader.lifecycle.deletion.marking import MarkOutcome
@@ -19,9 +18,10 @@ from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionProof, DeletionState, LedgerType, ledger_record_name
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
 from offloader.lifecycle.ledgers.copies import CopiedLedger
-from offloader.lifecycle.ledgers.references import OffloadedCopy
 from offloader.lifecycle.ledgers.stock_copies import StockCopies, is_whole, stock_copies
 from offloader.metadata.stock_keys import data_key, index_key
+from offloader.state.managed_ledger import OffloadContext
+from offloader.state.names import topic_of
 from offloader.storage.memory import MemoryStore
 from offloader.storage.settings import StoreSettings
 from tests.archive.ledgers.support import messages, objects
@@ -34,7 +34,7 @@ from .written import Written
 NAME = "t/ns/persistent/a"
 COPY = str(UUID(int=(1 << 64) + 2**64 - 2))
 ENTRIES = messages(7, 5)
-LEDGER = CopiedLedger(7, NAME, OffloadedCopy(COPY, True, True), len(ENTRIES) - 1, sum(map(len, ENTRIES)))
+LEDGER = CopiedLedger(7, NAME, OffloadContext(COPY, True, True), len(ENTRIES) - 1, sum(map(len, ENTRIES)))
 DATA, INDEX = objects(7, ENTRIES, topic_of(NAME))
 
 
@@ -74,8 +74,8 @@ def test_every_byte_of_it_counts():
 
 def test_a_bucket_that_has_nothing_of_it_says_nothing():
     assert is_whole(MemoryStore(), LEDGER) is None
-    assert StockCopies(bucket)([LEDGER._replace(copy=OffloadedCopy("", True, True))]) == {}
-    assert StockCopies(bucket)([LEDGER._replace(copy=OffloadedCopy(COPY, False, True))]) == {}
+    assert StockCopies(bucket)([LEDGER._replace(copy=OffloadContext("", True, True))]) == {}
+    assert StockCopies(bucket)([LEDGER._replace(copy=OffloadContext(COPY, False, True))]) == {}
     assert stock_copies("", StoreSettings("memory://"))([LEDGER]) == {}
 
 
@@ -105,7 +105,9 @@ class Ground:
         info = world.info(NAME)
         listed = next(one for one in info.ledgerInfo if one.ledgerId == self.ledger)
         entries = messages(self.ledger, 5, 0)
-        world.ledgers[self.ledger] = replace(world.ledgers[self.ledger], length=sum(map(len, entries)))
+        metadata = world.ledgers[self.ledger]
+        assert metadata is not None
+        world.ledgers[self.ledger] = replace(metadata, length=sum(map(len, entries)))
         context = listed.offloadContext
         context.uidMsb, context.uidLsb, context.complete, context.bookkeeperDeleted = 1, -2, True, True
         world.put_list(NAME, info)
@@ -125,7 +127,7 @@ class Ground:
     def side(self) -> BookKeeperSide:
         scanner = self.written.scanner()
         scanner.verify_copies = StockCopies(lambda: self.bucket)
-        return BookKeeperSide(scanner.tree, scanner.bookies, scanner, LoadedTopics(dict))
+        return BookKeeperSide(scanner.tree, scanner.bookies, scanner, LoadedTopics(dict, set))
 
     def mark(self) -> MarkOutcome:
         side = self.side()

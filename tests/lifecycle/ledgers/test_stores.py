@@ -13,14 +13,20 @@ from offloader.lifecycle.ledgers.refusals import RefusalKind
 from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.lifecycle.ledgers.stores import StoreFinder
 from offloader.ports.admin import BrokerStores
-from offloader.testing.ledger_metadata import ADDRESS, ClusterMetadata
-from offloader.testing.memory_nodes import MemoryNodes
+from tests.fakes.ledger_metadata import ADDRESS, ClusterMetadata
+from tests.fakes.memory_nodes import MemoryNodes
 
 from .clusters import cluster, dies_between_create_and_list_update
 from .world import World, data_of
 from .written import NOW, Written
 
 BROKER = "broker:8080"
+
+
+class WithOrphan(Written):
+    def __init__(self, world: World, orphan: int) -> None:
+        super().__init__(world)
+        self.orphan = orphan
 
 
 @pytest.fixture
@@ -31,9 +37,7 @@ def written():
         del world.ledgers[ledger]
     orphan = world.create(data_of(world.topics[0]), 0)
     world.roll(world.topics[0])
-    written = Written(world)
-    written.orphan = orphan
-    return written
+    return WithOrphan(world, orphan)
 
 
 def scan_of(written, *others, nodes=None, uri=ADDRESS, clusters=()):

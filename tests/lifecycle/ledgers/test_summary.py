@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.lifecycle.ledgers.clock import clock_by_reading
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing
 from offloader.lifecycle.ledgers.kinds import LedgerKind, LedgerPurpose
-from offloader.lifecycle.ledgers.patient import PatientNodes
-from offloader.lifecycle.ledgers.summary import AGES, Heap, LedgerTally, age_of
-from offloader.testing.memory_nodes import MemoryNodes
+from offloader.lifecycle.ledgers.patient import PatientNodes, clock_by_reading
+from offloader.lifecycle.ledgers.scanned import AGES, Heap, LedgerTally, age_of
+from tests.fakes.memory_nodes import MemoryNodes
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000

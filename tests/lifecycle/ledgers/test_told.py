@@ -10,8 +10,8 @@ import pytest
 from offloader.bookkeeper.model import LedgerState
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, Standing, seen_ledger
 from offloader.lifecycle.ledgers.kinds import LedgerKind
-from offloader.lifecycle.ledgers.missing import MissingLedger
 from offloader.lifecycle.ledgers.references import named_ledgers
+from offloader.lifecycle.ledgers.scanned import MissingLedger
 from offloader.lifecycle.ledgers.told import facts_told, missing_told, remedies_told, told
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 

@@ -232,7 +232,9 @@ def test_several_first_schemas_may_be_under_way_before_there_is_a_locator_but_no
     world.schema(SCHEMA)
     check(judge(world, ledger), Standing.CERTAIN, Fact.PASSED_BY)
     world.made[schema_path(SCHEMA)] += 3_600_000
-    check(judge(world, ledger), Standing.SUSPECT, Fact.PASSED_BY, Fact.MADE_SINCE)
+    verdict = judge(world, ledger)
+    check(verdict, Standing.SUSPECT, Fact.PASSED_BY, Fact.MADE_SINCE, Fact.UNCLAIMED_DATA)
+    assert verdict.kept
 
 
 def test_where_nobody_knows_when_something_was_made_nothing_is_passed_by(world):
@@ -312,7 +314,9 @@ def test_a_schema_greater_than_all_in_the_locator_is_suspect(world):
 
 def test_a_schema_without_a_locator_is_suspect(world):
     ledger = world.create(schema_of(SCHEMA), 1)
-    check(judge(world, ledger), Standing.SUSPECT, Fact.LOCATOR_ABSENT, remedies=[Remedy.NEW_SCHEMA])
+    check(
+        judge(world, ledger), Standing.SUSPECT, Fact.LOCATOR_ABSENT, Fact.UNCLAIMED_DATA, remedies=[Remedy.NEW_SCHEMA]
+    )
 
 
 def test_a_locator_of_an_old_cluster_that_lacks_versions_is_no_proof(world):
@@ -383,7 +387,9 @@ def test_a_bucket_whose_cursor_is_there_is_suspect(world):
     world.delay(TOPIC, world.subscribe(TOPIC, "sub"))
     ledger = world.create(bucket_custom(TOPIC, "sub", BUCKET), 2)
     world.delay(TOPIC, "sub")  # a greater one: no proof here
-    check(judge(world, ledger), Standing.SUSPECT, Fact.CURSOR_IS_THERE, remedies=[Remedy.REMOVE_CURSOR])
+    verdict = judge(world, ledger)
+    expected = (Fact.CURSOR_IS_THERE, Fact.UNCLAIMED_DATA)
+    check(verdict, Standing.SUSPECT, *expected, remedies=[Remedy.REMOVE_CURSOR])
 
 
 # Foreign
@@ -458,7 +464,8 @@ def test_without_the_operators_word_nothing_is_certain(world):
 def test_a_ledger_whose_namespace_has_no_policies_stays_suspect(world):
     gone = world.create(data_of("t/other/persistent/gone"), 5)
     verdict = judge(world, gone)
-    check(verdict, Standing.SUSPECT, Fact.OWNER_ABSENT, Fact.NAMESPACE_UNKNOWN, remedies=[Remedy.KNOW_NAMESPACE])
+    expected = (Fact.OWNER_ABSENT, Fact.NAMESPACE_UNKNOWN, Fact.UNCLAIMED_DATA)
+    check(verdict, Standing.SUSPECT, *expected, remedies=[Remedy.KNOW_NAMESPACE])
     assert verdict.evidence[1].node == "/admin/policies/t/other"
 
 

@@ -12,21 +12,17 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, PositionInfo, SchemaLocator
-from offloader.bookkeeper.managed_ledgers import Compression, decode_cursor_record, decode_record, decoded, encoded
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState
-from offloader.lifecycle.ledgers.decoding import read_cursor, read_last_entry, read_list, read_locator
 from offloader.lifecycle.ledgers.evidence import SeenLedger, seen_ledger
 from offloader.lifecycle.ledgers.kinds import COMPACTION
-from offloader.lifecycle.ledgers.references import (
-    BUCKET_PREFIX,
-    COMPACTED_LEDGER,
-    References,
-    UnreadableNode,
-    cursor_path,
-    list_path,
-    schema_path,
-)
-from offloader.testing.ledger_metadata import envelope
+from offloader.lifecycle.ledgers.references import References, UnreadableNode, cursor_path, list_path, schema_path
+from offloader.state.envelope import Compression
+from offloader.state.managed_ledger_codec import decode_record
+from offloader.state.names import decoded, encoded
+from offloader.state.subscription import BUCKET_PREFIX, COMPACTED_LEDGER, CursorState
+from offloader.state.subscription_codec import decode_cursor_record
+from tests.fakes.ledger_metadata import envelope
+from tests.lifecycle.ledgers.read_nodes import read_cursor, read_last_entry, read_list, read_locator
 
 PULSAR = {"application": b"pulsar"}
 
@@ -393,7 +389,8 @@ class World:
         return replace(seen, created_ms=self.made.get(ledger), born=self.born.get(ledger))
 
     def references(self, store: str = "ours") -> References:
-        lists, cursors, schemas, views = {}, {}, {}, {}
+        lists, schemas, views = {}, {}, {}
+        cursors: dict[str, dict[str, CursorState | UnreadableNode]] = {}
         for path, (value, version) in self.nodes.items():
             pieces = path.split("/")[2:]
             if path.startswith("/schemas/"):
@@ -404,9 +401,9 @@ class World:
                 name, cursor = "/".join(pieces[:-1]), decoded(pieces[-1])
                 node = read_cursor(value, version, self.made[path], self.born.get(path))
                 cursors.setdefault(name, {})[cursor] = node
-                if cursor == COMPACTION and not isinstance(node, UnreadableNode) and node.ledger is not None:
+                if cursor == COMPACTION and not isinstance(node, UnreadableNode) and node.cursor_ledger is not None:
                     with suppress(KeyError):
-                        views[name] = read_last_entry(self.last_entries[node.ledger], node.ledger)
+                        views[name] = read_last_entry(self.last_entries[node.cursor_ledger], node.cursor_ledger)
         return References(store, frozenset(self.namespaces), lists, cursors, schemas, views, frozenset(self.packages))
 
 

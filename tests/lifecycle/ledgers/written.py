@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.layout import Layout, ledger_path
 from offloader.bookkeeper.model import StoredEntry
 from offloader.lifecycle.ledgers.copies import CopiedLedger
 from offloader.lifecycle.ledgers.objections import OperatorsWord
 from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.lifecycle.ledgers.stores import StoreFinder
-from offloader.testing.bookkeeper import SimulatedBookie, SimulatedCluster
-from offloader.testing.cluster import MemoryCluster
-from offloader.testing.ledger_metadata import ADDRESS
+from tests.fakes.bookkeeper import SimulatedBookie, SimulatedCluster
+from tests.fakes.cluster import MemoryCluster
+from tests.fakes.ledger_metadata import ADDRESS
 
 from .world import World
 
@@ -52,7 +51,8 @@ class Written:
             self.fill.delete_ledger(ledger)
         for path in sorted(self._nodes.keys() - self.world.nodes.keys(), reverse=True):
             self.nodes.delete(path)
-        for what in sorted((*self.world.ledgers, *self.world.nodes), key=lambda one: self.world.born.get(one, 0)):
+        there: list[int | str] = [*self.world.ledgers, *self.world.nodes]
+        for what in sorted(there, key=lambda one: self.world.born.get(one, 0)):
             if isinstance(what, int):
                 self._sync_ledger(what)
             elif self._nodes.get(what) != self.world.nodes[what]:

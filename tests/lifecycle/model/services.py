@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from offloader.lifecycle.deletion.decisions import taken_back, undone
 from offloader.lifecycle.deletion.machine import (
     DeletionStep,
     DeletionTry,
@@ -18,7 +17,9 @@ from offloader.lifecycle.deletion.machine import (
     UnreferencedLedger,
     marked,
     rule,
+    taken_back,
     tried,
+    undone,
 )
 from offloader.lifecycle.deletion.records import (
     DeletionEvidence,

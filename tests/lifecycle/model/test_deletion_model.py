@@ -14,6 +14,7 @@ import pytest
 from integration.soak import SOAK
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionProof, DeletionState
 from tests.bookkeeper.model.explorer import Explored, explore
+from tests.examples import few
 from tests.lifecycle.model.deletion import DeletionModel
 from tests.lifecycle.model.restoring import NEVER_TRIMMED, RestoredWorld, RestoringModel
 from tests.lifecycle.model.world import OURS, State, World
@@ -81,7 +82,7 @@ def holds(world: World) -> tuple[Watched, Explored]:
     return model, found
 
 
-@pytest.mark.parametrize("world", WORLDS, ids=named)
+@pytest.mark.parametrize("world", few(WORLDS, 1), ids=named)
 def test_nothing_that_is_referred_to_now_or_later_is_deleted(world: World):
     """And what is called certain never is; what is told as kept or undone stays; what is told as deleted is gone."""
     model, found = holds(world)
@@ -138,6 +139,7 @@ class Listed(DeletionModel):
         return super().violation(state._replace(certain=0))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_write_meant_for_a_former_topic_of_the_name_is_no_proof_s_concern_as_it_is_known(*, guarded: bool):
     """ZooKeeper's versions begin again where a topic is deleted and created again: a broker that was paused all the
@@ -158,18 +160,21 @@ RESTORED = {
 }
 
 
-@pytest.mark.parametrize("world", RESTORED.values(), ids=RESTORED)
+@pytest.mark.large
+@pytest.mark.parametrize("world", few([*RESTORED.values()], 1), ids=RESTORED)
 def test_entries_that_nobody_trimmed_are_never_deleted_after_a_restore(world: RestoredWorld):
     found = explore(RestoringModel(world))
     assert found.violation is None, str(found)
     assert found.states > 1_000
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("world", [RestoredWorld(owners=1, targets=(1,), ages=False)])
 def test_a_scan_that_knows_no_ages_deletes_what_a_restore_took_off_the_list(world: RestoredWorld):
     assert explore(RestoringModel(world)).violation == NEVER_TRIMMED
 
 
+@pytest.mark.large
 def test_what_was_restored_into_its_node_and_trimmed_since_is_known_by_nothing_else_than_a_look_before():
     """So the page says: after a restore look first, and mark nothing else that was not looked at."""
     found = explore(RestoringModel(RestoredWorld(owners=1, targets=(1,), anew=False)))
@@ -180,7 +185,7 @@ def test_what_was_restored_into_its_node_and_trimmed_since_is_known_by_nothing_e
 
 def random_walk(model: DeletionModel, rng: random.Random, length: int) -> tuple[list[object], State]:
     """One walk of so many steps. Ends with AssertionError at a violation."""
-    state, trace = model.initial()[0], []
+    state, trace = model.initial()[0], list[object]()
     for _ in range(length):
         name, state = rng.choice(list(model.actions(state)))
         trace.append(name)
@@ -192,6 +197,7 @@ def random_walk(model: DeletionModel, rng: random.Random, length: int) -> tuple[
 WIDE = World(ledgers=5, owners=3, services=2, targets=(0, 1, 2, 3, 4), on_demand=True, tries=3)
 
 
+@pytest.mark.large
 def test_walks_with_more_of_everything_and_each_marked_one_ends():
     """Left alone at last, we end what is marked: deleted once, or told."""
     model = DeletionModel(WIDE)
@@ -207,6 +213,7 @@ def test_walks_with_more_of_everything_and_each_marked_one_ends():
     assert ended > ours > WALKS / 5
 
 
+@pytest.mark.large
 def test_walks_find_what_is_broken():
     model = DeletionModel(World(on_demand=True, guarded=False))
     rng = random.Random(5)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.archive.archive import rescued_ledger
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.rescued import rescued_ledger
 from offloader.archive.topic import ArchivedTopic
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import LedgerMetadata, LedgerState, StoredEntry
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
 from offloader.lifecycle.rescue.evidence import RescueEvidence
@@ -55,9 +54,9 @@ class KeptCluster(OrphanCluster):
         self.list_ledgers("t", 3, 9)
         self.network.now += DAY + 1
 
-    def with_entries(self, ledger: int, topic: str, entries: Sequence[bytes]) -> None:
+    def with_entries(self, ledger: int, topic: str, entries: Sequence[bytes], **custom: bytes) -> None:
         """Closed, each entry on two of three bookies."""
-        metadata = self.create(ledger, 3, 2, 2, custom=data_of(f"{NAMESPACE}/persistent/{topic}"))
+        metadata = self.create(ledger, 3, 2, 2, custom=data_of(f"{NAMESPACE}/persistent/{topic}") | custom)
         length = 0
         for number, payload in enumerate(entries):
             length += len(payload)

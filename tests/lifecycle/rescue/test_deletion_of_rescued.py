@@ -10,8 +10,8 @@ import pytest
 from offloader.errors import StoreUnavailableError
 from offloader.lifecycle.deletion.demand import DeleteLedgerPayload, DemandDenied, answer_demand
 from offloader.lifecycle.deletion.machine import FailedLook, UnreferencedLedger
-from offloader.lifecycle.deletion.marking import MarkOutcome
-from offloader.lifecycle.deletion.quarantine import Marks, Quarantine
+from offloader.lifecycle.deletion.marking import MarkOutcome, Marks
+from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,
@@ -26,7 +26,7 @@ from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from offloader.lifecycle.ledgers.told import told
 from offloader.lifecycle.rescue.evidence import RescueEvidence
 from offloader.metadata.rescues import RescueForgotten
-from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.lifecycle.deletion.cluster import DAY
 from tests.lifecycle.deletion.test_service import Told
 from tests.lifecycle.rescue.support import KEPT, Archive
@@ -50,14 +50,14 @@ class Ending:
         phase = Quarantine(self.queue, self.side, BOUNDS, lambda: self.cluster.now_ms, "test")
         return phase.mark(self.archive.evidence().told(scan), set(named) or None)
 
-    def end(self, side=None):
+    def end(self, side=None, ledger=KEPT):
         """The second phase, a day later. What came of it."""
         self.cluster.network.now += DAY + 1
         rules = DeletionRules(DeletionTiming(), BOUNDS)
         sides = {LedgerType.LEDGER: side or self.side}
         switch = DeletionSwitch(on=True, at=0)
         LedgerDeletionService(self.queue, sides, rules, Told(), lambda: self.cluster.now_ms).round(switch)
-        return self.queue.read(ledger_record_name(KEPT)).record
+        return self.queue.read(ledger_record_name(ledger)).record
 
     @property
     def there(self) -> bool:

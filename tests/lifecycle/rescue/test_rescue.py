@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -23,11 +24,11 @@ from offloader.errors import (
 )
 from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.ledgers.evidence import Standing
-from offloader.lifecycle.rescue.read_back import damage_of_rescue
-from offloader.lifecycle.rescue.rescue import RescueOutcome, rescue_refusal
+from offloader.lifecycle.rescue.objects import damage_of_rescue
+from offloader.lifecycle.rescue.rescue import DoneRescue, RescueOutcome, rescue_refusal
 from offloader.metadata.rescues import RescueForgotten
 from offloader.model import Position
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.lifecycle.bucket.support import CERTAIN, HOUR, SUSPECT, scanner
 from tests.lifecycle.deletion.cluster import DAY, KilledError
 from tests.lifecycle.rescue.support import KEPT, PUBLISHED, Archive, KeptCluster, messages
@@ -75,7 +76,7 @@ def test_entries_that_are_no_messages_of_any_size_survive(entries: list[bytes]):
 
 
 def test_memory_is_bounded_by_an_object_and_progress_tells_each_byte_twice():
-    archive, heard = Archive(), []
+    archive, heard = Archive(), list[int]()
     archive.rescue(advance=heard.append)
     assert sum(heard) == 2 * sum(map(len, archive.cluster.entries))
     sizes = [size for key, size in archive.store.list("_rescued/") if "/records/" not in key]
@@ -116,7 +117,8 @@ def test_what_is_open_is_closed_first_and_what_is_empty_is_left():
 def test_a_ledger_that_was_made_again_since_it_was_judged_is_not_copied():
     archive = Archive()
     verdict = archive.cluster.verdict()
-    archive.cluster.verdict = lambda _ledger: replace(verdict, ledger=replace(verdict.ledger, created_ms=1))
+    made_again = replace(verdict, ledger=replace(verdict.ledger, created_ms=1))
+    archive.cluster.verdict = lambda ledger=KEPT: made_again
     with pytest.raises(VersionConflictError):
         archive.rescue()
     assert archive.all_keys() == []
@@ -391,10 +393,14 @@ def test_a_store_that_fails_leaves_nothing_that_counts():
         assert archive.rescues().rescued(KEPT) is None
 
 
+def rescued_too(archive: Archive, outcomes: list[DoneRescue]) -> None:
+    outcomes.append(archive.rescue())
+
+
 def test_of_two_at_once_one_counts_and_the_others_objects_are_orphans():
     for number in range(calls_of_a_rescue()):
-        archive, others = Archive(), []
-        fault = StoreFault("*", Effect.HOOK, after=number, hook=lambda a=archive, o=others: o.append(a.rescue()))
+        archive, others = Archive(), list[DoneRescue]()
+        fault = StoreFault("*", Effect.HOOK, after=number, hook=partial(rescued_too, archive, others))
         done = archive.rescue(store=FaultyStore(archive.store, StoreFaults([fault])))
         assert [one.outcome for one in others] == [RescueOutcome.RESCUED] or not others
         assert done.outcome in (RescueOutcome.OVERTAKEN, RescueOutcome.ALREADY, RescueOutcome.RESCUED)

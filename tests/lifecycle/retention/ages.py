@@ -23,6 +23,7 @@ from offloader.metadata.deletions import (
     Deleted,
     Deleting,
     DeletionBegun,
+    DeletionUndone,
     PulsarTrimmed,
     Removal,
     range_of,
@@ -88,6 +89,7 @@ class Ages:
         self.there, self.left_open, self.rolled_back = True, False, False
         self.incarnation, self.owner, self.decides = 0, "app", "app"
         self.changed = True  # anything that a decision may depend on, since the last one was recorded
+        self.moved = False  # others had their turn while something was decided
         self.messages: list[Message] = []
         self._segments = 0
         self._archive = Archive(self.store)
@@ -229,6 +231,7 @@ class Ages:
     def doing(self, name: str, what: Callable[[Process], object], *, killed: bool = True) -> None:
         """Something of a process, which may be killed, or paused while others go on."""
         process, before = self.running[name], self.counts.pauses
+        self.moved = self.moved and self._nested
         self._kill_at = self.rng.choice([-1, -1, self.rng.randint(1, 40)]) if killed and not self._nested else -1
         try:
             what(process)
@@ -282,6 +285,7 @@ class Ages:
         for _ in range(self.rng.randint(1, 3)):
             self.rng.choice([self.visit, self.ask, lambda _: self.seal(), lambda _: self.topic_event()])(name)
             self.now += self.rng.choice([0, GRACE + 1])
+        self.moved = True
 
     def step(self) -> None:
         name = self.rng.choice(APPLICATIONS)
@@ -388,6 +392,7 @@ class Ages:
         names = read_names(self.store, TOPIC)
         log = self._log(catalog.head)
         begun = {each.number for each in log if isinstance(each, DeletionBegun)}
+        begun -= {each.number for each in log if isinstance(each, DeletionUndone)}
         done = [r for each in log if isinstance(each, Deleted) for r in each.ranges]
         going = [r for each in log if isinstance(each, Deleting) and each.number in begun for r in each.ranges]
         for segment in catalog.segments:
@@ -404,7 +409,7 @@ class Ages:
         while len(self.readers) < 3:
             if not self.written:
                 return
-            self.readers.append(Reader(self))  # type: ignore[arg-type]
+            self.readers.append(Reader(self))
         reader = self.rng.choice(self.readers)
         reader.step()
         if reader.done:

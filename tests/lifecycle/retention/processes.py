@@ -14,7 +14,6 @@ from offloader.lifecycle.retention.retention import ArchiveRetention, GoneDoubt
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import (
-    BrokersCopy,
     Deleting,
     TopicGone,
 )
@@ -117,15 +116,15 @@ class Watched(ArchiveDeletion):
 
     def record(self, head: CatalogHead, due: Sequence[DueRange], by: str, grace_ms: int) -> CatalogHead:
         world = self.process.world
-        before, world.changed = world.changed, False
+        before, world.changed = world.changed, world.moved  # since it was decided
         try:
             return super().record(head, due, by, grace_ms)
         except OffloadError:  # it is not this one that stands
             world.changed = world.changed or before
             raise
 
-    def begin(self, head: CatalogHead, pending: Deleting, copies: tuple[BrokersCopy, ...] = ()) -> CatalogHead:
-        found = super().begin(head, pending, copies)
+    def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
+        found = super().begin(head, pending)
         self.process.world.has_begun(self.process, found)
         return found
 

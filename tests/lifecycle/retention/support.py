@@ -22,9 +22,9 @@ HOUR = RetentionPolicy(minutes=60)
 
 def retention(archive: Archive, policy: RetentionPolicy, store: object = None, gone: int | None = None):
     reached = store or archive.store
-    catalogs = Catalogs(reached, APPLICATION)  # type: ignore[arg-type]
+    catalogs = Catalogs(reached, APPLICATION)
     deletion = ArchiveDeletion(
-        reached,  # type: ignore[arg-type]
+        reached,
         catalogs,
         catalogs.append,
         lambda: None,
@@ -69,12 +69,15 @@ def application(
     name: str = APPLICATION,
     gone: int | GoneDoubt | None = None,
     store: ObjectStore | None = None,
+    alone_ms: int = 0,
 ) -> ArchiveRetention:
     """One of several in one root; its grace is ten minutes. Its clock is the store's, too."""
     archive.store.backing.clock_ms = clock
     reached = store or archive.store
     catalogs = Catalogs(reached, name)
-    deletion = ArchiveDeletion(reached, catalogs, catalogs.append, lambda: None, clock, "memory", name)
+    deletion = ArchiveDeletion(
+        reached, catalogs, catalogs.append, lambda: None, clock, "memory", name, alone_ms=lambda: alone_ms
+    )
     return ArchiveRetention(deletion, lambda _: policy, lambda _: gone, 10 * MINUTE_MS)
 
 

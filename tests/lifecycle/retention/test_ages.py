@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import astuple
 from functools import cache
@@ -19,18 +18,20 @@ from offloader.metadata.deletions import (
     DeletionRecord,
     DeletionUndone,
     Removal,
+    Tombstone,
     in_order,
 )
 from offloader.metadata.layout import archive_deletion_key
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.operations.rebuild import remains
+from tests.examples import few_rows, tries
 
 from . import prologues
 from .ages import Ages
 from .processes import Process
 
-WORLDS = int(os.environ.get("OFFLOADER_RETENTION_WORLDS", "12"))
+WORLDS = tries("OFFLOADER_RETENTION_WORLDS", 1, 12)
 STEPS = 60
 SEEDS = 8
 
@@ -44,11 +45,13 @@ def lived(seed: int) -> Ages:
     return world
 
 
+@pytest.mark.explores
 @pytest.mark.parametrize("seed", range(WORLDS))
 def test_whatever_becomes_of_a_topic_nothing_goes_that_was_not_decided(seed):
     assert lived(seed).counts is not None
 
 
+@pytest.mark.large
 def test_the_ages_have_seen_everything():
     sums = [sum(counts) for counts in zip(*(astuple(lived(seed).counts) for seed in range(12)), strict=True)]
     assert all(sums), sums
@@ -97,13 +100,12 @@ def forgets_for_good(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_undo_counts_over_a_beginning(patch: pytest.MonkeyPatch) -> None:
-    def undone(records: Iterable[DeletionRecord]) -> list[DeletionRecord]:
+    def undone(records: Iterable[DeletionRecord], tombstones: Iterable[Tombstone]) -> list[DeletionRecord]:
         found = list(records)
         numbers = {each.number for each in found if isinstance(each, DeletionUndone)}
         done = {each.number for each in found if isinstance(each, Deleted)}
-        return in_order(
-            each for each in found if not (isinstance(each, DeletionBegun) and each.number in numbers - done)
-        )
+        sound = (each for each in found if not (isinstance(each, DeletionBegun) and each.number in numbers - done))
+        return in_order(sound, tombstones)
 
     patch.setattr(remains, "in_order", undone)
 
@@ -118,7 +120,7 @@ VARIANTS = (
 )
 
 
-@pytest.mark.parametrize(("variant", "prologue"), VARIANTS)
+@pytest.mark.parametrize(("variant", "prologue"), few_rows(VARIANTS, 2))
 def test_a_broken_variant_is_caught(
     variant: Callable[[pytest.MonkeyPatch], None], prologue: Callable[[Ages], None], monkeypatch: pytest.MonkeyPatch
 ):

@@ -19,7 +19,7 @@ GRACE = 10 * MINUTE_MS
 def hosts(*ahead: int):
     """Hosts of one application whose clocks are ahead by so much; the store's clock, which is right."""
     archive, right = incarnations(), Clock()
-    made = [application(archive, lambda by=by: right.now + by, RetentionPolicy()) for by in ahead]  # type: ignore[misc]
+    made = [application(archive, lambda by=by: right.now + by, RetentionPolicy()) for by in ahead]
     archive.store.backing.clock_ms = right
     return archive, right, made
 

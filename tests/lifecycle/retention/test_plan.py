@@ -10,7 +10,6 @@ from offloader.lifecycle.retention.plan import (
     DAY_MS,
     Holding,
     KeptSegment,
-    PulsarSide,
     aged_from,
     all_of,
     due,
@@ -39,7 +38,7 @@ def aged(*minutes: int) -> Holding:
 
 
 def gone(of: Holding, policy: RetentionPolicy, trimmed: PulsarTrimmed | None = None) -> list[str]:
-    found = due(of, policy, NOW, PulsarSide(trimmed))
+    found = due(of, policy, NOW, trimmed)
     return [] if found is None else [each.segment.uuid for each in found.due]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.items import ArchivedEntry
-from offloader.lifecycle.retention import chunked
+from offloader.lifecycle.retention import holdings as holdings_module
 from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
 from offloader.lifecycle.retention.retention import GoneDoubt
 from offloader.metadata.deletions import TopicGone
@@ -123,7 +123,7 @@ def test_what_the_second_look_would_take_back_is_never_recorded(free, monkeypatc
         begins = chunk(first + 9, 0, number) if number != free else stream(0, first + 9, first + 9)[0]
         ends = chunk(first, 1, number - 1) if number not in (0, (free or -9) + 1) else stream(0, first, first)[0]
         archive.add([ends, *stream(0, first + 1, first + 8), begins])
-    monkeypatch.setattr(chunked, "LOOK_BACK", archive.catalog.segments[0].size // 2)
+    monkeypatch.setattr(holdings_module, "LOOK_BACK", archive.catalog.segments[0].size // 2)
     one = application(archive, clock, HOUR)
     before = archive.catalogs.head(TOPIC).next_slot
     for _ in range(4):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.cursors.core.records import HANDED_OVER, FirstState
+from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import delete_kept
 from offloader.errors import StoreUnavailableError
@@ -15,8 +15,8 @@ from offloader.lifecycle.retention.outlook import outlook
 from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
 from offloader.metadata.layout import subscription_folder, subscriptions_folder
 from offloader.model import Position
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import APPLICATION, TOPIC, Archive, stream
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.lifecycle.retention.support import HOUR, NOW, OLD, Clock, application, retention, told
 
 TOKENS = itertools.count()
@@ -98,15 +98,24 @@ def test_a_damaged_subscription_keeps_everything_until_it_is_deleted() -> None:
     assert retention(made, HOUR).visit(TOPIC, noted=False)
 
 
-def test_who_has_unsubscribed_or_is_at_the_brokers_is_not_waited_for() -> None:
+def test_who_has_unsubscribed_is_not_waited_for() -> None:
     made = archive()
-    gone, away = subscribed(made, "gone", FIRST), subscribed(made, "away", FIRST)
+    gone = subscribed(made, "gone", FIRST)
     gone.forget()
-    away.count_property(HANDED_OVER, NOW)
-    for each in (gone, away):
-        each.flush()
+    gone.flush()
     retention(made, HOUR).visit(TOPIC, noted=False)
     assert told(made) == [("1:0", "1:19")]
+
+
+def test_one_that_was_handed_over_to_brokers_keeps_everything_and_is_named_until_it_is_deleted() -> None:
+    made = archive()
+    away = subscribed(made, "away", SECOND)
+    away.count_property("offloader.handed-over", NOW)
+    away.flush()
+    assert retention(made, HOUR).visit(TOPIC, noted=False) == ""
+    assert f"{TOPIC}: subscription away was handed over to brokers, and 3c883c60 is the last commit" in why_not(made)
+    delete_kept(made.store, TOPIC, "away", lambda: f"cursor-{next(TOKENS)}")
+    assert retention(made, HOUR).visit(TOPIC, noted=False)
 
 
 def test_the_second_look_waits_for_who_came_or_went_back_in_the_grace() -> None:

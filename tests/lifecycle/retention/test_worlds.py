@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -13,14 +11,15 @@ from offloader.errors import OffloadError
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata.catalog_codec import encode_catalog
-from offloader.metadata.deletions import BrokersCopy, Deleting, buried
+from offloader.metadata.deletions import Deleting, buried
 from offloader.metadata.layout import data_key, index_key, record_key
 from offloader.metadata.state import CatalogHead
 from offloader.model import Segment, TopicName
+from tests.examples import few, tries
 
 from .world import World
 
-WORLDS = int(os.environ.get("OFFLOADER_RETENTION_WORLDS", "12"))
+WORLDS = tries("OFFLOADER_RETENTION_WORLDS", 1, 12)
 STEPS = 50
 
 
@@ -35,11 +34,13 @@ def lived(seed: int) -> World:
     return world
 
 
+@pytest.mark.explores
 @pytest.mark.parametrize("seed", range(WORLDS))
 def test_each_read_is_complete_or_told_whatever_is_deleted_and_killed_meanwhile(seed):
     assert lived(seed).reads > 0
 
 
+@pytest.mark.large
 def test_the_worlds_delete_and_kill_and_tell():
     worlds = [lived(seed) for seed in range(12)]
     assert sum(world.deleted for world in worlds) > 40
@@ -48,11 +49,9 @@ def test_the_worlds_delete_and_kill_and_tell():
 
 
 class IndexFirst(ArchiveDeletion):
-    def _delete(
-        self, topic: TopicName, pending: Deleting, segments: list[Segment], copies: Mapping[int, BrokersCopy]
-    ) -> int:
+    def _delete(self, topic: TopicName, pending: Deleting, segments: list[Segment]) -> int:
         self.store.delete([index_key(topic, segment.uuid) for segment in segments])
-        return super()._delete(topic, pending, segments, copies)
+        return super()._delete(topic, pending, segments)
 
 
 class NoRecord(ArchiveRetention):
@@ -66,7 +65,7 @@ class NoRecord(ArchiveRetention):
             if now - segment.offloaded_at > limit and not self.policy_of(topic).hold:
                 self.deletion.store.delete([data_key(topic, segment.uuid)])
                 self.deletion.store.delete([index_key(topic, segment.uuid)])
-                stone = buried(segment, None, "", now) if head is None else segment  # type: ignore[arg-type]
+                stone = buried(segment, None, "", now) if head is None else segment
                 self.deletion.store.put(record_key(topic, segment.uuid), encode_catalog(segment.uuid, stone))
         return ""
 
@@ -91,7 +90,7 @@ class NoGrace(ArchiveRetention):
 class UndoneAnyway(ArchiveDeletion):
     """The second look is a look, and no record: what is undone between it and the deletion goes."""
 
-    def begin(self, head: CatalogHead, pending: Deleting, copies: tuple[BrokersCopy, ...] = ()) -> CatalogHead:
+    def begin(self, head: CatalogHead, pending: Deleting) -> CatalogHead:
         return head
 
 
@@ -108,7 +107,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", few(VARIANTS, 1))
 def test_a_broken_variant_is_caught(variant):
     def caught(seed: int) -> bool:
         world = World(seed, VARIANTS[variant])

@@ -21,9 +21,9 @@ from offloader.metadata.deletions import range_of
 from offloader.metadata.layout import data_key, index_key
 from offloader.storage.forwarding import ForwardingStore, T, Verb
 from offloader.storage.memory import MemoryBacking, MemoryStore
-from offloader.testing.invariants import check_invariants
-from offloader.testing.truth import TrueEntry, Truth, sha256
 from tests.archive.support import APPLICATION, TOPIC, Archive, stream
+from tests.invariants import check_invariants
+from tests.truth import TrueEntry, Truth, sha256
 
 GRACE = 10 * MINUTE_MS
 ENTRIES = 6  # of a segment

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from offloader.errors import BrokerUnavailableError, OutcomeUnknownError
-from offloader.lifecycle.deletion.system_topic.channel import ArrivedMessage, SystemTopicName
+from offloader.lifecycle.deletion.system_topic.interfaces import ArrivedMessage, SystemTopicName
 from offloader.lifecycle.deletion.system_topic.letters import PUT_BACK_MS, WORKER
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings

@@ -9,10 +9,9 @@ from itertools import count
 
 from offloader.errors import OffloadError, OvertakenError
 from offloader.lifecycle.deletion.records import LedgerComponent, LedgerType
-from offloader.lifecycle.deletion.system_topic.acceptor import SystemTopicAcceptor
+from offloader.lifecycle.deletion.system_topic.acceptor import OpenDoor, SystemTopicAcceptor
 from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict
-from offloader.lifecycle.deletion.system_topic.door import OpenDoor
-from offloader.lifecycle.deletion.system_topic.events import NotAnnounced
+from offloader.lifecycle.deletion.system_topic.interfaces import NotAnnounced
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
 from offloader.lifecycle.deletion.system_topic.messages import PendingDeleteMessage
 from offloader.lifecycle.deletion.system_topic.publisher import SystemTopicPublisher
@@ -29,7 +28,7 @@ NAMES = count()
 
 def asked(ledger: int = 7, **fields: object) -> PendingDeleteMessage:
     return PendingDeleteMessage(
-        **{  # type: ignore[arg-type]
+        **{
             "ledger_id": ledger,
             "ledger_type": LedgerType.LEDGER,
             "ledger_component": LedgerComponent.MANAGED_LEDGER,

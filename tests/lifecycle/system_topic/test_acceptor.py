@@ -19,8 +19,8 @@ from offloader.errors import (
 )
 from offloader.lifecycle.deletion.system_topic.acceptor import LARGEST, SHARE, SOON
 from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict
-from offloader.lifecycle.deletion.system_topic.channel import SystemTopicName
-from offloader.lifecycle.deletion.system_topic.letters import RECONSUME_TIMES
+from offloader.lifecycle.deletion.system_topic.interfaces import SystemTopicName
+from offloader.lifecycle.deletion.system_topic.letters import PUT_BACK_MS, RECONSUME_TIMES
 from offloader.lifecycle.deletion.system_topic.messages import (
     AVRO_SCHEMA,
     PendingDeleteMessage,
@@ -30,7 +30,7 @@ from offloader.lifecycle.deletion.system_topic.messages import (
 from offloader.lifecycle.deletion.timing import DAY_MS
 from tests.lifecycle.deletion.support import candidate
 
-from .memory import LOST, PUT_BACK_MS, KilledError, MemoryTopics
+from .memory import LOST, KilledError, MemoryTopics
 from .support import INTERVAL, MARK, TIMING, Examiner, Told, acceptor, asked, publisher
 
 SEEDS = range(300 if SOAK else 40)
@@ -128,7 +128,7 @@ def test_invalid_messages_are_told_acknowledged_and_never_looked_at(caplog: pyte
     acceptor(topics, examine).run()
     assert examine.asked == []
     assert topics.left() == topics.left(RETRY) == topics.left(DEAD) == []
-    assert Counter(record.see for record in caplog.records) == {"deletion-message-invalid": 7}
+    assert Counter(record.__dict__["see"] for record in caplog.records) == {"deletion-message-invalid": 7}
 
 
 def test_a_message_is_read_by_the_schema_that_it_was_written_with() -> None:
@@ -159,7 +159,7 @@ def test_while_a_schema_cannot_be_read_its_messages_wait(status: int, caplog: py
     topics.status = status
     task.run()
     assert examine.asked == []
-    assert "deletion-message-waits" in {record.see for record in caplog.records}
+    assert "deletion-message-waits" in {record.__dict__["see"] for record in caplog.records}
     topics.status = 0
     topics.now += PUT_BACK_MS
     task.run()
@@ -218,7 +218,7 @@ def test_while_a_letter_cannot_be_sent_its_message_stays(error: Exception, caplo
     task.run()
     assert len(topics.left()) == 1
     assert "acknowledged" not in told.counts
-    assert [record.see for record in caplog.records] == ["deletion-message-waits"]
+    assert [record.__dict__["see"] for record in caplog.records] == ["deletion-message-waits"]
     topics.refused.clear()
     topics.now += PUT_BACK_MS
     task.run()

@@ -9,11 +9,10 @@ import pytest
 from offloader.errors import OvertakenError, StoreUnavailableError
 from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
-from offloader.lifecycle.deletion.decisions import undone
+from offloader.lifecycle.deletion.machine import undone
 from offloader.lifecycle.deletion.records import DeletionOffloadContext, LedgerComponent, LedgerType
 from offloader.lifecycle.deletion.system_topic.answers import MessageVerdict
-from offloader.lifecycle.deletion.system_topic.copies import CopyExaminer
-from offloader.lifecycle.deletion.system_topic.examining import LedgerExaminer
+from offloader.lifecycle.deletion.system_topic.examining import CopyExaminer, LedgerExaminer
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.references import References
 from tests.lifecycle.bucket.support import HOUR, StoreClock
@@ -45,7 +44,7 @@ class Copies:
         return [references(Listed(USED, uuid(USED)))]
 
     def open(self, _stack: ExitStack) -> StockScanner:
-        return StockScanner(self.store, self.lists, "main", self.clock, HOUR)
+        return StockScanner(self.store, self.lists, "main", self.clock, HOUR, alone=True)
 
     def said(self, *messages) -> list[MessageVerdict]:
         queue = self.setting.queue

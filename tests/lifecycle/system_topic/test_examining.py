@@ -6,12 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.lifecycle.deletion.decisions import undone
-from offloader.lifecycle.deletion.records import DeletionOffloadContext, DeletionState, LedgerComponent, LedgerType
+from offloader.lifecycle.deletion.machine import undone
+from offloader.lifecycle.deletion.marking import MarkOutcome
+from offloader.lifecycle.deletion.records import (
+    DeletionAnswer,
+    DeletionOffloadContext,
+    DeletionState,
+    LedgerComponent,
+    LedgerType,
+)
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.system_topic.answers import MessageVerdict
 from offloader.lifecycle.deletion.system_topic.examining import LedgerExaminer
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
+from tests.lifecycle.deletion.cluster import DAY
 from tests.lifecycle.deletion.test_service import WIDE, Setting
 
 from .support import asked
@@ -38,7 +46,12 @@ def test_one_scan_answers_many_and_marks_only_what_is_certain(setting):
     side = setting.cluster.side()
     scans = []
     scan = side.scanner.scan
-    side.scanner.scan = lambda only: scans.append(only) or scan(only)
+
+    def counted(only):
+        scans.append(only)
+        return scan(only)
+
+    side.scanner.scan = counted
     said = examined(
         setting,
         asked(5, topic_name=TOPIC),
@@ -77,6 +90,41 @@ def test_nobody_but_an_operator_marks_again_what_an_operator_has_undone(setting)
     setting.queue.change(setting.record(5).name, lambda record: undone(record, setting.cluster.now_ms))
     assert examined(setting, asked(5, topic_name=TOPIC)) == [MessageVerdict.STILL_IN_USE]
     assert setting.record(5).state is DeletionState.UNDONE
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_whoever_asks_for_ledgers_with_entries_of_an_absent_topic_has_none_of_them_marked(setting, is_open):
+    """They wait for an operator, who marks them by their number; empty ones are marked at once."""
+    setting.cluster.ledger(7, "gone", 3, is_open=is_open)
+    setting.cluster.ledger(8, "gone", 0)
+    setting.later()
+    forged = asked(7, topic_name="acme/orders/gone")
+    said = examined(setting, forged, asked(8, topic_name="acme/orders/gone"))
+    assert said == [MessageVerdict.REQUESTED, MessageVerdict.MARKED]
+    assert setting.end_of(7) == (DeletionState.KEPT, DeletionAnswer.REQUESTED)
+    assert examined(setting, forged) == [MessageVerdict.REQUESTED]  # a message that comes twice changes nothing
+    assert {one.id: one.outcome for one in setting.mark().marks if one.id == 7} == {7: MarkOutcome.SPARED}
+    setting.on()
+    for _ in range(2):
+        setting.later(40 * DAY)
+        setting.service().round()
+    assert setting.end_of(7) == (DeletionState.KEPT, DeletionAnswer.REQUESTED)
+    assert 7 in setting.cluster.ledger_ids()
+    assert 8 not in setting.cluster.ledger_ids()
+    assert [one.outcome for one in setting.mark(7).marks] == [MarkOutcome.MARKED]
+    setting.later()
+    setting.service().round()
+    assert setting.end_of(7) == (DeletionState.DELETED, DeletionAnswer.DELETED)
+
+
+def test_a_forged_message_for_a_topic_that_a_broker_serves_marks_nothing(setting):
+    setting.cluster.ledger(7, "gone", 3)
+    setting.cluster.ledger(8, "gone", 0)
+    setting.later()
+    side = setting.cluster.side(loaded=lambda: {"persistent://acme/orders/gone": "broker-1"})
+    said = examined(setting, *(asked(one, topic_name="acme/orders/gone") for one in (7, 8)), side=side)
+    assert said == [MessageVerdict.FAILED] * 2
+    assert setting.record(7) is setting.record(8) is None
 
 
 def test_where_something_stands_against_deletion_it_is_asked_again_later(setting):

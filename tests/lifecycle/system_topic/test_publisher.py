@@ -9,7 +9,7 @@ import pytest
 
 from offloader.errors import AuthorizationFailedError, FatalError
 from offloader.lifecycle.deletion.records import DeletionProof, LedgerComponent
-from offloader.lifecycle.deletion.system_topic.channel import SystemTopicName
+from offloader.lifecycle.deletion.system_topic.interfaces import SystemTopicName
 from offloader.lifecycle.deletion.system_topic.messages import read_message
 from tests.lifecycle.deletion.support import EVIDENCE, candidate
 
@@ -40,7 +40,7 @@ def test_nothing_is_told_while_a_foreign_consumer_would_take_it_for_a_command(
         assert not mirror.announce(candidate(ledger))
     assert topics.left() == []
     assert told.counts == {"not sent: foreign consumer": 5}
-    assert [record.see for record in caplog.records] == ["deletion-not-announced"], "told once, not for each"
+    assert [record.__dict__["see"] for record in caplog.records] == ["deletion-not-announced"], "once, not for each"
     assert "patched-broker at /9.9.9.9:9" in caplog.text
     topics.consumers.clear()
     assert mirror.announce(candidate(7))
@@ -114,7 +114,7 @@ def test_a_deletion_never_waits_for_a_cluster_that_does_not_take_its_message(
         assert not mirror.announce(candidate(ledger))
     assert told.counts == {"not sent: failed": 100}
     assert len(topics.requests) < 20, "after a failure nobody is asked for a minute"
-    assert [record.see for record in caplog.records] == ["deletion-not-announced"]
+    assert [record.__dict__["see"] for record in caplog.records] == ["deletion-not-announced"]
     topics.refused.clear()
     topics.now += 60_000
     assert mirror.announce(candidate(7))

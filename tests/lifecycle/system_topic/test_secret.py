@@ -8,12 +8,12 @@ import pytest
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError, OutcomeUnknownError
-from offloader.lifecycle.deletion.system_topic.secret import open_mark
+from offloader.lifecycle.deletion.system_topic.opening import open_mark
 from offloader.metadata.envelope import wrap
 from offloader.metadata.layout import deletion_secret_key
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 KEY = deletion_secret_key("c")
 SECRETS = count()

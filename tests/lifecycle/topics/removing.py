@@ -1,20 +1,29 @@
-"""A cluster in memory in which subscriptions are removed, in virtual time, with answers that get lost."""
+"""A cluster in memory in which subscriptions are deleted, in virtual time, with answers that get lost."""
 
 from __future__ import annotations
 
 from itertools import count
 
+from offloader._proto import metadata_pb2 as pb
 from offloader.bookkeeper.metadata import MetadataTree
-from offloader.errors import OutcomeUnknownError
+from offloader.errors import FatalError, OutcomeUnknownError
+from offloader.lifecycle.deletion.marking import Marker, MarkOutcome
+from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.deletion.records import LedgerType, subscription_record_name
+from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
+from offloader.lifecycle.deletion.subscription_side import SubscriptionSide
 from offloader.lifecycle.deletion.timing import HOUR_MS, DeletionTiming
+from offloader.lifecycle.deletion.undo import undo
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
-from offloader.lifecycle.topics.cursors.removals import CursorRemovals
-from offloader.lifecycle.topics.cursors.service import CursorRemover
+from offloader.metadata.envelope import wrap
+from offloader.metadata.layout import cursor_folder, slot_name
+from offloader.metrics import Metrics
 from offloader.model import AcknowledgedRange, TopicName
+from offloader.offload.deletion_told import DeletionTold
 from offloader.storage.memory import MemoryStore
-from offloader.testing.cluster_subscriptions import HeldCursor, MemorySubscriptions
-from offloader.testing.ledger_metadata import MemoryMetadata
+from tests.fakes.cluster_subscriptions import HeldCursor, MemorySubscriptions
+from tests.fakes.ledger_metadata import MemoryMetadata
 
 TOPIC = TopicName.parse("public/default/t")
 SUB = "team/old job"
@@ -30,12 +39,12 @@ class CutStore(MemoryStore):
         super().__init__()
         self.cut, self.effect, self.writes = None, False, 0
 
-    def put(self, key, data, *, if_absent=False):
+    def put(self, key, data, *, meta=None, if_absent=False, as_upload=False):
         self.writes += 1
         if self.cut is None or self.writes != self.cut:
-            return super().put(key, data, if_absent=if_absent)
+            return super().put(key, data, meta=meta, if_absent=if_absent)
         if self.effect:
-            super().put(key, data, if_absent=if_absent)
+            super().put(key, data, meta=meta, if_absent=if_absent)
         raise OutcomeUnknownError(f"{key}: cut off")
 
 
@@ -50,16 +59,23 @@ class RemovalWorld:
         self.brokers = MemorySubscriptions(metadata.nodes, metadata.uri.managed_ledgers, lambda: self.now)
         self.store = CutStore()
         tokens = count()
-        self.removals = CursorRemovals(self.store, "main", lambda: f"t{next(tokens)}")
-        self.remover = CursorRemover(
-            self.removals,
-            StoredTopics(metadata, None, 0.1),
-            self.brokers,
-            SubscriptionNames(),
-            TIMING,
+        self.queue = DeletionQueue(self.store, "main", lambda: f"t{next(tokens)}")
+        self.side = SubscriptionSide(
+            StoredTopics(metadata, None, 0.1), self.brokers, SubscriptionNames(), lambda: self.now
+        )
+        self.metrics = Metrics()
+        self.service = self.service_of()
+        self.make()
+
+    def service_of(self, **rules):
+        told = DeletionTold(self.metrics)
+        return LedgerDeletionService(
+            self.queue,
+            {LedgerType.SUBSCRIPTION: self.side},
+            DeletionRules(TIMING, **rules),
+            told,
             lambda: self.now,
         )
-        self.make()
 
     def make(self):
         self.topic = self.brokers.make(TOPIC, LEDGERS)
@@ -82,15 +98,32 @@ class RemovalWorld:
     def pass_time(self, ms=TIMING.effective_delay + 1):
         self.now += ms
 
+    def stored(self):
+        return self.queue.read(subscription_record_name(str(TOPIC), SUB))
+
     def record(self):
-        found = self.removals.read((TOPIC, SUB))
+        found = self.stored()
         return None if found is None else found.record
 
-    def mark(self):
-        return self.remover.mark(TOPIC, SUB, "a test")
+    def mark(self, name=SUB, by="a test", topic=TOPIC):
+        marker = Marker(self.queue, lambda: self.now, None, by_name=True, dry=False, ours_ms=lambda: self.now)
+        mark = self.side.mark(self.side.plan(topic, name), marker, by)
+        if mark.outcome not in (MarkOutcome.MARKED, MarkOutcome.PENDING):
+            raise FatalError(mark.why)
+        return mark.record
 
     def go_on(self):
-        return self.remover.go_on(self.removals.read((TOPIC, SUB)))
+        self.service.go_on(self.stored())
+        return self.record()
 
     def undo(self):
-        return self.remover.undo(self.removals.read((TOPIC, SUB)))
+        undo(self.queue, self.record().name, lambda _: self.side, lambda: self.now)
+        return self.record()
+
+
+def write_former(store, topic, name, state, ended=0, slot=0, cluster="main"):
+    """A removal as an earlier version recorded it, with what it saved."""
+    folder = cursor_folder(cluster, topic, name)
+    body = pb.Body(cursor_removal=pb.CursorRemoval(state=state, ended_at=ended))
+    store.put(f"{folder}records/{slot_name(slot)}", wrap("t", body))
+    store.put(f"{folder}saved/{slot_name(0)}", b"a state")

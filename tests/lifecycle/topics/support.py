@@ -6,14 +6,12 @@ from collections.abc import Iterable
 
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.node_reader import TopicNodeReader
-from offloader.lifecycle.topics.passed_over import PassedOver
-from offloader.lifecycle.topics.unloaded import UnloadedTopic
+from offloader.lifecycle.topics.unloaded import PassedOver, UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitOutcome
 from offloader.lifecycle.topics.visit_plan import VisitPlanner
-from offloader.lifecycle.topics.visit_round import VisitClock, VisitRate, VisitRound
-from offloader.lifecycle.topics.visiting import TopicVisitor
+from offloader.lifecycle.topics.visiting import TopicVisitor, VisitClock, VisitRate, VisitRound
 from offloader.model import TopicName
-from offloader.testing.idle_cluster import IdleCluster
+from tests.fakes.idle_cluster import IdleCluster
 
 NAMESPACE = "acme/orders"
 PIN = "__offloader"
@@ -31,6 +29,7 @@ class Idle(IdleCluster):
         super().__init__(seed=seed)
         self.retention[NAMESPACE] = (1, -1)
         self.slept = 0.0
+        self.to_be_offloaded: set[TopicName] = set()
 
     def written(self, local: str, *sizes: int, shut: bool = True) -> TopicName:
         """A topic that nobody has loaded, with ledgers of these sizes and ten entries each; the last has no date."""
@@ -54,11 +53,13 @@ class Idle(IdleCluster):
 
     @property
     def planner(self) -> VisitPlanner:
-        return VisitPlanner(self.reader, self, SubscriptionNames(PIN), lambda: self.now_ms)
+        return VisitPlanner(
+            self, SubscriptionNames(PIN), lambda: self.now_ms, lambda _: self.to_be_offloaded.__contains__
+        )
 
     def plan(self, namespace: str = NAMESPACE) -> list[UnloadedTopic | PassedOver]:
         planner = self.planner
-        return list(planner.plan(namespace, planner.basis()))
+        return list(planner.plan(self.reader, namespace, planner.basis()))
 
     def looked(self, topic: TopicName) -> UnloadedTopic:
         (found,) = (one for one in self.plan(topic.namespace) if one.topic == topic)
@@ -68,7 +69,7 @@ class Idle(IdleCluster):
     def due(self) -> list[UnloadedTopic]:
         return [one for one in self.plan() if isinstance(one, UnloadedTopic) and one.due(self.now_ms)]
 
-    def round(self, *, at_once: int = 1, a_minute: int = 6000, close=None) -> VisitRound:  # type: ignore[no-untyped-def]
+    def round(self, *, at_once: int = 1, a_minute: int = 6000, close=None) -> VisitRound:
         visitor = TopicVisitor(self.reader, self, SubscriptionNames(PIN), lambda: self.now_ms, close)
         return VisitRound(visitor, self, VisitClock(lambda: self.now_ms, self.sleep), VisitRate(at_once, a_minute))
 

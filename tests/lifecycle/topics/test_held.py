@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.bookkeeper.cursor_state import CursorState
 from offloader.lifecycle.topics.cursors.held import CursorHold, HeldLedger, held_back
 from offloader.model import AcknowledgedRange, joined
+from offloader.state.subscription import CursorState
 
 
 @st.composite

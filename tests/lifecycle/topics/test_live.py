@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.bookkeeper.cursor_codec import encode_cursor_node
-from offloader.bookkeeper.cursor_state import CursorState
-from offloader.bookkeeper.managed_ledgers import encoded, managed_ledger_name
 from offloader.cursors.copies import CursorSource, words_of
 from offloader.errors import BrokerUnavailableError, DamagedRecordError, ProtocolError, TopicNotFoundError
 from offloader.lifecycle.topics.cursors import live
@@ -14,9 +11,12 @@ from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.cursors.live import LiveCursors
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.model import AcknowledgedRange, TopicName
-from offloader.testing.bookkeeper import MemoryMetadata
-from offloader.testing.cluster_subscriptions import HeldCursor, MemorySubscriptions
-from offloader.testing.topic_states import MemoryTopicStates
+from offloader.state.names import encoded, managed_ledger_name
+from offloader.state.subscription import CursorState
+from offloader.state.subscription_codec import encode_cursor_node
+from tests.fakes.cluster_subscriptions import HeldCursor, MemorySubscriptions
+from tests.fakes.ledger_metadata import MemoryMetadata
+from tests.fakes.topic_states import MemoryTopicStates
 
 TOPIC = TopicName("public", "default", "t")
 

@@ -15,17 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import BrokerUnavailableError, OffloadError, OutcomeUnknownError
+from offloader.lifecycle.deletion import service, subscription_side
+from offloader.lifecycle.deletion.machine import DeletionRuling, DeletionStep
+from offloader.lifecycle.deletion.records import DeletionState
+from offloader.lifecycle.deletion.subscription_side import SubscriptionSide
 from offloader.lifecycle.deletion.timing import HOUR_MS
-from offloader.lifecycle.topics.cursors import service
-from offloader.lifecycle.topics.cursors.machine import RemovalRuling
-from offloader.lifecycle.topics.cursors.records import RemovalState
-from offloader.testing.cluster_subscriptions import HeldCursor
+from tests.fakes.cluster_subscriptions import HeldCursor
 
 from .removing import SUB, TIMING, TOPIC, RemovalWorld
+from .test_removing import unused
 
 STEPS = 40
 CALLS = ("look", "delete", "create", "move", "acknowledge")
-BUSY_STATES = (RemovalState.REMOVING, RemovalState.REMOVED, RemovalState.UNDOING)
+BUSY_STATES = (DeletionState.DELETING, DeletionState.DELETED, DeletionState.UNDOING, DeletionState.GIVEN_UP)
 
 
 class Days:
@@ -48,7 +50,7 @@ class Days:
                 lost = error
             if there is not None and self.world.facts() is None:
                 assert not self.used, "it was deleted in use"
-                assert self.world.record().state is RemovalState.REMOVING, "deleted without a record"
+                assert self.world.record().state is DeletionState.DELETING, "deleted without a record"
                 self.gone_with = there
             if lost is not None:
                 raise lost
@@ -71,7 +73,7 @@ class Days:
             return
         assert record is not None
         assert record.state in BUSY_STATES
-        saved = self.world.removals.saved(record)
+        saved = record.subscription
         mark, ranges, batches, properties = self.gone_with
         state = saved.state
         assert (state.mark_delete, state.ranges) == (mark, ranges)
@@ -145,31 +147,31 @@ class Days:
         with suppress(OffloadError):
             self.world.mark()
         record = self.world.record()
-        if record is not None and record != before and record.state is RemovalState.MARKED:
+        if record is not None and record != before and record.state is DeletionState.MARKED:
             assert unused
             self.used = False
 
     def it_goes_on(self):
-        stored = self.world.removals.read((TOPIC, SUB))
+        stored = self.world.stored()
         if stored is not None:
             with suppress(OffloadError):
-                self.world.remover.go_on(stored)
+                self.world.service.go_on(stored)
 
     def a_stale_service_goes_on(self):
-        stored = self.world.removals.read((TOPIC, SUB))
+        stored = self.world.stored()
         if stored is not None:
             older = replace(stored, slot=max(stored.slot - 1, 0))
             with suppress(OffloadError):
-                self.world.remover.go_on(older)
+                self.world.service.go_on(older)
 
     def it_is_undone(self):
-        stored = self.world.removals.read((TOPIC, SUB))
+        stored = self.world.stored()
         if stored is None or not self.random.randint(0, 2):
             return
         was_gone = self.world.facts() is None
         with suppress(OffloadError):
             self.world.undo()
-        if self.world.record().state is RemovalState.UNDONE and was_gone and self.gone_with is not None:
+        if self.world.record().state is DeletionState.UNDONE and was_gone and self.gone_with is not None:
             assert self.world.facts() == self.gone_with, "it came back as another one"
             self.gone_with, self.undone = None, self.undone + 1
 
@@ -193,18 +195,18 @@ def test_much_happens():
     assert sum(one.gone_with is not None for one in days) > 5
     assert sum(one.undone for one in days) > 5
     ends = {one.world.record().state for one in days if one.world.record() is not None}
-    assert {RemovalState.KEPT, RemovalState.MARKED, RemovalState.REMOVED, RemovalState.UNDONE} <= ends
+    assert {DeletionState.KEPT, DeletionState.MARKED, DeletionState.DELETED, DeletionState.UNDONE} <= ends
 
 
-def always(record, *_):
-    return RemovalRuling(replace(record, state=RemovalState.REMOVING), remove=True)
-
-
-@pytest.mark.parametrize("broken", ["no second look", "no record first"])
+@pytest.mark.parametrize("broken", ["no look counts", "no record first"])
 def test_the_model_sees_what_is_broken(broken, monkeypatch):
-    if broken == "no second look":
-        monkeypatch.setattr(service, "rule", always)
+    if broken == "no look counts":
+        monkeypatch.setattr(subscription_side, "second_look", unused)
     else:
-        monkeypatch.setattr(service, "rule", lambda record, *_: RemovalRuling(record, remove=True))
+        delete, never = SubscriptionSide.delete, 10**15
+        monkeypatch.setattr(service, "rule", lambda record, *_: DeletionRuling(record, DeletionStep.DELETE))
+        monkeypatch.setattr(
+            SubscriptionSide, "delete", lambda side, record: delete(side, replace(record, next_at=never))
+        )
     with pytest.raises(AssertionError):
         [Days(seed).run() for seed in range(300)]

@@ -7,15 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.bookkeeper.cursor_codec import encode_cursor_entry, encode_cursor_node
-from offloader.bookkeeper.cursor_state import CursorState
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
-from offloader.bookkeeper.managed_ledgers import Compression
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import Fragment, LedgerState, StoredEntry
 from offloader.errors import DamagedRecordError, TopicNotFoundError
 from offloader.lifecycle.topics.cursors.held import HeldLedger
 from offloader.model import TopicName
+from offloader.state.envelope import Compression
+from offloader.state.subscription import CursorState
+from offloader.state.subscription_codec import encode_cursor_entry, encode_cursor_node
 
 from .world import TOPIC, StoredWorld
 
@@ -41,7 +40,6 @@ def test_the_last_entry_of_an_open_cursor_ledger_counts_and_nothing_is_fenced(wo
     assert (found.state.mark_delete, found.complete, found.state.last_active_ms) == ((1, 5), True, 5)
     assert found.entry == encode_cursor_entry(CursorState((1, 5)))
     assert found.node == encode_cursor_node(NODE)
-    assert found.last == (90, 1, world.metadata.read(90).version, False, found.entry)
     assert not any(bookie.memory.ledgers[90].fenced for bookie in world.bookies.values())
 
 
@@ -73,9 +71,12 @@ def test_a_bookie_that_hangs_is_not_waited_for_again_with_each_cursor(world):
     stored = world.stored()
     asked = []
     real = stored.bookies.read_lac
-    stored.bookies.read_lac = lambda bookie, ledger: (
-        asked.append(bookie) or (Future() if bookie == "b1:3181" else real(bookie, ledger))
-    )
+
+    def read_lac(bookie, ledger):
+        asked.append(bookie)
+        return Future() if bookie == "b1:3181" else real(bookie, ledger)
+
+    stored.bookies.read_lac = read_lac
     found = stored.read(TOPIC).cursors
     assert all(one.complete for one in found.values())
     assert asked.count("b1:3181") == 1
@@ -91,10 +92,9 @@ def test_a_closed_cursor_ledger_is_read_at_its_end(world):
     world.metadata.cluster.put_ledger(90, replace(metadata, state=LedgerState.CLOSED, last_entry=0, length=9))
     found = read(world)
     assert found.state.mark_delete == (1, 2), "what is behind its end was never confirmed"
-    assert found.last[:4] == (90, 0, world.metadata.read(90).version, True)
     world.metadata.cluster.put_ledger(90, replace(metadata, state=LedgerState.CLOSED, last_entry=-1, length=0))
     found = read(world)
-    assert (found.state.mark_delete, found.last.entry) == ((1, 0), -1)
+    assert (found.state.mark_delete, found.entry) == ((1, 0), None)
 
 
 def test_an_ensemble_that_has_no_entry_yet_leads_to_the_one_before(world):
@@ -161,10 +161,10 @@ def test_ledgers_are_counted_by_the_list_else_by_bookkeeper(world):
 def test_topics_are_found_by_their_nodes(world):
     for name in ("a/x/one", "a/x/two two", "b/y/three"):
         world.topic((1, 1, 1), topic=TopicName.parse(f"persistent://{name}"))
-    stored = world.stored()
-    assert list(stored.namespaces()) == ["a/x", "b/y", "public/default"]
+    stored = world.stored().tree_of_topics
+    assert stored.namespaces() == ["a/x", "b/y", "public/default"]
     assert [topic.name for topic in stored.topics("a/x")] == ["one", "two two"]
-    assert list(stored.topics("a/none")) == []
+    assert stored.topics("a/none") == []
 
 
 def test_a_topic_that_is_not_there_or_damaged(world):

@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
-from offloader.bookkeeper.api import ManagedCursor
 from offloader.bookkeeper.model import LedgerState
-from offloader.bookkeeper.nodes import Node
 from offloader.errors import DamagedRecordError, FatalError, ProtocolError
 from offloader.lifecycle.explaining.words import moment_text
 from offloader.lifecycle.topics.broker_retention import (
@@ -19,12 +17,14 @@ from offloader.lifecycle.topics.broker_retention import (
     read_retention,
 )
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
-from offloader.lifecycle.topics.holding import kept_from
 from offloader.lifecycle.topics.pace import VisitPace
-from offloader.lifecycle.topics.topic_nodes import DatedLedger, LedgerListNode, TailLedger, TopicNodes, read_list_node
-from offloader.lifecycle.topics.unloaded import QUIET_MS, UnloadedTopic, VisitReason, look_at
+from offloader.lifecycle.topics.unloaded import QUIET_MS, UnloadedTopic, VisitReason, kept_from, look_at
 from offloader.lifecycle.topics.visit_plan import check_version
 from offloader.model import MIB, TopicName
+from offloader.state.managed_ledger import ListedLedger, ManagedLedger
+from offloader.state.managed_ledger_codec import decode_managed_ledger
+from offloader.state.subscription import CursorState
+from offloader.state.topic import NewestLedger, PulsarTopic
 
 TOPIC = TopicName.parse("acme/orders/t")
 HOUR = 3_600_000
@@ -33,16 +33,18 @@ NOW = 1_767_225_600_000
 ONE_DAY = BrokerRetention(24 * 60, -1, RetentionLevel.NAMESPACE)
 
 
-def nodes(*ages: int | None, tail: TailLedger | None = None, terminated: bool = False) -> TopicNodes:
+def nodes(*ages: int | None, tail: NewestLedger | None = None, terminated: bool = False) -> PulsarTopic:
     """Ledgers of 10 entries and 100 bytes, finished so long ago; None: without a date. Then an empty, closed one."""
-    ledgers = [DatedLedger(i, 10, 100, 0 if age is None else NOW - age) for i, age in enumerate(ages)]
-    last = DatedLedger(len(ages), 0, 0, 0)
+    ledgers = [ListedLedger(i, 10, 100, 0 if age is None else NOW - age) for i, age in enumerate(ages)]
+    last = ListedLedger(len(ages), 0, 0, 0)
     written = max((one.timestamp_ms for one in ledgers), default=0)
-    empty = TailLedger(LedgerState.CLOSED, 0, 0, written, written)
-    return TopicNodes(TOPIC, LedgerListNode((*ledgers, last), 1, written, terminated), tail or empty)
+    empty = NewestLedger(True, 0, 0, written, written)
+    return PulsarTopic(
+        TOPIC, ManagedLedger((*ledgers, last), 1, (0, 0) if terminated else None, modified_ms=written), tail or empty
+    )
 
 
-def looked(found: TopicNodes, retention: BrokerRetention = ONE_DAY, now: int = NOW) -> UnloadedTopic:
+def looked(found: PulsarTopic, retention: BrokerRetention = ONE_DAY, now: int = NOW) -> UnloadedTopic:
     return look_at(found, retention, now, SubscriptionNames())
 
 
@@ -59,9 +61,9 @@ def test_ledgers_that_expire_far_apart_do_not_cost_a_visit_each() -> None:
 def test_where_all_has_expired_nobody_waits_for_half_a_retention_time() -> None:
     """After a load that freed nothing: only what was just unloaded is left alone."""
     found = nodes(3 * DAY, 2 * DAY)
-    loaded = replace(found, list=replace(found.list, written_ms=NOW))
+    loaded = replace(found, list=replace(found.list, modified_ms=NOW))
     assert looked(loaded).due_ms == NOW + QUIET_MS + 1
-    half = replace(nodes(2 * DAY, DAY - HOUR), list=replace(nodes(2 * DAY, DAY - HOUR).list, written_ms=NOW))
+    half = replace(nodes(2 * DAY, DAY - HOUR), list=replace(nodes(2 * DAY, DAY - HOUR).list, modified_ms=NOW))
     assert looked(half).due_ms == NOW + HOUR + 1
 
 
@@ -77,7 +79,7 @@ def test_a_ledger_without_a_date_among_others_is_as_old_as_its_list_at_most() ->
 
 
 def test_the_last_ledger_counts_from_when_it_was_closed() -> None:
-    closed = TailLedger(LedgerState.CLOSED, 10, 70, NOW - 9 * DAY, NOW - 2 * DAY)
+    closed = NewestLedger(True, 10, 70, NOW - 9 * DAY, NOW - 2 * DAY)
     found = looked(nodes(tail=closed))
     assert (found.overdue, found.size, found.reasons) == (70, 70, (VisitReason.UNDATED,))
     young = looked(nodes(tail=closed._replace(changed_ms=NOW - QUIET_MS)))
@@ -86,7 +88,7 @@ def test_the_last_ledger_counts_from_when_it_was_closed() -> None:
 
 @pytest.mark.parametrize("state", [LedgerState.OPEN, LedgerState.IN_RECOVERY])
 def test_an_open_last_ledger_is_worth_a_visit_only_where_retention_ends(state: LedgerState) -> None:
-    tail = TailLedger(state, 0, 0, NOW - HOUR, NOW - HOUR)
+    tail = NewestLedger(state is LedgerState.CLOSED, 0, 0, NOW - HOUR, NOW - HOUR)
     assert looked(nodes(tail=tail)).reasons == (VisitReason.OPEN,)
     for_ever = BrokerRetention(-1, -1, RetentionLevel.BROKER)
     found = looked(nodes(2 * DAY, tail=tail), for_ever)
@@ -99,12 +101,12 @@ def test_only_a_size_is_set() -> None:
     small = BrokerRetention(-1, 1, RetentionLevel.TOPIC)
     found = looked(nodes(DAY, DAY), small)
     assert (found.overdue, found.due_ms) == (0, None)
-    tail = TailLedger(LedgerState.CLOSED, 10, 2 * MIB, NOW - DAY, NOW - DAY)
+    tail = NewestLedger(True, 10, 2 * MIB, NOW - DAY, NOW - DAY)
     assert looked(nodes(DAY, tail=tail), small).overdue == 100
 
 
 def test_nothing_is_worth_a_visit_in_a_list_that_is_empty() -> None:
-    empty = TopicNodes(TOPIC, LedgerListNode((), 0, NOW - DAY), None)
+    empty = PulsarTopic(TOPIC, ManagedLedger(modified_ms=NOW - DAY), None)
     assert looked(empty).due_ms is None
 
 
@@ -120,32 +122,32 @@ def test_nothing_is_worth_a_visit_in_a_list_that_is_empty() -> None:
     ],
 )
 def test_from_where_a_cursor_keeps(mark: tuple[int, int], ledger: int | None) -> None:
-    ledgers = [DatedLedger(0, 10, 100, 1), DatedLedger(1, 10, 100, 1)]
-    assert kept_from("s", ManagedCursor(None, mark), ledgers, SubscriptionNames("pin")).ledger == ledger
+    ledgers = [ListedLedger(0, 10, 100, 1), ListedLedger(1, 10, 100, 1)]
+    assert kept_from("s", CursorState(mark), ledgers, SubscriptionNames("pin")).ledger == ledger
 
 
 def test_a_cursor_whose_ledger_was_dropped_goes_on_at_the_next_one() -> None:
-    ledgers = [DatedLedger(5, 10, 100, 1), DatedLedger(9, 0, 0, 0)]
-    assert kept_from("s", ManagedCursor(None, (3, 4)), ledgers, SubscriptionNames("pin")).ledger == 5
-    assert kept_from("s", ManagedCursor(None, (7, 4)), ledgers, SubscriptionNames("pin")).ledger == 9
+    ledgers = [ListedLedger(5, 10, 100, 1), ListedLedger(9, 0, 0, 0)]
+    assert kept_from("s", CursorState((3, 4)), ledgers, SubscriptionNames("pin")).ledger == 5
+    assert kept_from("s", CursorState((7, 4)), ledgers, SubscriptionNames("pin")).ledger == 9
 
 
 def test_a_cursor_that_was_only_just_made_keeps_everything_perhaps() -> None:
-    found = kept_from("s", ManagedCursor(4, None), [DatedLedger(5, 10, 100, 1)], SubscriptionNames("pin"))
+    found = kept_from("s", CursorState(cursor_ledger=4), [ListedLedger(5, 10, 100, 1)], SubscriptionNames("pin"))
     assert (found.ledger, found.certain) == (5, False)
 
 
 def test_whose_a_cursor_is() -> None:
     names = SubscriptionNames("pin", "our.repl", frozenset({"sys"}))
     holders = ("pin", "__compaction", "pulsar.dedup", "our.repl.west", "sys", "s")
-    kept = [kept_from(name, ManagedCursor(4, None), [DatedLedger(5, 10, 100, 1)], names) for name in holders]
+    kept = [kept_from(name, CursorState(cursor_ledger=4), [ListedLedger(5, 10, 100, 1)], names) for name in holders]
     assert [one.kind for one in kept] == ["pin", "compaction", "deduplication", "replication", "system", "user"]
 
 
 def test_a_shadow_topic_names_its_source() -> None:
     info = ManagedLedgerInfo()
     info.properties.add(key="PULSAR.SHADOW_SOURCE", value="persistent://acme/orders/source")
-    assert read_list_node(node(info)).shadow_of == "persistent://acme/orders/source"
+    assert decode_managed_ledger(info.SerializeToString()).shadow_of == "persistent://acme/orders/source"
 
 
 @pytest.mark.parametrize("ledgers", [(3, 3), (-1, 2)])
@@ -154,11 +156,7 @@ def test_a_list_that_no_managed_ledger_has_is_damage(ledgers: tuple[int, int]) -
     for ledger in ledgers:
         info.ledgerInfo.add(ledgerId=ledger)
     with pytest.raises(DamagedRecordError):
-        read_list_node(node(info))
-
-
-def node(info: ManagedLedgerInfo) -> Node:
-    return Node(info.SerializeToString(), 3, NOW, NOW, 1)
+        decode_managed_ledger(info.SerializeToString())
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -14,13 +13,14 @@ from offloader.errors import (
     OffloadError,
     TopicMovedError,
 )
-from offloader.lifecycle.topics.visit_parts import VisitParts
 from offloader.lifecycle.topics.visit_task import SHARE_MS, UnloadedTopicsTask
+from offloader.lifecycle.topics.visiting import VisitParts
 from offloader.metrics import Metrics
 from offloader.model import TopicName
+from tests.examples import tries
 from tests.lifecycle.topics.support import NAMESPACE, PIN, Idle, name
 
-SEEDS = int(os.environ.get("OFFLOADER_EXAMPLES", "60"))
+SEEDS = tries("OFFLOADER_EXAMPLES", 15, 60)
 HOUR = 3600
 CALLS = ("loaded", "known", "default_retention", "namespace_retention", "trim", "use", "unload", "version")
 
@@ -28,7 +28,7 @@ CALLS = ("loaded", "known", "default_retention", "namespace_retention", "trim", 
 def task_of(
     cluster: Idle, *, interval_s: int = 60, a_minute: int = 6000, metrics: Metrics | None = None
 ) -> UnloadedTopicsTask:
-    parts = VisitParts(cluster.planner, cluster.round(a_minute=a_minute))
+    parts = VisitParts(cluster.reader, cluster.planner, cluster.round(a_minute=a_minute))
     return UnloadedTopicsTask(lambda: parts, interval_s * 1000, lambda: cluster.now_ms, metrics or Metrics())
 
 
@@ -196,7 +196,7 @@ def test_what_it_needs_is_open_only_while_it_works() -> None:
 
     def parts() -> VisitParts:
         opened.append("open")
-        return VisitParts(cluster.planner, cluster.round(a_minute=60), lambda: opened.append("close"))
+        return VisitParts(cluster.reader, cluster.planner, cluster.round(a_minute=60), lambda: opened.append("close"))
 
     task = UnloadedTopicsTask(parts, HOUR * 1000, lambda: cluster.now_ms, Metrics())
     assert opened == []
@@ -212,7 +212,7 @@ def test_a_stop_begins_no_visit() -> None:
         cluster.written(f"t{number}", 100)
     cluster.tick(HOUR)
     task = UnloadedTopicsTask(
-        lambda: VisitParts(cluster.planner, cluster.round()),
+        lambda: VisitParts(cluster.reader, cluster.planner, cluster.round()),
         HOUR * 1000,
         lambda: cluster.now_ms,
         Metrics(),
@@ -272,6 +272,7 @@ class World:
             self.cluster.faults.at_random(0.1, f"visits.{call}", errors)
 
 
+@pytest.mark.explores
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_happens_loaded_topics_are_not_touched_and_expired_data_go(seed: int) -> None:
     world = World(seed)

@@ -14,8 +14,7 @@ from offloader.errors import (
     ProtocolError,
     TopicNotFoundError,
 )
-from offloader.lifecycle.topics.passed_over import PassedOver, WhyPassedOver
-from offloader.lifecycle.topics.unloaded import VisitReason
+from offloader.lifecycle.topics.unloaded import PassedOver, VisitReason, WhyPassedOver
 from offloader.lifecycle.topics.visit_outcome import VisitEnd
 from offloader.lifecycle.topics.why_not import why_not
 from offloader.model import TopicName
@@ -435,3 +434,21 @@ def test_without_the_metadata_service_nothing_is_touched(cluster: Idle) -> None:
     cluster.metadata.nodes.gone = True
     (outcome,) = cluster.visit(planned)
     assert (outcome.end, cluster.trimmed) == (VisitEnd.UNANSWERED, [])
+
+
+def test_data_of_an_enabled_topic_is_not_freed_before_its_first_offload(cluster: Idle) -> None:
+    topic, other = cluster.written("t", 100, 200, 30), cluster.written("other", 100, 200, 30)
+    cluster.to_be_offloaded.add(topic)
+    cluster.tick(61)
+    assert PassedOver(topic, WhyPassedOver.NOT_OFFLOADED) in cluster.plan()
+    assert [outcome.topic for outcome in cluster.visit()] == [other]
+    assert cluster.size(topic) == 330
+
+
+def test_an_enabled_topic_is_visited_once_its_offload_subscription_keeps_what_is_not_offloaded(cluster: Idle) -> None:
+    topic = cluster.written("t", 100, 200, 30, shut=False)
+    cluster.to_be_offloaded.add(topic)
+    cluster.subscribe(topic, PIN, (cluster.topics[topic].ledgers[1].id, 4))
+    cluster.shut(topic)
+    cluster.tick(61)
+    assert cluster.due()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
-from offloader.bookkeeper.cursor_codec import encode_cursor_entry, encode_cursor_node
-from offloader.bookkeeper.cursor_state import CursorState
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
-from offloader.bookkeeper.managed_ledgers import managed_ledger_name
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import StoredEntry
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.model import TopicName
-from offloader.testing.bookkeeper import SimulatedCluster
+from offloader.state.names import managed_ledger_name
+from offloader.state.subscription import CursorState
+from offloader.state.subscription_codec import encode_cursor_entry, encode_cursor_node
+from tests.fakes.bookkeeper import SimulatedCluster
 
 TOPIC = TopicName.parse("public/default/t")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from offloader.config import Config
 from offloader.errors import ConfigError, OvertakenError
 from offloader.metrics import Metrics
 from offloader.offload.application import Application
+from offloader.offload.driver.driver import Driver
 from tests.offload.live.showing import caught_up, view
 from tests.pages.calling import ask
 
@@ -43,7 +45,7 @@ def test_before_the_first_view_it_says_that_it_starts():
 def test_it_says_that_it_stops_and_why_it_ends():
     app = application()
     site = app._site(healthy())
-    app.driver = SimpleNamespace(view=view(caught_up("t")), stop=lambda: None)
+    app.driver = cast("Driver", SimpleNamespace(view=view(caught_up("t")), stop=lambda: None))
     assert "It stops" not in ask(site, "/").text
     app.stop()
     assert "It stops, as asked, after the present batch." in ask(site, "/").text
@@ -53,7 +55,7 @@ def test_it_says_that_it_stops_and_why_it_ends():
 
 def test_other_machines_see_it_with_the_token_alone():
     app = application(f"host: 0.0.0.0, pageToken: {TOKEN!r}")
-    app.driver = SimpleNamespace(view=view(caught_up("t")))
+    app.driver = cast("Driver", SimpleNamespace(view=view(caught_up("t"))))
     site = app._site(healthy())
     elsewhere = {"REMOTE_ADDR": "10.0.0.9", "HTTP_HOST": "offloader:9464"}
     assert ask(site, "/", **elsewhere).status == 401

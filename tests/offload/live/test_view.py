@@ -74,17 +74,25 @@ def test_what_did_not_change_is_the_same_object():
 def test_of_many_topics_only_the_lines_of_those_that_changed_are_made(monkeypatch):
     sim = started()
     names = [TopicName.parse(f"public/default/many-{n}") for n in range(2_000)]
+    seen(sim)
     many = [replace(sim.registry.topics[BUSY], name=name) for name in names]
+    for topic in many:
+        sim.registry._hold(topic)
     made = []
     told = topic_status._status
-    monkeypatch.setattr(topic_status, "_status", lambda topic, state: made.append(topic.name) or told(topic, state))
-    first = tuple(sim.driver.statuses._look(many, 1_000))
+
+    def status(features, topic, state):
+        made.append(topic.name)
+        return told(features, topic, state)
+
+    monkeypatch.setattr(topic_status, "_status", status)
+    first = sim.driver.statuses.latest = sim.driver.statuses._look(sim.registry.topics, 1_000)
     assert made == names
     made.clear()
     many[7].pin = replace(many[7].pin, alarm="moved")
-    second = tuple(sim.driver.statuses._look(many, 2_000))
+    second = sim.driver.statuses._look(sim.registry.topics, 2_000)
     assert made == [names[7]]
-    assert [n for n in range(len(many)) if second[n] is not first[n]] == [7]
+    assert [line.topic for line, before in zip(second, first, strict=True) if line is not before] == [names[7]]
 
 
 def test_a_round_that_follows_at_once_makes_no_view():
@@ -121,23 +129,23 @@ def test_every_facet_of_a_topic_that_a_line_shows_is_in_its_basis():
     """Else a line would be an old one."""
     sim = started()
     topic, state = sim.registry.topics[BUSY], sim.driver.state(BUSY)
-    status = topic_status._status(topic, state)
+    status = topic_status._status(sim.context.features, topic, state)
     basis = topic_status._basis(topic, state)
     topic.pin = replace(topic.pin, alarm="moved")
     changed = topic_status._basis(topic, state)
-    assert topic_status._status(topic, state) != status
+    assert topic_status._status(sim.context.features, topic, state) != status
     assert changed != basis
     topic.pin = replace(topic.pin, alarm="")
     for _ in range(30):
         before = (
             topic_status._basis(topic, sim.driver.state(BUSY)),
-            topic_status._status(topic, sim.driver.state(BUSY)),
+            topic_status._status(sim.context.features, topic, sim.driver.state(BUSY)),
         )
         sim.produce(BUSY, 7)
         sim.rounds(1)
         after = (
             topic_status._basis(topic, sim.driver.state(BUSY)),
-            topic_status._status(topic, sim.driver.state(BUSY)),
+            topic_status._status(sim.context.features, topic, sim.driver.state(BUSY)),
         )
         assert before[1] == after[1] or before[0] != after[0]
 
@@ -153,16 +161,19 @@ def test_a_failing_topic_says_why_and_since_how_many_tries():
     assert "the role may not" in status.trouble.text
 
 
+def line(sim, now):
+    return {line.topic: line for line in sim.driver.statuses._look(sim.registry.topics, now)}[BUSY]
+
+
 def test_how_long_the_same_is_wrong_is_told():
     sim = started()
     topic = sim.registry.topics[BUSY]
     topic.pin = replace(topic.pin, alarm="it stands at 1:1")
-    first = sim.driver.statuses._look([topic], 1_000)
-    (status,) = first
+    status = line(sim, 1_000)
     topic.pin = replace(topic.pin, alarm="it stands at 1:2")
-    (later,) = sim.driver.statuses._look([topic], 9_000)
+    later = line(sim, 9_000)
     topic.pin = replace(topic.pin, alarm="", error="no answer")
-    (other,) = sim.driver.statuses._look([topic], 12_000)
+    other = line(sim, 12_000)
     assert [each.trouble.since for each in (status, later, other)] == [1_000, 1_000, 12_000]
     assert later.trouble.text == "it stands at 1:2"
 

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from benchmarks.counted import CountedStore
 from offloader.metadata.compaction import compact
 from offloader.metadata.manifest import FAN
-from offloader.model import MIB, RollReason
+from offloader.model import MIB, RollReason, TopicName
 from offloader.operations.cost.gather import NEWEST, evenly, look_into
-from offloader.operations.cost.pace import Pace, RecentSegment, pace_of, requests_a_month
-from offloader.operations.cost.plan import Cuts, PacedTopic, changes
+from offloader.operations.cost.plan import Cuts, Pace, PacedTopic, RecentSegment, changes, pace_of, requests_a_month
 from offloader.operations.cost.requests import HOUR_MS, total
 from offloader.operations.cost.stored import Age, ByteClass, class_of
 from offloader.storage.memory import MemoryStore
@@ -89,8 +88,8 @@ def test_a_month_is_what_a_month_had_or_what_there_is_made_longer() -> None:
 def test_topics_are_chosen_evenly_and_the_same_ones_each_time() -> None:
     names = [TOPIC] * 10
     assert len(evenly(names, 100)) == 10
-    numbered = list(range(1000))
-    assert evenly(numbered, 10) == list(range(0, 1000, 100))  # type: ignore[arg-type]
+    numbered = [TopicName.parse(f"public/default/t{number}") for number in range(1000)]
+    assert evenly(numbered, 10) == numbered[::100]
     assert evenly([], 10) == []
 
 
@@ -108,7 +107,7 @@ def test_every_kind_of_key_has_a_class_of_its_own() -> None:
 
 def test_a_long_topic_is_looked_into_in_few_requests_and_its_ages_are_exact() -> None:
     store = CountedStore(MemoryStore())
-    archive = Archive(store)  # type: ignore[arg-type]
+    archive = Archive(store)
     archive.claim(5)
     count = 4 * FAN
     sizes = [archive.add(stream(5, number, number)).size for number in range(count)]

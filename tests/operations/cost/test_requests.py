@@ -6,22 +6,36 @@ from collections import Counter
 
 import pytest
 
+from offloader.archive.opened import OpenArchive
+from offloader.archive.reading.stores import Stores
+from offloader.cursors.core.records import FirstState
+from offloader.cursors.durable import DurableCursor
+from offloader.gateway.application import StoredTopicsOfArchive
+from offloader.gateway.entries.missing import OnMissing
+from offloader.gateway.owners.claim import TopicClaim
+from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.metadata.compaction import compact
-from offloader.metadata.layout import KeyKind, parse_topic_key
+from offloader.metadata.layout import KeyKind, parse_topic_key, subscription_folder
 from offloader.metadata.manifest import FAN
-from offloader.model import TopicName
+from offloader.model import Position, TopicName
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.operations.cost.requests import (
+    HEALTH_MS,
+    LIST_KEPT_MS,
     MANIFEST,
     AskedFor,
     Idling,
     Requests,
+    Serving,
     of_idle_hour,
     of_segment,
+    of_serving_hour,
     total,
 )
 from offloader.storage.forwarding import ForwardingStore
 from offloader.storage.memory import MemoryStore
+from tests.archive.support import Archive, message
+from tests.format.support import Stored
 from tests.offload.simulation import RETENTION_MS, Simulation
 
 TOPIC = TopicName.parse("public/default/t")
@@ -134,7 +148,7 @@ def test_an_idle_hour_takes_the_requests_that_are_said_however_many_topics_there
 
 
 def test_an_idle_hour_of_retention_takes_the_requests_that_are_said() -> None:
-    store, topics, hours = KindsStore(), 20, 3
+    store, topics, hours = KindsStore(), 5, 1
     policy = "archiveRetentionTimeInMinutes: 525600\narchiveRetentionSizeInMB: -1"
     sim = Simulation(1, store=store, entries_per_ledger=None, retention=policy)
     for number in range(topics):
@@ -152,3 +166,33 @@ def test_an_idle_hour_of_retention_takes_the_requests_that_are_said() -> None:
     made = store.taken(*(kind for _, kind in store.asked if kind != "_journal"))
     idling = Idling(trigger_ms=1, deletion_interval_ms=RETENTION_MS, retained=topics)
     assert made == of_idle_hour(idling)[AskedFor.RETENTION].times(hours)
+
+
+def test_a_gateway_takes_the_requests_that_are_said() -> None:
+    store = KindsStore()
+    topics = [TopicName("public", "default", f"t{number}") for number in range(3)]
+    for topic in topics:
+        made = Archive(store, topic)
+        made.claim(10, 0)
+        made.add([Stored(10, entry, message("m")) for entry in range(3)])
+    archived = StoredTopicsOfArchive(OpenArchive(Stores.of(store)), OnMissing.FAIL)
+    served = [archived.open(topic) for topic in topics]
+    archived.names("public/default")
+    for topic, entries in zip(topics, served, strict=True):
+        entries.refresh()
+        ClaimLog(store, lambda: "t").append(TopicClaim(topic, 0, "g"))
+    begin = FirstState(Position(0, 10, -1))
+    folder = subscription_folder(topics[0], "s")
+    cursor = DurableCursor.open(store, folder, lambda: begin, lambda: "t")
+    cursor.acknowledge_up_to(Position(0, 10, 0))
+    store.asked.clear()
+    for entries in served:
+        entries.refresh()
+    cursor.flush()
+    archived.names("public/default")
+    ClaimLog(store, lambda: "t").newest_of_all()
+    made_requests = store.taken(*(kind for _, kind in store.asked))
+    hour = 3_600_000
+    said = of_serving_hour(Serving(3, 1, 1, hour, hour, hour))[AskedFor.GATEWAY]
+    beside = Requests(reads=hour / HEALTH_MS, lists=hour / LIST_KEPT_MS - 1)
+    assert made_requests + beside == said

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from offloader.bookkeeper.connect import BookKeeperSettings
-from offloader.bookkeeper.digests import digest_for, master_key
-from offloader.bookkeeper.entry_codec import encode
+from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import StoredEntry
 from offloader.config import Config
 from offloader.errors import ConfigError
@@ -17,20 +17,20 @@ from offloader.offload.core.check import Verdict
 from offloader.operations.doctor.probes import LedgerProbes, RealProbes
 from offloader.operations.doctor.pulsar_checks import bookies_reachable
 from offloader.ports.admin import TopicInfo
-from offloader.testing.bookkeeper import SimulatedCluster
+from tests.fakes.bookkeeper import SimulatedCluster
 from tests.lifecycle.ledgers.clusters import cluster
 from tests.lifecycle.ledgers.written import Meanwhile, Written
 
 TOPIC = TopicName.parse("public/default/t")
 
 
-def test_a_cluster_without_bookies_is_a_failure():
+def test_a_cluster_without_bookies_is_a_failure() -> None:
     (check,) = bookies_reachable({})
     assert (check.name, check.verdict, check.message) == ("metadata-service", Verdict.FAIL, "no bookie is registered")
 
 
 @pytest.fixture
-def ledgers(monkeypatch):
+def ledgers(monkeypatch: pytest.MonkeyPatch):
     """Ledger 13 has one entry; 12 was offloaded by Pulsar itself and deleted from BookKeeper."""
     cluster = SimulatedCluster(1, 3, prompt=True)
     metadata = cluster.create(13, 3, 3, 2)
@@ -47,11 +47,11 @@ def info(last_confirmed):
     return TopicInfo("created", spans, {}, last_confirmed, False, frozenset({12}))
 
 
-def test_a_ledger_that_pulsar_has_offloaded_is_not_looked_for_on_bookies(ledgers):
+def test_a_ledger_that_pulsar_has_offloaded_is_not_looked_for_on_bookies(ledgers) -> None:
     assert ledgers.read(TOPIC, info((13, 0))) == f"{TOPIC}: entry 13:0 was read from its bookies"
 
 
-def test_where_pulsar_has_offloaded_everything_nothing_is_read(ledgers):
+def test_where_pulsar_has_offloaded_everything_nothing_is_read(ledgers) -> None:
     assert ledgers.read(TOPIC, info((12, 5))).endswith(
         "has only entries that Pulsar itself has offloaded: none was read"
     )
@@ -64,7 +64,7 @@ storage: {root: "file:///unused"}
 """
 
 
-def test_the_stock_bucket_is_opened_listed_and_read(tmp_path):
+def test_the_stock_bucket_is_opened_listed_and_read(tmp_path: Path) -> None:
     def probes(section: str) -> RealProbes:
         other: Any = None
         return RealProbes(Config.parse(f"{BASE}lifecycle: {{{section}}}", {}), other, other)
@@ -88,7 +88,7 @@ def test_the_stock_bucket_is_opened_listed_and_read(tmp_path):
         ),
     ],
 )
-def test_what_would_be_refused_is_told_without_a_scan(monkeypatch, lifecycle, expected):
+def test_what_would_be_refused_is_told_without_a_scan(monkeypatch: pytest.MonkeyPatch, lifecycle, expected) -> None:
     written = Written(cluster(1))
     asked: list[str] = []
     bookies, tree = written.bookkeeper.client()

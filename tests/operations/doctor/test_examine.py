@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from offloader.errors import (
     AccessDeniedError,
+    AuthenticationFailedError,
     AuthorizationFailedError,
     BookieUnavailableError,
     BrokerUnavailableError,
     ConfigError,
     FatalError,
     MetadataUnavailableError,
+    NamespaceNotFoundError,
+    NotAllowedError,
     OffloadError,
+    SubscriptionBusyError,
     TopicNotFoundError,
 )
 from offloader.metadata.root import open_root
+from offloader.model import TopicName
 from offloader.operations.doctor.store_checks import BucketFacts
 from tests.archive.support import TOPIC
+from tests.bridge.operations.test_doctor import SOUND
 from tests.cli.support import Line
-from tests.operations.doctor.test_bridge import SOUND
 
 SILENT = BookieUnavailableError("a bookie did not answer")
 
@@ -55,8 +61,8 @@ class FakeProbes:
     def applied(self, topic) -> Any:
         return self._answer("applied", self.policies)
 
-    def open_reader(self, topic) -> None:
-        self._answer("open_reader", None)
+    def read_topic(self, topic) -> str:
+        return self._answer("read_topic", f"{topic} can be read")
 
     def bookies(self) -> Any:
         return self._answer("bookies", self.registered)
@@ -83,7 +89,7 @@ class FakeProbes:
 
 
 @pytest.fixture
-def line(tmp_path):
+def line(tmp_path: Path):
     built = Line(tmp_path)
     built.cluster.create(TOPIC)
     built.probes = FakeProbes(built.cluster.admin, built.archive.store)
@@ -150,8 +156,10 @@ def test_the_doctor_leaves_nothing_behind(line) -> None:
     [
         ("java", FatalError("no Java found"), "java"),
         ("connect", BrokerUnavailableError("no answer"), "broker-port"),
-        ("open_reader", AuthorizationFailedError("not allowed"), "read-topic"),
-        ("open_reader", TopicNotFoundError("gone"), "read-topic"),
+        ("read_topic", AuthorizationFailedError("not allowed"), "read-topic"),
+        ("read_topic", TopicNotFoundError("gone"), "read-topic"),
+        ("read_topic", NotAllowedError("no Exclusive sub type"), "read-topic"),
+        ("read_topic", SubscriptionBusyError("held"), "read-topic"),
         ("applied", AuthorizationFailedError("not allowed"), "policies"),
     ],
 )
@@ -309,3 +317,73 @@ def test_brokers_are_looked_at_only_where_they_are_to_read(line) -> None:
     assert verdicts(line)["bridge-ttl"] == "ok"
     line.probes.policies["message_ttl_in_seconds"] = 3 * 3_600
     assert verdicts(line)["bridge-ttl"] == "fail"
+
+
+def test_system_topics_are_named_and_topics_of_users_are_not_taken_for_them(line) -> None:
+    for name in ("__change_events", "__consumer_offsets"):
+        line.cluster.create(TopicName.parse(f"public/default/{name}"))
+    assert verdicts(line)["system-topics"] == "ok"
+    (said,) = [row for row in line.run("doctor").output.splitlines() if "system-topics" in row]
+    assert "__change_events" in said
+    assert "__consumer_offsets" not in said
+
+
+def test_topics_whose_names_the_store_cannot_hold_are_findings(line) -> None:
+    long = TopicName.parse("public/default/" + "é" * 50)  # 300 bytes, URL-encoded
+    line.cluster.create(long)
+    assert "topic-names" not in verdicts(line), "object stores can"
+    line.probes.store.url = "file:///archive"
+    assert verdicts(line)["topic-names"] == "fail"
+    (said,) = [row for row in line.run("doctor").output.splitlines() if "topic-names" in row]
+    assert str(long) in said
+
+
+DENIED = AuthorizationFailedError("only super users may ask")
+POLICY_CHECKS = {
+    "message_ttl_in_seconds": "message-ttl",
+    "backlog_quota_map": "backlog-quota",
+    "subscription_expiration_time_minutes": "subscription-expiration",
+    "retention_policies": "retention",
+    "offload_policies": "stock-offload",
+}
+
+
+@pytest.mark.parametrize("unread", POLICY_CHECKS)
+def test_a_policy_that_cannot_be_read_hides_no_other(line, unread) -> None:
+    line.probes.policies |= {
+        "message_ttl_in_seconds": 60,
+        "backlog_quota_map": {"destination_storage": {"limitSize": 10, "policy": "consumer_backlog_eviction"}},
+        "subscription_expiration_time_minutes": 5,
+        "retention_policies": {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0},
+        "offload_policies": {"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadThresholdInBytes": 0},
+        unread: DENIED,
+    }
+    wanted = {
+        check: "warn" if key in (unread, "retention_policies") else "fail" for key, check in POLICY_CHECKS.items()
+    }
+    found = verdicts(line)
+    assert {check: found.get(check) for check in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (AuthenticationFailedError("who"), "pulsar.authPlugin"),
+        (AuthorizationFailedError("may not"), "grant-permission"),
+        (NotAllowedError("no Exclusive sub type"), "no permission is missing"),
+        (SubscriptionBusyError("held"), "stop the other consumer"),
+        (BrokerUnavailableError("no answer"), "whether the broker runs"),
+    ],
+)
+def test_each_refusal_has_its_own_remedy(line, error, remedy) -> None:
+    line.probes.errors["read_topic"] = error
+    assert remedy in line.run("doctor").stdout
+
+
+def test_a_namespace_that_does_not_exist(line) -> None:
+    line.config = line.config.replace("public/default: {enabled: true}", "public/misspelt: {enabled: true}")
+    line.cluster.faults.add("admin.namespace_properties", lambda: NamespaceNotFoundError("no such namespace"), times=99)
+    result = line.run("doctor")
+    assert result.exit_code == 2
+    assert "fail  namespace: public/misspelt does not exist" in result.stdout
+    assert "waited for" not in result.stdout

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from offloader.errors import UnprovenStoreError
-from offloader.operations.doctor.race import WRITERS, try_race
+from offloader.operations.doctor.probes import WRITERS, try_race
 from offloader.ports.object_store import Stat
 from offloader.storage.forwarding import ForwardingStore
 from offloader.storage.memory import MemoryStore
@@ -22,7 +22,13 @@ class LookingFirst(ForwardingStore):
         self._looked = threading.Barrier(WRITERS)
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,
     ) -> Stat | None:
         free = self.store.stat(key) is None
         self._looked.wait()
@@ -33,7 +39,13 @@ class TellingOthers(ForwardingStore):
     """Says that who came first did not create."""
 
     def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,
+        as_upload: bool = False,
     ) -> Stat | None:
         found = super().put(key, data, meta=meta, if_absent=if_absent)
         return self.store.stat(key) if found is None else None

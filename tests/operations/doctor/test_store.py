@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.errors import AccessDeniedError, BucketNotFoundError, DamagedRecordError, StoreUnavailableError
+from offloader.errors import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    DamagedObjectError,
+    DamagedRecordError,
+    PartRejectedError,
+    StoreUnavailableError,
+)
 from offloader.metadata.state import Root
 from offloader.offload.core.check import Verdict
 from offloader.operations.doctor import store_checks
-from offloader.operations.doctor.probes import ahead
+from offloader.operations.doctor.probes import ahead, try_upload
 from offloader.operations.doctor.store_checks import BucketFacts
+from offloader.storage.memory import MemoryStore
 
 HOUR, DAY = 3_600_000, 86_400_000
 OK, WARN, FAIL = Verdict.OK, Verdict.WARN, Verdict.FAIL
@@ -91,3 +99,47 @@ def test_each_refusal_has_its_remedy() -> None:
     assert "s3:PutObject" in store_checks.works("store", "", AccessDeniedError("no")).remedy
     assert "create the bucket" in store_checks.works("store", "", BucketNotFoundError("no")).remedy
     assert "endpoint" in store_checks.works("store", "", StoreUnavailableError("no")).remedy
+
+
+class UploadStore(MemoryStore):
+    """Takes what one probe sends, and fails as a server of its own kind would."""
+
+    equal_parts = damaged = undeletable = False
+
+    def commit(self, upload, parts):
+        listed = list(parts)
+        assert len({part.size for part in listed}) == len(listed) == 3
+        if self.equal_parts:
+            raise PartRejectedError("all parts but the last must have the same length")
+        return super().commit(upload, listed)
+
+    def read(self, key, offset=0, length=None):
+        data, stat = super().read(key, offset, length)
+        return (data[:-1] if self.damaged else data), stat
+
+    def delete(self, keys):
+        if self.undeletable:
+            raise AccessDeniedError("DeleteObject is denied")
+        return super().delete(keys)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (None, None),
+        ("equal_parts", PartRejectedError),
+        ("damaged", DamagedObjectError),
+        ("undeletable", AccessDeniedError),
+    ],
+)
+def test_the_parts_of_an_upload_are_completed_read_and_deleted(fault, error) -> None:
+    store = UploadStore(min_part_size=5 * 2**20)
+    if fault is not None:
+        setattr(store, fault, True)
+    if error is None:
+        try_upload(store)
+    else:
+        with pytest.raises(error):
+            try_upload(store)
+    assert list(store.list_uploads()) == []
+    assert bool(list(store.list())) == (fault == "undeletable")

@@ -22,8 +22,8 @@ from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import proposed, rebuild
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import META, SMALL, TOPIC, Archive, gap, message
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.format.support import Stored
 
 TOKENS = itertools.count()
@@ -205,7 +205,7 @@ def record_keys(store: ObjectStore) -> list[str]:
 
 
 def given(at: int = 900, **said: object) -> Given:
-    return replace(Given("app", at, 1), **said)  # type: ignore[arg-type]
+    return replace(Given("app", at, 1), **said)
 
 
 def look(store: ObjectStore) -> Proposal:

@@ -14,12 +14,12 @@ from offloader.archive.findings import FindingKind
 from offloader.errors import DamagedRecordError, IntegrityError, OffloadError, OutcomeUnknownError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import TopicCatalog
-from offloader.model import Loss, Position
+from offloader.model import Loss, Position, Segment
 from offloader.operations.rebuild.remains import NoteKind
 from offloader.operations.verify.verify import verify
 from offloader.storage.memory import MemoryBacking, MemoryStore
-from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import TOPIC
+from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.operations.rebuild.history import (
     History,
     again,
@@ -94,11 +94,11 @@ def test_where_records_are_lost_too_what_is_missing_is_told(random: Random) -> N
     for position in history.truth.keys() - have.keys():
         begin, end = (
             after.begins.get(position.incarnation),
-            max((s.end for s in (*after.segments, *after.losses)), default=None),
+            max((s.end for s in _spans(after)), default=None),
         )
         inside = begin is not None and end is not None and begin <= position <= end
         first = min(
-            (s.start for s in (*after.segments, *after.losses) if s.start.incarnation == position.incarnation),
+            (s.start for s in _spans(after) if s.start.incarnation == position.incarnation),
             default=None,
         )
         if inside and first is not None and first <= position:
@@ -108,9 +108,13 @@ def test_where_records_are_lost_too_what_is_missing_is_told(random: Random) -> N
     assert look(store).in_force, "what was made stays"
 
 
+def _spans(catalog: TopicCatalog) -> list[Segment | Loss]:
+    return [*catalog.segments, *catalog.losses]
+
+
 def _behind(after: TopicCatalog, before: TopicCatalog, position) -> bool:
     """Of an incarnation whose last records are lost: nothing that is left says how long it was."""
-    mine = [s.end for s in (*after.segments, *after.losses) if s.end.incarnation == position.incarnation]
+    mine = [s.end for s in _spans(after) if s.end.incarnation == position.incarnation]
     return position > max(mine)
 
 

@@ -12,10 +12,8 @@ from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.errors import BrokerUnavailableError
 from offloader.model import GapKind, Position, TopicName
 from offloader.operations.restore.choice import Choice
-from offloader.operations.restore.outgoing import Outgoing
-from offloader.operations.restore.progress import Counts, RestoreProgress
-from offloader.operations.restore.provenance import Origin, Provenance, read_provenance
-from offloader.operations.restore.rate_limiter import RateLimiter
+from offloader.operations.restore.progress import Counts, RateLimiter, RestoreProgress
+from offloader.operations.restore.provenance import Origin, Outgoing, Provenance, read_provenance
 from offloader.operations.restore.restore import Restore, Tools
 from offloader.operations.restore.tail import Tail, TargetContents, tail_of
 from tests.format.support import checksummed

@@ -11,13 +11,12 @@ from offloader.archive.messages.envelope import parse_envelope
 from offloader.errors import FatalError, IntegrityError, TopicNotFoundError
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import TopicName
-from offloader.operations.restore.outgoing import outgoing
+from offloader.operations.restore.choice import Outcomes, outcomes
 from offloader.operations.restore.pairs import Existing, Pairing, pairing
-from offloader.operations.restore.provenance import Origin, Provenance
-from offloader.operations.restore.rate_limiter import RateLimiter
+from offloader.operations.restore.progress import RateLimiter
+from offloader.operations.restore.provenance import Origin, Provenance, outgoing
 from offloader.operations.restore.tail import Tail, TargetContents, tail_of
 from offloader.operations.restore.target_policies import KEEPS_EVERYTHING, check_policies, inherited, left_to_broker
-from offloader.operations.restore.transactions import Outcomes, outcomes
 from tests.operations.restore.support import (
     FOREIGN,
     ORIGIN,
@@ -195,6 +194,7 @@ def test_partitions_go_to_as_many() -> None:
         (PARTS, part(TARGET, 1), NOTHING, None, "has 4 partitions, .* is one topic"),
         (PARTS, TARGET, Existing([], {TARGET: 5}), None, "has 5 partitions, .* 4: .*--partitions 5"),
         (PARTS, TARGET, NOTHING, 3, "4 archived partitions at least, not 3"),
+        ([part(SOURCE, 20260105)], TARGET, NOTHING, None, "1 of at least 20260106 partitions are archived"),
     ],
 )
 def test_kinds_that_do_not_match_are_refused(archived_topics, to, existing, partitions, words) -> None:

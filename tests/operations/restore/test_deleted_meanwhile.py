@@ -16,9 +16,8 @@ from offloader.errors import DataLostError
 from offloader.metadata.deletions import Deleted, DeletionBegun
 from offloader.operations.restore.archived import ArchiveSource
 from offloader.operations.restore.choice import Choice
-from offloader.operations.restore.progress import RestoreProgress
+from offloader.operations.restore.progress import RateLimiter, RestoreProgress
 from offloader.operations.restore.provenance import read_provenance
-from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.restore import Restore, Tools
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.forwarding import ForwardingStore, T, Verb
@@ -79,7 +78,7 @@ def restored(target: MemoryTarget) -> list[int]:
 
 
 @pytest.mark.parametrize("moment", range(14))
-def test_at_any_moment_it_has_each_entry_or_ends_and_says_by_what_it_was_deleted(moment):
+def test_at_any_moment_it_has_each_entry_or_ends_and_says_by_what_it_was_deleted(moment) -> None:
     archive, target = archived(SEGMENTS), MemoryTarget(Random(moment))
     everything = list(range(SEGMENTS * ENTRIES))
     store = SteppingStore(archive.store, deletion(archive), moment)
@@ -98,7 +97,7 @@ def test_at_any_moment_it_has_each_entry_or_ends_and_says_by_what_it_was_deleted
 
 
 @pytest.mark.parametrize("moment", range(14))
-def test_where_that_is_accepted_it_goes_on_behind_it_and_counts_it(moment):
+def test_where_that_is_accepted_it_goes_on_behind_it_and_counts_it(moment) -> None:
     archive, target = archived(SEGMENTS), MemoryTarget(Random(moment))
     progress = restore(SteppingStore(archive.store, deletion(archive), moment), target, allow_missing=True)
     got = restored(target)
@@ -107,7 +106,7 @@ def test_where_that_is_accepted_it_goes_on_behind_it_and_counts_it(moment):
     assert (progress.counts.losses > 0) == (len(got) < SEGMENTS * ENTRIES), "what is passed over is counted"
 
 
-def test_both_were_seen():
+def test_both_were_seen() -> None:
     ends = []
     for moment in range(30):
         archive, target = archived(SEGMENTS), MemoryTarget(Random(moment))

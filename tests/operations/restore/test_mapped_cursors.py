@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.archive.items import Item
 from offloader.archive.topic import ArchivedTopic
 from offloader.cursors.copies import CopiedCursor, pieces_of
 from offloader.errors import IntegrityError
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, Position, Source
-from offloader.operations.restore.archived import ArchiveSource
-from offloader.operations.restore.mapped_cursors import mapped
-from offloader.operations.restore.numbering import EARLIEST, Numbering, RestoredRun, TargetPlaces
-from offloader.operations.restore.proven_numbering import proven_numbering
+from offloader.operations.restore.archived import ArchiveSource, proven_numbering
+from offloader.operations.restore.numbering import EARLIEST, Numbering, RestoredRun, TargetPlaces, mapped
 from offloader.operations.restore.provenance import Provenance
 from offloader.operations.restore.tail import Tail
 from tests.archive.support import Archive, gap, stream
@@ -27,7 +27,7 @@ from tests.operations.restore.support import ORIGIN, archived, at
 LEDGERS = {2: 12, 3: 1, 5: 9}
 PLACES = st.tuples(st.sampled_from(list(LEDGERS)), st.integers(0, 11)).filter(lambda one: one[1] < LEDGERS[one[0]])
 RANGES = st.tuples(PLACES, PLACES).map(lambda two: AcknowledgedRange(*sorted(two)))
-BATCHES = st.builds(lambda place: PartlyAcknowledged(*place, (0b101,)), PLACES)
+BATCHES = st.builds(lambda place: PartlyAcknowledged(place[0], place[1], (0b101,)), PLACES)
 LENGTHS = [*LEDGERS.items(), (9, None)]  # the open one has what was acknowledged ahead of the archive
 CURSORS = st.builds(
     lambda mark, ranges, batches: CopiedCursor("job", mark, pieces_of(mark, ranges, batches, LENGTHS)),
@@ -44,7 +44,7 @@ LEFT_OUT = st.sets(st.sampled_from(EVERYTHING), max_size=25)
 def targets(draw, count):
     """Ledgers of a target of so many entries; the last one is open."""
     sizes = draw(st.lists(st.integers(0, 8), max_size=4))
-    lengths = []
+    lengths: list[tuple[int, int]] = []
     for ledger, size in zip(itertools.count(100, 3), sizes, strict=False):
         size = min(size, count - sum(one for _, one in lengths))
         lengths.append((ledger, size))
@@ -140,7 +140,11 @@ def test_where_nothing_was_left_out_the_records_say_it_and_two_entries_prove_it(
     archive.add(stream(2, 0, 3))
     source = ArchiveSource(ArchivedTopic.of(archive.store, archive.catalog))
     target = Restored([*(at(1, n) for n in range(10)), *(at(2, n) for n in range(3))])  # a restore that did not end
-    source.items = None  # nothing is read
+
+    def unread(after: Position | None) -> Iterator[Item]:
+        raise AssertionError("nothing is read")
+
+    source.items = unread
     found = target.numbering(source, at(1, 4))
     assert target.asked == 2
     assert [found.up_to(at(*place)) for place in ((1, 4), (1, 9), (1, 11), (2, 0), (2, 3), (5, 0))] == [

@@ -10,7 +10,6 @@ from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMet
 from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.errors import DamagedObjectError
 from offloader.format.entry import crc_ok
-from offloader.operations.restore.outgoing import outgoing
 from offloader.operations.restore.provenance import (
     BEFORE,
     NUMBER,
@@ -20,6 +19,7 @@ from offloader.operations.restore.provenance import (
     ROOT,
     TOPIC,
     Provenance,
+    outgoing,
     read_provenance,
 )
 from tests.operations.restore.support import ORIGIN, at
@@ -98,7 +98,7 @@ def test_everything_else_stays(payload: bytes, broker: bool, checksum: bool, fie
     made, envelope = sent(data)
     assert envelope.payload == payload
     assert made.messages == fields.get("num_messages_in_batch", 1)
-    assert made.schema_version == fields.get("schema_version", b"")
+    assert parse_envelope(made.data).metadata.schema_version == fields.get("schema_version", b"")
     count = len(envelope.metadata.properties)
     assert all(p.key.startswith(PREFIX) for p in envelope.metadata.properties[count - 4 :])
     del envelope.metadata.properties[count - 4 :]

@@ -18,10 +18,8 @@ from offloader.errors import (
     StoreUnavailableError,
 )
 from offloader.format.entry import crc_ok
-from offloader.operations.restore.outgoing import Skipped
-from offloader.operations.restore.progress import MAX_PENDING, RestoreProgress
-from offloader.operations.restore.provenance import Provenance, read_provenance
-from offloader.operations.restore.rate_limiter import RateLimiter
+from offloader.operations.restore.progress import MAX_PENDING, RateLimiter, RestoreProgress
+from offloader.operations.restore.provenance import Provenance, Skipped, read_provenance
 from offloader.operations.restore.restore import Restore, Tools
 from tests.operations.restore.support import (
     ORIGIN,

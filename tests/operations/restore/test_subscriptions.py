@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.bookkeeper.cursor_state import CursorState
 from offloader.cursors.copies import CopiedCursor, pieces_of
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError, OutcomeUnknownError
 from offloader.lifecycle.topics.cursors.stored import StoredCursor
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, TopicName
-from offloader.operations.restore.mapped_cursors import MappedCursor
+from offloader.operations.restore.numbering import MappedCursor
 from offloader.operations.restore.subscriptions import TRIES, UNFINISHED, RestoreStanding, SubscriptionRestorer
-from offloader.testing.cluster_subscriptions import HeldCursor, MemorySubscriptions
-from offloader.testing.ledger_metadata import MemoryMetadata
+from offloader.state.subscription import CursorState
+from tests.fakes.cluster_subscriptions import HeldCursor, MemorySubscriptions
+from tests.fakes.ledger_metadata import MemoryMetadata
 
 TOPIC = TopicName("public", "default", "t")
 PARTS = (PartlyAcknowledged(3, 8, (0b101,)),)
@@ -108,7 +108,9 @@ def test_one_that_was_used_since_it_was_restored_is_not_moved_back(brokers) -> N
     assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.NOT_TOUCHED
 
 
-def test_a_consumer_that_comes_as_soon_as_it_is_whole_is_none_of_our_business(brokers, monkeypatch) -> None:
+def test_a_consumer_that_comes_as_soon_as_it_is_whole_is_none_of_our_business(
+    brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     describe = brokers.describe
 
     def used(*args: object) -> None:
@@ -119,7 +121,7 @@ def test_a_consumer_that_comes_as_soon_as_it_is_whole_is_none_of_our_business(br
     assert restorer(brokers).restore(TOPIC, MAPPED).standing is RestoreStanding.RESTORED
 
 
-def test_one_that_somebody_makes_meanwhile_is_not_moved(brokers, monkeypatch) -> None:
+def test_one_that_somebody_makes_meanwhile_is_not_moved(brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     create = brokers.create
 
     def second(*args: object) -> bool:
@@ -145,7 +147,7 @@ def test_a_consumer_of_one_that_is_not_whole_is_told(brokers) -> None:
     assert "a consumer is connected" in done.why
 
 
-def test_what_a_broker_drops_is_a_failure(brokers, monkeypatch) -> None:
+def test_what_a_broker_drops_is_a_failure(brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(brokers, "acknowledge", lambda *_: None)
     done = restorer(brokers).restore(TOPIC, MAPPED)
     assert done.standing is RestoreStanding.FAILED

@@ -11,10 +11,9 @@ import pytest
 from offloader.archive.messages.envelope import parse_envelope
 from offloader.errors import BrokerUnavailableError, FatalError, IntegrityError
 from offloader.model import Gap, GapKind, TopicName
-from offloader.operations.restore.outgoing import outgoing
-from offloader.operations.restore.provenance import Provenance
+from offloader.operations.restore.provenance import Provenance, outgoing
 from offloader.operations.restore.tail import Tail
-from offloader.operations.restore.target import PulsarTarget, Schemas
+from offloader.operations.restore.target import PulsarTarget
 from offloader.ports.entry_source import RawEntry
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
@@ -30,19 +29,12 @@ def restored(number: int):
     return outgoing(parse_envelope(archived(at(1, number)).data), Provenance(ORIGIN, at(1, number), number))
 
 
-class Answer:
-    def __init__(self, status: int) -> None:
-        self.status_code = status
-        self.is_error = status >= 400
-
-
 class Rest:
     """What the broker says over HTTP. `pending`: how many writes it tells of, one answer after the other."""
 
     def __init__(self) -> None:
         self.entries: list[bytes] = []
         self.pending = iter(())
-        self.schemas: set[str] = set()
         self.asked: list[str] = []
         self.policies: dict[str, Any] = {"retention": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}}
 
@@ -58,10 +50,6 @@ class Rest:
                 "compactedLedger": {"ledgerId": -1},
             }
         return {"publishers": []} if kind == "stats" else self.policies.get(kind)
-
-    def request(self, method: str, path: str) -> Answer:
-        self.asked.append(path)
-        return Answer(200 if path.rsplit("/", 1)[1] in self.schemas else 404)
 
 
 class Admin:
@@ -114,7 +102,6 @@ class Place:
             self.source,
             TopicLookup(self.pool),
             lambda: next(tokens),
-            Schemas(self.rest, PART),
         )
 
     @property
@@ -186,7 +173,7 @@ def test_entries_go_out_and_receipts_come_back(place: Place) -> None:
     place.target.attach()
     for number in (1, 2):
         place.target.send(restored(number))
-    numbers = []
+    numbers: list[int] = []
     while len(numbers) < 2:
         numbers += place.target.receipts(5)
     assert numbers == [1, 2]
@@ -217,18 +204,6 @@ def test_policies_are_asked_of_the_partitioned_topic(place: Place) -> None:
     with pytest.raises(FatalError, match=r"set-retention persistent://public/default/again --time -1 --size -1"):
         place.target.check()
     assert "persistent/public/default/again/retention" in place.rest.asked
-
-
-def test_schemas_that_entries_name_must_be_there(place: Place) -> None:
-    place.target.attach()
-    named = dataclasses.replace(restored(1), schema_version=(3).to_bytes(8))
-    with pytest.raises(FatalError, match=r"has no schema version 3.*--ignore-schemas"):
-        place.target.send(named)
-    place.rest.schemas.add("3")
-    place.target.send(named)
-    place.target.send(dataclasses.replace(named, schema_version=b"\x01"))  # not one of Pulsar's
-    Schemas(place.rest, PART, ignore=True).check((9).to_bytes(8))
-    assert [path for path in place.rest.asked if "schema" in path] == ["schemas/public/default/again/schema/3"] * 2
 
 
 def test_an_entry_says_where_it_was(place: Place) -> None:

@@ -15,6 +15,7 @@ class MessageVerdict(StrEnum):
     """All but `FAILED` are successes: the message is acknowledged."""
 
     MARKED = "marked"  # a candidate like any other; or it was one already
+    REQUESTED = "requested"  # it may hold data, and waits until an operator confirms it
     STILL_IN_USE = "still in use"
     DOES_NOT_MATCH = "does not match"
     ALREADY_GONE = "already gone"

@@ -16,7 +16,6 @@ from offloader.json_text import parse_json
 from offloader.lifecycle.deletion.records import (
     PIP_TYPES,
     DeletionOffloadContext,
-    DeletionProof,
     LedgerComponent,
     LedgerType,
     PendingDeleteLedgerInfo,
@@ -109,7 +108,7 @@ def message_of(record: PendingDeleteLedgerInfo) -> PendingDeleteMessage | None:
     context = record.offload_context
     if context is not None and not (context.driver_name and _is_uuid(context.uuid)):
         return None
-    if not named or not record.is_valid or record.evidence.proof is DeletionProof.ON_DEMAND:
+    if not named or not record.is_valid or record.evidence.is_by_operator:
         return None
     return PendingDeleteMessage(
         record.ledger_id,

@@ -12,12 +12,13 @@ from collections.abc import Callable
 
 from offloader.errors import OffloadError
 from offloader.lifecycle.deletion.records import PendingDeleteLedgerInfo
-from offloader.lifecycle.deletion.system_topic.channel import (
+from offloader.lifecycle.deletion.system_topic.interfaces import (
+    NotAnnounced,
     SystemTopicChannel,
+    SystemTopicEvents,
     SystemTopicName,
     SystemTopicProducer,
 )
-from offloader.lifecycle.deletion.system_topic.events import NotAnnounced, SystemTopicEvents
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
 from offloader.lifecycle.deletion.system_topic.messages import PendingDeleteMessage, message_of, write_message
 from offloader.lifecycle.deletion.system_topic.topics import SystemTopics

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from offloader.errors import BrokerUnavailableError, OutcomeUnknownError
-from offloader.lifecycle.deletion.system_topic.channel import ArrivedMessage, SystemTopicName
+from offloader.lifecycle.deletion.system_topic.interfaces import ArrivedMessage, SystemTopicName
 from offloader.lifecycle.deletion.system_topic.letters import PUT_BACK_MS, WORKER
 from offloader.lifecycle.deletion.system_topic.messages import AVRO_SCHEMA
 from offloader.pulsar.client_library import NothingCameError, client_library, library_errors, open_client

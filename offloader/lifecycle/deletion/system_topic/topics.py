@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from offloader.errors import AbsentError, AuthorizationFailedError, NamespaceNotFoundError, ProtocolError
-from offloader.lifecycle.deletion.system_topic.channel import SystemTopicName
+from offloader.lifecycle.deletion.system_topic.interfaces import SystemTopicName
 from offloader.lifecycle.deletion.system_topic.letters import WORKER
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
 from offloader.lifecycle.deletion.system_topic.messages import WrittenSchema

@@ -12,16 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from offloader.bookkeeper.cursor_state import CursorState
 from offloader.model import Place, by_ledger
+from offloader.state.subscription import CursorState
 
 
 class HeldLedger(NamedTuple):
-    """A ledger of a topic's list. `entries` and `size` None: it is not closed, and nobody has counted it."""
+    """A ledger of a topic's list. `entries` and `size` None: it is not closed, and nobody has counted it. `is_open`:
+    its broker has counted it, and goes on writing."""
 
     ledger: int
     entries: int | None
     size: int | None
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,14 @@ def held_back(ledgers: Sequence[HeldLedger], states: Mapping[str, CursorState]) 
         name: _held(ledgers, state, firsts[name], min((at for one, at in firsts.items() if one != name), default=None))
         for name, state in states.items()
     }
+
+
+def with_counts(ledgers: Sequence[HeldLedger], counts: Mapping[int, tuple[int, int]]) -> tuple[HeldLedger, ...]:
+    """The ledgers with the entries and bytes that the topic's broker counts in those that are not counted."""
+    return tuple(
+        HeldLedger(one.ledger, *counts[one.ledger], is_open=True) if one.size is None and one.ledger in counts else one
+        for one in ledgers
+    )
 
 
 def first_needed(ledgers: Sequence[HeldLedger], mark_delete: Place | None) -> int:

@@ -6,6 +6,12 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
+from offloader.ports.subscriptions import SubscriptionLook
+from offloader.pulsar.subscription_rest import PIN_PROPERTY
+from offloader.state.subscription import CursorState
+
+REPLICATED = "pulsar.replicated.subscription"
+"""The property of a cursor's position by which brokers recognise a replicated subscription."""
 OWNER_PROPERTIES = ("owner", "team", "contact", "application", "app", "createdby", "created_by")
 _NAMED = ("/", ":", "@")  # team/job, team:job, job@team
 
@@ -59,6 +65,21 @@ class SubscriptionNames(NamedTuple):
 def why_never_removed(kind: SubscriptionKind) -> str:
     """Why a subscription of this kind is not removed here; empty: it may be."""
     return _REASONS[kind]
+
+
+def why_by_name_only(subscription: str, state: CursorState | None, look: SubscriptionLook | None) -> str:
+    """Why a policy does not remove a user's subscription, and a command warns; empty: a policy may. `state`, `look`:
+    what is stored, and what the broker reports; None: not read."""
+    stored = state.properties if state is not None else ()
+    if any(name == REPLICATED for name, _ in stored) or (look is not None and look.replicated):
+        return "it is replicated: other clusters move it, and a failover to this cluster needs it"
+    properties = (*(state.subscription_properties if state is not None else ()), *(look.properties if look else ()))
+    # Brokers before 2.10.1 stored no property: an offload subscription that was made there has its usual name alone.
+    if subscription == SubscriptionNames().pin or any(name == PIN_PROPERTY for name, _ in properties):
+        return "it is the offload subscription of another archive, which loses what it has not read yet"
+    if look is not None and not look.traits_known:
+        return "its broker does not report whether it is replicated or another archive's offload subscription"
+    return ""
 
 
 def owner_of(subscription: str, properties: Iterable[tuple[str, str]]) -> str | None:

@@ -4,20 +4,20 @@ memory, batches from what is stored. Nothing is fenced, and nothing is loaded th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from offloader.bookkeeper.cursor_state import CursorState
 from offloader.cursors.copies import CopiedCursor, CursorSource, pieces_of
 from offloader.errors import BrokerUnavailableError, DamagedRecordError, ProtocolError
-from offloader.lifecycle.topics.cursors.kinds import SubscriptionKind, SubscriptionNames
+from offloader.lifecycle.topics.cursors.kinds import REPLICATED, SubscriptionKind, SubscriptionNames
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic, problem_of
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, Place, TopicName
-from offloader.ports.topic_states import CursorLook, SubscriptionTraits, TopicStates
+from offloader.ports.admin import Admin, SubscriptionTraits
+from offloader.ports.subscriptions import EARLIEST
+from offloader.state.subscription import CursorState
 
 LOOKS = 3  # until a mark-delete position has stayed where it was
-REPLICATED = ("pulsar.replicated.subscription", 1)  # the long property that says so
 NO_METADATA = "no metadata service is configured: messages of batches that are acknowledged are not known"
 UNSTABLE = "it moved during each look: what was acknowledged meanwhile may be left out"
 OUTDATED = "what is stored is older than its last reset: messages of batches that are acknowledged are not known"
@@ -37,7 +37,7 @@ class ReadCursors(NamedTuple):
 class LiveCursors:
     """`stored`: opened at the first use; None where no metadata service is configured."""
 
-    states: TopicStates
+    states: Admin
     stored: Callable[[], StoredTopics] | None
     names: Callable[[], SubscriptionNames]
 
@@ -53,9 +53,9 @@ class LiveCursors:
 
     def _of_broker(self, topic: TopicName, names: SubscriptionNames) -> ReadCursors:
         looks = [self.states.cursors(topic)]
-        traits = self.states.subscriptions(topic)
+        traits = self.states.subscription_traits(topic)
         durable = [name for name in sorted(traits) if names.kind(name) is SubscriptionKind.USER]
-        settled: dict[str, CursorLook] = {}
+        settled: dict[str, CursorState] = {}
         while len(looks) < LOOKS and not (len(looks) > 1 and settled.keys() >= looks[-1].cursors.keys() & set(durable)):
             looks.append(self.states.cursors(topic))
             before, after = looks[-2].cursors, looks[-1].cursors
@@ -73,28 +73,34 @@ class LiveCursors:
         return ReadCursors(frozenset(ledger for ledger, _ in lengths), tuple(found))
 
 
-def _stayed(before: CursorLook | None, after: CursorLook) -> bool:
+def _stayed(before: CursorState | None, after: CursorState) -> bool:
     return before is not None and before.mark_delete == after.mark_delete
 
 
-def _lowest(before: CursorLook | None, after: CursorLook) -> CursorLook:
+def _lowest(before: CursorState | None, after: CursorState) -> CursorState:
     """Of one that moved: forwards or, by a reset, backwards."""
-    return after if before is None else after._replace(mark_delete=min(before.mark_delete, after.mark_delete))
+    return after if before is None else replace(after, mark_delete=min(_mark(before), _mark(after)))
+
+
+def _mark(look: CursorState) -> Place:
+    """A broker always reports one."""
+    return look.mark_delete or EARLIEST
 
 
 def _merged(
     name: str,
-    look: CursorLook,
+    look: CursorState,
     traits: SubscriptionTraits,
     stored: Mapping[str, StoredCursor] | None,
     lengths: Lengths,
     missing: tuple[str, ...],
 ) -> CopiedCursor:
-    batches, source, why = _batches(look.mark_delete, stored, name)
+    mark_delete = _mark(look)
+    batches, source, why = _batches(mark_delete, stored, name)
     return CopiedCursor(
         name,
-        look.mark_delete,
-        _pieces(name, look.mark_delete, look.ranges, batches, lengths),
+        mark_delete,
+        _pieces(name, mark_delete, look.ranges, batches, lengths),
         look.properties,
         traits.properties,
         traits.replicated,
@@ -131,7 +137,7 @@ def _of_stored(topic: StoredTopic, names: SubscriptionNames) -> ReadCursors:
             raise DamagedRecordError(f"{topic.topic}: where its subscription {name} stands: {problem_of(cursor)}")
         pieces = _pieces(name, state.mark_delete, state.ranges, state.batches, lengths)
         missing = () if cursor.complete else (problem_of(cursor),)
-        replicated = REPLICATED in state.properties
+        replicated = (REPLICATED, 1) in state.properties
         found.append(
             CopiedCursor(
                 name,

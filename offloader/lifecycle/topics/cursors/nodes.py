@@ -8,15 +8,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from offloader.bookkeeper.api import Bookies, LastConfirmed
-from offloader.bookkeeper.cursor_codec import decode_cursor_entry, decode_cursor_node
-from offloader.bookkeeper.cursor_state import CursorState, whole_state
-from offloader.bookkeeper.digests import digest_for
-from offloader.bookkeeper.entry_codec import decode
-from offloader.bookkeeper.managed_ledgers import decoded, encoded, topic_of
+from offloader.bookkeeper.entry_codec import decode, digest_for
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import LedgerMetadata, StoredEntry
 from offloader.bookkeeper.nodes import Node
 from offloader.bookkeeper.status import NoEntryError, NoLedgerError
+from offloader.bookkeeper.topic_nodes import TopicTree
 from offloader.errors import (
     BookieUnavailableError,
     DamagedRecordError,
@@ -25,11 +22,14 @@ from offloader.errors import (
     OffloadError,
     TopicNotFoundError,
 )
-from offloader.lifecycle.ledgers.decoding import read_list
-from offloader.lifecycle.ledgers.references import ListNode, UnreadableNode
 from offloader.lifecycle.topics.cursors.held import HeldLedger
-from offloader.lifecycle.topics.cursors.stored import CursorEntry, StoredCursor, StoredTopic
+from offloader.lifecycle.topics.cursors.stored import StoredCursor, StoredTopic
 from offloader.model import TopicName
+from offloader.state.managed_ledger import ManagedLedger
+from offloader.state.managed_ledger_codec import decode_managed_ledger
+from offloader.state.names import encoded, managed_ledger_name
+from offloader.state.subscription import CursorState, whole_state
+from offloader.state.subscription_codec import decode_cursor_entry, decode_cursor_node
 
 SILENCE = 60.0  # seconds for which a bookie that did not answer is not asked again
 _AGAIN = 3  # a broker may switch a cursor's ledger while we look
@@ -37,40 +37,29 @@ _AGAIN = 3  # a broker may switch a cursor's ledger while we look
 
 @dataclass(frozen=True, slots=True)
 class StoredTopics:
-    """What the metadata service and the bookies have of topics' subscriptions. `silence`: for how many seconds a bookie
-    that did not answer is not asked again."""
+    """What the metadata service and the bookies have of topics' subscriptions."""
 
     tree: MetadataTree
     bookies: Bookies
     timeout: float  # seconds for one answer of a bookie
-    silence: float = SILENCE
     silent: dict[str, float] = field(default_factory=dict, compare=False)  # bookies, and until when none asks them
 
-    def namespaces(self) -> Iterator[str]:
-        """All that have topics, in order."""
-        root = self.tree.uri.managed_ledgers
-        for tenant in sorted(self.tree.nodes.children(root) or ()):
-            for namespace in sorted(self.tree.nodes.children(f"{root}/{tenant}") or ()):
-                yield f"{tenant}/{namespace}"
-
-    def topics(self, namespace: str) -> Iterator[TopicName]:
-        """A namespace's persistent topics, partitions as topics of their own, in order."""
-        below = f"{namespace}/persistent"
-        names = self.tree.nodes.children(f"{self.tree.uri.managed_ledgers}/{below}") or ()
-        yield from sorted(topic_of(f"{below}/{name}") for name in names)
+    @property
+    def tree_of_topics(self) -> TopicTree:
+        """Which topics there are."""
+        return TopicTree(self.tree.nodes, self.tree.uri.managed_ledgers)
 
     def read(self, topic: TopicName) -> StoredTopic:
         """Raises TopicNotFoundError, DamagedRecordError, MetadataUnavailableError."""
-        path = self.tree.topic_path(topic)
-        node = self.tree.nodes.get(path, latest=True)
-        if node is None:
+        self.tree.nodes.sync(self.tree.topic_path(topic))
+        found = next(self.tree_of_topics.read([managed_ledger_name(topic)]), None)
+        if found is None:
             raise TopicNotFoundError(f"{topic} has no managed ledger in {self.tree.uri}")
-        listed = read_list(node.value, node.version)
-        if isinstance(listed, UnreadableNode):
-            raise DamagedRecordError(f"{topic}: {listed.why}")
-        names = sorted(self.tree.nodes.children(path) or ())
-        found = self.tree.nodes.get_each(f"{path}/{name}" for name in names)
-        cursors = {decoded(name): one for name, (_, one) in zip(names, found, strict=True) if one is not None}
+        _, node, cursors = found
+        try:
+            listed = decode_managed_ledger(node.value, node.version)
+        except DamagedRecordError as error:
+            raise DamagedRecordError(f"{topic}: {error}") from error
         return StoredTopic(
             topic,
             tuple(self._held(listed)),
@@ -84,7 +73,7 @@ class StoredTopics:
         node = self.tree.nodes.get(self._cursor_path(topic, subscription), latest=True)
         return None if node is None else self._cursor(topic, subscription, node)
 
-    def _held(self, listed: ListNode) -> Iterator[HeldLedger]:
+    def _held(self, listed: ManagedLedger) -> Iterator[HeldLedger]:
         """A ledger's count is in the list once the broker has closed it there; until then BookKeeper may have it."""
         for one in listed.ledgers:
             entries, size = (one.entries, one.size) if one.timestamp_ms or one.entries else self._counted(one.ledger)
@@ -106,7 +95,7 @@ class StoredTopics:
             if state.cursor_ledger is None:
                 return _stored(node, state)
             try:
-                last = self._last_entry(state.cursor_ledger)
+                entry = self._last_entry(state.cursor_ledger)
             except LedgerNotFoundError:
                 again = self.tree.nodes.get(self._cursor_path(topic, subscription), latest=True)
                 if again is None or again.version == node.version:
@@ -115,15 +104,15 @@ class StoredTopics:
                 continue
             except OffloadError as error:
                 return _stored(node, state, f"its ledger {state.cursor_ledger} cannot be read: {error}")
-            return _with_entry(node, state, last)
+            return _with_entry(node, state, entry)
         return _stored(node, None, "it changes all the time")
 
-    def _last_entry(self, ledger: int) -> CursorEntry:
-        """The newest entry that any of its bookies has. An entry that is not confirmed yet is true all the same: the
-        broker had that state in memory."""
-        metadata, version = self.tree.read(ledger)
+    def _last_entry(self, ledger: int) -> bytes | None:
+        """The newest entry that any of its bookies has; None: there is none. An entry that is not confirmed yet is
+        true all the same: the broker had that state in memory."""
+        metadata = self.tree.read(ledger).metadata
         if metadata.closed:
-            return CursorEntry(ledger, metadata.last_entry, version, True, self._entry(ledger, metadata))
+            return self._entry(ledger, metadata)
         ensemble = metadata.fragments[-1].ensemble
         asked = [
             (bookie, None if self._is_silent(bookie) else self.bookies.read_lac(bookie, ledger)) for bookie in ensemble
@@ -134,9 +123,9 @@ class StoredTopics:
         if failed and (stored is None or len(failed) > metadata.ack_quorum - 1):
             raise failed[0]
         if stored is not None:
-            return CursorEntry(ledger, stored.entry, version, False, stored.payload)
+            return stored.payload
         before = metadata.fragments[-1].first_entry - 1  # -1: of the only fragment
-        return CursorEntry(ledger, before, version, False, self._entry(ledger, replace(metadata, last_entry=before)))
+        return self._entry(ledger, replace(metadata, last_entry=before))
 
     def _answered(
         self, bookie: str, asked: Future[LastConfirmed] | None, ledger: int, metadata: LedgerMetadata
@@ -158,7 +147,7 @@ class StoredTopics:
         return self.silent.get(bookie, 0.0) > time.monotonic()
 
     def _silence(self, bookie: str, error: Exception) -> BookieUnavailableError:
-        self.silent[bookie] = time.monotonic() + self.silence
+        self.silent[bookie] = time.monotonic() + SILENCE
         why = str(error) or f"it did not answer within {self.timeout:g} s"
         return BookieUnavailableError(f"{bookie}: {why}")
 
@@ -183,14 +172,13 @@ class StoredTopics:
         return f"{self.tree.topic_path(topic)}/{encoded(subscription)}"
 
 
-def _stored(node: Node, state: CursorState | None, problem: str = "", last: CursorEntry | None = None) -> StoredCursor:
-    entry = last.payload if last is not None else None
-    return StoredCursor(node.value, node.version, node.modified_ms, state, entry, problem, node.born, last)
+def _stored(node: Node, state: CursorState | None, problem: str = "", entry: bytes | None = None) -> StoredCursor:
+    return StoredCursor(node.value, node.version, node.modified_ms, state, entry, problem)
 
 
-def _with_entry(node: Node, state: CursorState, last: CursorEntry) -> StoredCursor:
+def _with_entry(node: Node, state: CursorState, entry: bytes | None) -> StoredCursor:
     try:
-        entry = None if last.payload is None else decode_cursor_entry(last.payload)
+        newest = None if entry is None else decode_cursor_entry(entry)
     except DamagedRecordError as error:
-        return _stored(node, state, str(error), last)
-    return _stored(node, whole_state(state, entry), "", last)
+        return _stored(node, state, str(error), entry)
+    return _stored(node, whole_state(state, newest), "", entry)

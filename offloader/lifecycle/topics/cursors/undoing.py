@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from offloader.bookkeeper.cursor_state import CursorState
 from offloader.lifecycle.topics.cursors.held import HeldLedger
+from offloader.lifecycle.topics.cursors.kinds import REPLICATED
 from offloader.model import PartlyAcknowledged, by_ledger
 from offloader.ports.subscriptions import EARLIEST
 from offloader.pulsar.cursor_standing import CursorStanding, Lengths, nearest
+from offloader.state.subscription import CursorState
 
-REPLICATED = "pulsar.replicated.subscription"
 DELAYED = "#pulsar.internal.delayed"
 INTERNAL = "#pulsar.internal."
 NOT_REPLICATED = (

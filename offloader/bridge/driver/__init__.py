@@ -1,0 +1,1 @@
+"""The bridge in the running application: a feature of its driver."""

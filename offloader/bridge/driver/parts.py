@@ -1,0 +1,191 @@
+"""What the bridge's steps reach (objects in a bucket, brokers and their records, the bridge log), and what the
+application bridges with, by its configuration. Nothing of it is reached before it is needed: neither a metadata service
+nor a bucket of brokers keeps the application from starting."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from offloader.bookkeeper.bookies import BookieClient
+from offloader.bookkeeper.connect import BookKeeperSettings, clients
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bridge.building import BuildSettings, LedgerBuilds
+from offloader.bridge.core.record import no_room
+from offloader.bridge.core.rounds import BridgedLedger, BridgeRound, UnbridgedLedger
+from offloader.bridge.core.swap_steps import SwapOutcome
+from offloader.bridge.log import BridgeLog
+from offloader.bridge.proof import BrokerProof, not_ready
+from offloader.bridge.sources import LedgerBookies
+from offloader.bridge.swapping import StaleOrFine, Swapper, SwapWorld
+from offloader.bridge.transfer import PieceWorkers
+from offloader.config import Config
+from offloader.errors import AuthorizationFailedError, ConfigError
+from offloader.model import TopicName
+from offloader.offload import settings as derived
+from offloader.ports.admin import Admin
+from offloader.ports.entry_source import EntrySource
+from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.offloading import broker_offloading
+from offloader.storage.open import Buckets, open_store
+
+BUCKET = "bridge.bucket"
+
+
+class BridgeReach:
+    """Thread safe. `source`: reads as stock clients do. `workers`: send and check parts. `stack`: gets what must be
+    closed in the end."""
+
+    def __init__(
+        self,
+        config: Config,
+        admin: Admin,
+        store: ObjectStore,
+        source: EntrySource,
+        workers: PieceWorkers,
+        cluster: str,
+        stack: ExitStack,
+    ) -> None:
+        self._config = config
+        self._admin = admin
+        self._store = store
+        self._source = source
+        self._workers = workers
+        self._cluster = cluster
+        self._stack = stack
+        self._lock = threading.RLock()
+        self._buckets = stack.enter_context(closing(Buckets(derived.store(config), open_store)))
+        self._builds: LedgerBuilds | None = None
+        self._clients: tuple[MetadataTree, BookieClient] | None = None
+
+    def parts(self, new_token: Callable[[], str]) -> BridgeParts | None:
+        """None where no metadata service is configured: the records that would have to be rewritten are there."""
+        settings = derived.bookkeeper(self._config)
+        if settings is None:
+            return None
+        return BridgeParts(
+            BridgeLog(self._store, new_token),
+            lambda: self._builder(settings),
+            lambda: self._swapper(settings),
+            self.bucket_of,
+            self.refusal,
+            partial(self._no_room, settings),
+        )
+
+    def bucket_of(self, topic: TopicName) -> str:
+        """The bucket's URL. Raises ConfigError where neither we nor the brokers name one."""
+        if self._config.bridge.bucket:
+            return self._config.bridge.bucket
+        offloading = broker_offloading(self._admin.offload_policies(topic))
+        if not offloading.bucket:
+            raise ConfigError(
+                f"{BUCKET}: the brokers of {topic} name no bucket of theirs: set managedLedgerOffloadBucket in "
+                f"broker.conf, or {BUCKET} here"
+            )
+        return f"s3://{offloading.bucket}"
+
+    def refusal(self, topic: TopicName) -> str:
+        """Why brokers would not keep, or not read, what is made for them: said before anything is built."""
+        minutes, megabytes = self._admin.retention(topic)
+        if 0 in (minutes, megabytes):
+            return not_retained(topic)
+        offloading = broker_offloading(self._admin.offload_policies(topic))
+        try:
+            configuration = dict(self._admin.runtime_configuration())
+        except AuthorizationFailedError:
+            configuration = None
+        return not_ready(topic, offloading, configuration, self._admin.version)
+
+    def _no_room(
+        self, settings: BookKeeperSettings, topic: TopicName, ledgers: Sequence[BridgedLedger], bucket: str
+    ) -> str:
+        metadata, _ = self._connected(settings)
+        node = metadata.nodes.get(metadata.topic_path(topic), latest=True)
+        return "" if node is None else no_room(topic, node.value, ledgers, bucket, self._config.bridge.record_size)
+
+    def _builder(self, settings: BookKeeperSettings) -> LedgerBuilds:
+        with self._lock:
+            if self._builds is None:
+                rules = BuildSettings(self._cluster, self._config.bridge.copy_size)
+                bookies = LedgerBookies(*self._connected(settings))
+                self._builds = LedgerBuilds(self._store, self._buckets.open, bookies, self._workers, rules)
+            return self._builds
+
+    def _swapper(self, settings: BookKeeperSettings) -> Swapper:
+        metadata, _ = self._connected(settings)
+        proof = BrokerProof(self._source, self._config.bridge.proof_timeout_ms / 1000)
+        world = SwapWorld(self._admin, metadata.nodes, metadata.topic_path, self._buckets.open, proof, metadata.has)
+        return Swapper(world)
+
+    def _connected(self, settings: BookKeeperSettings) -> tuple[MetadataTree, BookieClient]:
+        with self._lock:
+            if self._clients is None:
+                self._clients = clients(settings)
+                for each in self._clients:
+                    self._stack.enter_context(closing(each))
+            return self._clients
+
+
+def not_retained(topic: TopicName) -> str:
+    """For a topic with retention 0."""
+    return (
+        f"{topic}: its retention is 0, so brokers delete what is bridged as soon as it is consumed: pulsar-admin "
+        f"namespaces set-retention {topic.namespace} with as much as clients shall read"
+    )
+
+
+class Builds(Protocol):
+    """Writes ledgers' objects into a bucket, and reads them back."""
+
+    def build(self, topic: TopicName, ledger: BridgedLedger, bucket: str) -> BridgedLedger | UnbridgedLedger:
+        """Both objects are there and right, or why they never will be. Safe to repeat."""
+        ...
+
+    def discard(self, bucket: str, ledgers: Iterable[BridgedLedger]) -> None:
+        """Nothing is left of these objects, nor of their uploads. Safe to repeat."""
+        ...
+
+
+class Swaps(Protocol):
+    """Has brokers read other objects. Each call ends with the topic unloaded behind whatever it has rewritten, or says
+    that it is to be made again. `ours`: whether the round is still recorded as it was; OvertakenError passes."""
+
+    def bridge(self, topic: TopicName, under_way: BridgeRound, ours: Callable[[], bool]) -> SwapOutcome: ...
+
+    def withdraw(self, topic: TopicName, under_way: BridgeRound, ours: Callable[[], bool]) -> SwapOutcome: ...
+
+    def look(self, topic: TopicName) -> StaleOrFine: ...
+
+    def begun(self, topic: TopicName) -> Mapping[int, str]:
+        """What brokers have begun to offload by themselves, and not ended: the uuids, by ledger."""
+        ...
+
+    def missing(self, topic: TopicName, ledgers: Iterable[BridgedLedger]) -> Mapping[int, bool]:
+        """Those that are listed without any context, and of each whether BookKeeper has a copy."""
+        ...
+
+    def contexts(self, topic: TopicName) -> Mapping[int, str] | None:
+        """The uuids that the topic's record has of offloaded ledgers; None: there is no record."""
+        ...
+
+    def broken(self, topic: TopicName, bucket: str, ledgers: Iterable[BridgedLedger]) -> Mapping[int, str]:
+        """What is wrong with the objects of those that brokers list, by ledger."""
+        ...
+
+
+@dataclass(frozen=True)
+class BridgeParts:
+    """What a bridge reaches, opened when it is needed first. `bucket_of`: the URL of the bucket that brokers read a
+    topic's objects from. `refusal`: why nothing is begun for a topic, for its operator; empty: it may be. `no_room`:
+    why its record cannot take the contexts of more ledgers, whose objects are in a bucket; empty: it can."""
+
+    log: BridgeLog
+    builds: Callable[[], Builds]
+    swaps: Callable[[], Swaps]
+    bucket_of: Callable[[TopicName], str]
+    refusal: Callable[[TopicName], str] = lambda _: ""
+    no_room: Callable[[TopicName, Sequence[BridgedLedger], str], str] = lambda *_: ""

@@ -1,0 +1,121 @@
+"""What of a topic's bridge is told: in the log, in metrics, to people."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from offloader.bridge.core.rounds import BridgePhase, BridgeState, UnbridgedLedger
+from offloader.bridge.core.schedule import blocking, not_bridged
+from offloader.bridge.driver.progress import is_wanted, progress_of, view_of
+from offloader.metrics import Metrics
+from offloader.model import TopicName
+from offloader.offload.driver.topic import Topic
+
+log = logging.getLogger(__name__)
+
+GIVE_UP_AFTER = 5  # rounds that were withdrawn: nobody waits for brokers any more
+
+
+def tell_step(metrics: Metrics, before: BridgeState | None, after: BridgeState) -> None:
+    """What a record says that the one before it did not."""
+    topic, under_way = after.topic, after.round
+    former = before.round if before is not None else None
+    if after.finished is not None:
+        done = after.finished
+        size = sum(each.size for each in done.ledgers)
+        metrics.bridge_round(topic, "proven", len(done.ledgers), size)
+        log.info(
+            "bridged topic=%s round=%d ledgers=%d bytes=%d up to %s",
+            topic, done.number, len(done.ledgers), size, after.up_to,
+        )  # fmt: skip
+        if under_way is not None:
+            log.info("bridge topic=%s: its others come later: %s", topic, under_way.why)
+    elif under_way is not None and under_way.phase is BridgePhase.WITHDRAWING:
+        if under_way.repairs:
+            log.error(
+                "bridge topic=%s: ledgers that brokers could read cannot be made readable again: %s",
+                topic, under_way.why, extra={"see": "bridge-broken"},
+            )  # fmt: skip
+        else:
+            log.error(
+                "bridge topic=%s round=%d is withdrawn: %s",
+                topic, under_way.number, under_way.why, extra={"see": "bridge-withdrawn"},
+            )  # fmt: skip
+    elif under_way is None and former is not None and former.repairs:
+        outcome = "repaired" if former.phase is BridgePhase.SWAPPING else "failed"
+        metrics.bridge_repaired(outcome)
+        log.info("bridge topic=%s round=%d, a repair, is over: %s", topic, former.number, outcome)
+    elif under_way is None and former is not None:
+        outcome = "withdrawn" if former.phase is BridgePhase.WITHDRAWING else "dropped"
+        metrics.bridge_round(topic, outcome)
+        log.info("bridge topic=%s round=%d is %s", topic, former.number, outcome)
+    if after.blocked is not None and under_way is None and (before is None or after.blocked != before.blocked):
+        tell_blocked(after)
+    if after.let_go is not None:
+        log.info("bridge topic=%s: ledger %d stays in the archive alone", topic, after.let_go.ledger)
+
+
+def tell_blocked(state: BridgeState) -> None:
+    """An operator is needed."""
+    if state.blocked is not None:
+        log.error("bridge topic=%s: %s", state.topic, unbridged_line(state.blocked), extra={"see": "bridge-blocked"})
+
+
+def tell_broken(topic: TopicName, broken: Mapping[int, str]) -> None:
+    """Brokers list ledgers whose objects are not there. Each is told once in a turn."""
+    first = min(broken)
+    log.error(
+        "bridge topic=%s: %s; ledgers that brokers cannot read: %s; bring the objects back",
+        topic, broken[first], ", ".join(map(str, sorted(broken))), extra={"see": "bridge-broken"},
+    )  # fmt: skip
+
+
+def unbridged_line(ledger: UnbridgedLedger) -> str:
+    """Why a ledger is not bridged, for people."""
+    return f"ledger {ledger.ledger} cannot be bridged ({ledger.verdict}): {ledger.why}"
+
+
+def lag(topic: Topic) -> tuple[int, int]:
+    """Closed ledgers that brokers cannot read as objects yet, and their bytes in BookKeeper."""
+    sizes = [topic.info.sizes.get(span.ledger, (0, 0))[1] for span in not_bridged(view_of(topic))]
+    return len(sizes), sum(sizes)
+
+
+def tell_lags(metrics: Metrics, topics: Iterable[Topic]) -> None:
+    """How far brokers' reading is behind."""
+    wanted = [topic for topic in topics if is_wanted(topic)]
+    ledgers, size = Counter[str](), Counter[str]()
+    for topic in wanted:
+        count, length = lag(topic)
+        ledgers[topic.name.namespace] += count
+        size[topic.name.namespace] += length
+    metrics.bridges(ledgers, size, Counter(bridge_word(topic) for topic in wanted))
+
+
+def bridge_word(topic: Topic) -> str:
+    """Where a topic's bridge stands, in a word."""
+    view = view_of(topic)
+    state = view.current
+    if blocking(view) is not None:
+        return "blocked"
+    if state is not None and state.round is not None:
+        return str(state.round.phase)
+    if progress_of(topic).error or (state is not None and state.in_vain):
+        return "waiting"
+    return "behind" if lag(topic)[0] else "bridged"
+
+
+def hopeless(topic: Topic) -> str:
+    """Why its bridge comes to no end by itself; empty: it may. Also of one that nobody wants any more: what is under
+    way has to end. From any thread."""
+    bridge, view = progress_of(topic), view_of(topic)
+    if bridge.hopeless:
+        return f"brokers cannot read it: {bridge.error}"
+    if not view.wanted:
+        return ""
+    if (blocked := blocking(view)) is not None:
+        return unbridged_line(blocked)
+    withdrawn = bridge.withdrawn >= GIVE_UP_AFTER and view.current is not None
+    return f"brokers cannot read it: {view.current.why}" if withdrawn and view.current is not None else ""

@@ -1,0 +1,1 @@
+"""The bridge for operators: what the doctor and `verify` check of it."""

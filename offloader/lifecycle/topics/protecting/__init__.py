@@ -1,1 +1,0 @@
-"""Subscriptions of live topics, protected against brokers that forget what was acknowledged."""

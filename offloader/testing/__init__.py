@@ -1,1 +1,0 @@
-"""Doubles for tests: Pulsar and BookKeeper in memory, stores that fail on purpose, and what must always hold."""

@@ -1,0 +1,1 @@
+"""Pulsar and BookKeeper in memory, and stores that fail on purpose."""
