@@ -179,7 +179,7 @@ def check_refusal(text: str) -> None:
     assert "\n" not in text
     assert "old" in text
     assert str(OLD) in text
-    assert "3c883c60" in text
+    assert "1db0db3f" in text
 
 
 @pytest.mark.parametrize(

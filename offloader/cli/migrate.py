@@ -73,7 +73,7 @@ def to_streaming(
     """
     if reference:
         raise ConfigError(
-            "--reference was removed (the last commit to support it is 3c883c60): without it brokers' objects are "
+            "--reference was removed (the last commit to support it is 1db0db3f): without it brokers' objects are "
             "copied; to keep one copy, shorten Pulsar's retention"
         )
     taking = Taking.REWRITE if rewrite else Taking.COPY

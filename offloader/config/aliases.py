@@ -101,11 +101,11 @@ REFUSED: Mapping[str, str] = {
 
 REMOVED: Mapping[tuple[str, ...], str] = {
     ("protection",): (
-        "`subscriptions protect` was removed (the last commit to support it is 3c883c60); remove this section, and "
+        "`subscriptions protect` was removed (the last commit to support it is 1db0db3f); remove this section, and "
         "set in the brokers what docs/cursors.md lists"
     ),
     ("bridge", "keepSegments"): (
-        "was removed (the last commit to support it is 3c883c60), segments always stay beside what brokers read: take "
+        "was removed (the last commit to support it is 1db0db3f), segments always stay beside what brokers read: take "
         "it out; to keep one copy, shorten Pulsar's retention"
     ),
 }

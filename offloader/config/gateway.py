@@ -206,7 +206,7 @@ class Gateway(Section):
     def _at_end(cls, value: object) -> object:
         if value == "handOver":
             raise ValueError(
-                "handOver was removed (3c883c60 is the last commit that has it): write wait or end, and configure "
+                "handOver was removed (1db0db3f is the last commit that has it): write wait or end, and configure "
                 "clients to go on at the brokers by themselves"
             )
         return value

@@ -297,7 +297,7 @@ class CursorLog:
         named = parse_topic_key(self._key(place))
         assert named is not None
         raise HandedOverError(
-            f"{named.topic}: subscription {named.subscription} was handed over to brokers, and 3c883c60 is the last "
+            f"{named.topic}: subscription {named.subscription} was handed over to brokers, and 1db0db3f is the last "
             "commit that supports that: use it there, and delete it here with `offloader gateway subscriptions delete`"
         )
 

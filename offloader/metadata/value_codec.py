@@ -20,7 +20,7 @@ from offloader.model import Gap, GapKind, LedgerRange, Position, Source, Taking,
 
 Word = TypeVar("Word", bound=StrEnum)
 
-LAST_COMMIT = "3c883c60"
+LAST_COMMIT = "1db0db3f"
 """The last one that supported what `REMOVED` names."""
 REMOVED: Mapping[type[StrEnum], tuple[str, str]] = {
     Source: ("referenced", "migrate --reference"),  # a segment whose object was the brokers' own

@@ -100,7 +100,7 @@ def test_one_that_was_handed_over_to_brokers_is_told_and_can_be_deleted(served) 
     cursor.count_property("offloader.hand-over", 7)
     cursor.flush()
     (job,) = served.json(*GROUP, str(TOPIC))
-    assert f"{TOPIC}: subscription job was handed over to brokers, and 3c883c60 is the last commit" in job["note"]
+    assert f"{TOPIC}: subscription job was handed over to brokers, and 1db0db3f is the last commit" in job["note"]
     served.ok(*GROUP, "delete", str(TOPIC), "job", "--yes")
     assert served.json(*GROUP, str(TOPIC)) == []
 

@@ -136,7 +136,7 @@ def test_the_removed_option_is_refused_in_one_line_that_says_what_to_do_instead(
     served = serve(stock, {TOPIC: True})
     told = stock.error("migrate", "to-streaming", "orders", "--reference")
     assert (
-        "--reference was removed (the last commit to support it is 3c883c60): without it brokers' objects are copied"
+        "--reference was removed (the last commit to support it is 1db0db3f): without it brokers' objects are copied"
         in told
     )
     assert "shorten Pulsar's retention" in told

@@ -323,14 +323,14 @@ def test_no_more_than_the_parallelism_are_deleted_at_a_time(
     delete, lock, now, most = BookKeeperSide.delete, threading.Lock(), [], []
     together = threading.Barrier(parallelism)
 
-    def counted(side, record):
+    def counted(side, record, in_time):
         with lock:
             now.append(record)
             most.append(len(now))
         together.wait(10)
         try:
             with lock:
-                return delete(side, record)
+                return delete(side, record, in_time)
         finally:
             with lock:
                 now.remove(record)
@@ -353,7 +353,7 @@ def test_a_deletion_is_given_up_after_as_many_tries_as_the_setting_says(
 ) -> None:
     configured(line, "twoPhaseDeletionMaxRetryDeleteCount: 2")
     marked(line, 5)
-    monkeypatch.setattr(BookKeeperSide, "delete", lambda _self, _record: (DeletionTry.REFUSED, "no"))
+    monkeypatch.setattr(BookKeeperSide, "delete", lambda *_: (DeletionTry.REFUSED, "no"))
     for tries, expected in ((1, "deleting"), (2, "deleting"), (2, "given up")):
         orphans.network.now += DAY + 1
         line.run("orphans", "purge", "--yes")
@@ -447,7 +447,7 @@ def tried(line, orphans, outcome: DeletionTry, monkeypatch: pytest.MonkeyPatch) 
     marked(line, 5)
     orphans.network.now += DAY + 1
     with monkeypatch.context() as patched:
-        patched.setattr(BookKeeperSide, "delete", lambda _self, _record: (outcome, "no answer"))
+        patched.setattr(BookKeeperSide, "delete", lambda *_: (outcome, "no answer"))
         line.run("orphans", "purge", "--yes")
     assert state(line, 5) is DeletionState.DELETING
 
@@ -474,12 +474,12 @@ def test_after_an_undo_what_was_on_its_way_deletes_nothing(line, orphans, monkey
     orphans.network.now += DAY + 1
     delete, sent = BookKeeperSide.delete, list[PendingDeleteLedgerInfo]()
 
-    def late(side, record):
+    def late(side, record, in_time):
         if not sent:
             sent.append(record)
             said = line.json("orphans", "undo", "5")
             assert said["deletion"]["state"] == "undone"
-        return delete(side, record)
+        return delete(side, record, in_time)
 
     monkeypatch.setattr(BookKeeperSide, "delete", late)
     found(line, "orphans", "purge", "--yes")
@@ -493,8 +493,8 @@ def test_an_undo_of_what_a_lost_try_has_deleted_is_the_second_chance(
 ) -> None:
     delete = BookKeeperSide.delete
 
-    def lost(side, record):
-        delete(side, record)
+    def lost(side, record, in_time):
+        delete(side, record, in_time)
         return DeletionTry.UNKNOWN, "no answer"
 
     marked(line, 5)

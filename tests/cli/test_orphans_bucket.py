@@ -12,6 +12,7 @@ from click.testing import Result
 from offloader.cli.orphans.bucket_phases import parse_orphan
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
+from offloader.lifecycle.deletion.undo import LONGEST_CALL
 from offloader.lifecycle.ledgers.references import References
 from offloader.metadata import layout
 from offloader.metadata.stock_keys import data_key
@@ -188,10 +189,10 @@ def test_all_objects_of_a_segment_go_in_one_round_in_their_order(line: Line, mon
             index_begun.wait(0.3)
         return plain(store, key, etag)
 
-    def begins(side, record):
+    def begins(side, record, in_time):
         if record.object_key == keys[1]:
             index_begun.set()
-        return delete(side, record)
+        return delete(side, record, in_time)
 
     monkeypatch.setattr(MemoryStore, "delete_if", slow)
     monkeypatch.setattr(BucketSide, "delete", begins)
@@ -206,6 +207,33 @@ def test_all_objects_of_a_segment_go_in_one_round_in_their_order(line: Line, mon
     said = line.json("orphans", "purge", "--yes")
     assert [(one["id"], one["answer"]) for one in said["ended"]] == [(key, "deleted") for key in keys]
     assert said["failed"] == []
+
+
+def test_a_process_that_was_paused_deletes_no_object_that_was_taken_back_meanwhile(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An undo waits until every request of the try must have ended: whoever wakes later than that sends none."""
+    delete, key = BucketSide.delete, layout.data_key(TOPIC, a_uuid(1))
+    line.config += "lifecycle: {bucketIsNotShared: true, limits: {percent: 100}}\n"
+    archived(line)
+    line.archive.store.put(key, b"junk")
+    line.clock.now += 2 * HOUR
+    line.ok("orphans", "quarantine", key, "--yes")
+    line.clock.now += 25 * HOUR
+    early: list[str] = []
+
+    def paused(side, record, in_time):
+        line.clock.now = record.next_at
+        early.append(run(line, key, of="undo").stderr)
+        line.clock.now += int(1000 * LONGEST_CALL)
+        line.ok("orphans", "undo", key)
+        return delete(side, record, in_time)
+
+    monkeypatch.setattr(BucketSide, "delete", paused)
+    line.json("orphans", "purge", "--yes")
+    assert "its deletion may be on its way" in early[0]
+    assert line.archive.store.stat(key) is not None
+    assert [one["state"] for one in line.json_lines("orphans", "list", "--all")] == ["undone"]
 
 
 def test_what_is_marked_of_the_stock_offloader_waits_until_its_bucket_is_named(

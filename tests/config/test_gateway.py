@@ -85,7 +85,7 @@ def test_addresses_that_are_none() -> None:
 
 def test_the_removed_end_says_what_to_do() -> None:
     told = problem(atEnd="handOver")
-    assert "handOver was removed (3c883c60 is the last commit that has it): write wait or end, and" in told
+    assert "handOver was removed (1db0db3f is the last commit that has it): write wait or end, and" in told
 
 
 def test_what_only_durable_subscriptions_use_needs_the_option() -> None:

@@ -91,7 +91,7 @@ def test_one_that_was_deleted_is_none() -> None:
 
 
 REFUSAL = (
-    "persistent://public/default/orders: subscription a/b was handed over to brokers, and 3c883c60 is the last commit "
+    "persistent://public/default/orders: subscription a/b was handed over to brokers, and 1db0db3f is the last commit "
     "that supports that: use it there, and delete it here with `offloader gateway subscriptions delete`"
 )
 

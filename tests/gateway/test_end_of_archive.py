@@ -129,4 +129,4 @@ def test_a_subscription_that_was_handed_over_to_brokers_is_refused_by_name() -> 
             client.send(command(subscribe=asked))
             refused = client.answer().error
             assert refused.error == ErrorCode.NOT_ALLOWED
-            assert refused.message.startswith(f"{NAME}: subscription s was handed over to brokers, and 3c883c60")
+            assert refused.message.startswith(f"{NAME}: subscription s was handed over to brokers, and 1db0db3f")

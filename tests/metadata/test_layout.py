@@ -150,4 +150,4 @@ def test_the_bucket_s_scan_leaves_alone_what_a_removed_command_wrote():
     assert layout.parse_topic_key(key) is None
     found = placed(key, 1, NamesInForce(Journals({}), "cluster"))
     assert found.standing is KeyStanding.FOREIGN
-    assert found.by == "`subscriptions protect` wrote it; the last commit to support that is 3c883c60"
+    assert found.by == "`subscriptions protect` wrote it; the last commit to support that is 1db0db3f"

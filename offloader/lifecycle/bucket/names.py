@@ -138,7 +138,7 @@ _BESIDE_CATALOG = {
 _FOREIGN = PlacedKey(KeyStanding.FOREIGN, by="its name is none that the offloader writes")
 _PROTECTED = "_protected/"  # of a topic
 _REMOVED = PlacedKey(
-    KeyStanding.FOREIGN, by="`subscriptions protect` wrote it; the last commit to support that is 3c883c60"
+    KeyStanding.FOREIGN, by="`subscriptions protect` wrote it; the last commit to support that is 1db0db3f"
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from offloader.errors import (
@@ -26,7 +26,7 @@ from offloader.lifecycle.deletion.machine import (
     UnreferencedLedger,
 )
 from offloader.lifecycle.deletion.records import DeletionProof, LedgerNode, LedgerType, PendingDeleteLedgerInfo
-from offloader.lifecycle.deletion.side import SideLooks
+from offloader.lifecycle.deletion.side import TOO_LATE, SideLooks
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.layout import KeyKind, catalog_folder, data_key, index_key, parse_topic_key
 from offloader.metadata.stock_keys import data_key as stock_data_key
@@ -85,12 +85,14 @@ class BucketSide:
         """Nothing in a bucket is open but uploads, and these are ended by their deletion."""
         raise FatalError(f"{record.thing} is in the bucket: there is nothing to close")
 
-    def delete(self, record: PendingDeleteLedgerInfo) -> tuple[DeletionTry, str]:
+    def delete(self, record: PendingDeleteLedgerInfo, in_time: Callable[[], bool]) -> tuple[DeletionTry, str]:
         """The very object of the record, where its catalog still says what it said. One that is gone is success."""
         try:
             refused = self._why_not(record)
             if refused:
                 return DeletionTry.REFUSED, refused
+            if not in_time():
+                return DeletionTry.REFUSED, TOO_LATE
             if record.upload:
                 self._store.abort(record.upload)
             elif not self._store_of(record).delete_if(_id_of(record), record.node.data.decode(errors="replace")):

@@ -308,7 +308,7 @@ class LedgerDeletionService:
             return written
         if written.record.ledger_type in PIP_TYPES:
             self._announce(written.record)
-        outcome, why = side.delete(written.record)
+        outcome, why = side.delete(written.record, lambda: self._now_ms() < written.record.next_at)
         self._note(written, outcome, why)
         return None
 

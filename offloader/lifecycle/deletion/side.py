@@ -3,12 +3,14 @@ subscriptions a third."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from offloader.lifecycle.deletion.machine import DeletionTry, SecondLook
 from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedgerInfo
+
+TOO_LATE = "it took longer than a try may take"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,9 @@ class DeletionSide(Protocol):
         """Close what is open, safely; its node as it is now. Raises OffloadError: it was not closed."""
         ...
 
-    def delete(self, record: PendingDeleteLedgerInfo) -> tuple[DeletionTry, str]:
-        """Delete what the record says, as it was at the last look and not otherwise; and why it was refused."""
+    def delete(self, record: PendingDeleteLedgerInfo, in_time: Callable[[], bool]) -> tuple[DeletionTry, str]:
+        """Delete what the record says, as it was at the last look and not otherwise; and why it was refused.
+
+        `in_time`: asked right before the request is sent. False: the time of the try is over, an operator may have
+        taken the deletion back, and nothing is sent: the answer is TOO_LATE."""
         ...

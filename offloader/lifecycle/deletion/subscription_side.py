@@ -6,7 +6,7 @@ anything was acknowledged, since the look is looked at once more right before: t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import BoundedSemaphore
 
 from offloader.ahead import map_ahead, unawaited_pool
@@ -36,8 +36,8 @@ from offloader.lifecycle.deletion.records import (
     PendingDeleteLedgerInfo,
     subscription_record_name,
 )
-from offloader.lifecycle.deletion.side import SideLooks
-from offloader.lifecycle.deletion.undo import check_not_on_its_way
+from offloader.lifecycle.deletion.side import TOO_LATE, SideLooks
+from offloader.lifecycle.deletion.undo import LONGEST_CALL, check_not_on_its_way
 from offloader.lifecycle.explaining.words import size_text
 from offloader.lifecycle.topics.cursors.held import held_back, with_counts
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames, why_by_name_only
@@ -55,7 +55,6 @@ from offloader.model import TopicName
 from offloader.ports.subscriptions import Subscriptions
 from offloader.pulsar.cursor_standing import bring
 
-LONGEST_CALL_MS = 60_000  # a broker's: a request that was sent before the end of a try has ended that much later
 FAILED_IN_A_ROW = 3
 """Looks; the rest waits for the next pass: a broker that is away answers after its timeout, and holds up all sides."""
 NO_PROPERTIES = "its broker stores no properties of subscriptions: it may be another archive's offload subscription"
@@ -122,7 +121,7 @@ class SubscriptionSide:
         """There is nothing to close."""
         raise FatalError(f"{record.thing} is no ledger: there is nothing to close")
 
-    def delete(self, record: PendingDeleteLedgerInfo) -> tuple[DeletionTry, str]:
+    def delete(self, record: PendingDeleteLedgerInfo, in_time: Callable[[], bool]) -> tuple[DeletionTry, str]:
         """If it stands where the record says that it stood."""
         # Of an earlier try the request may still be on its way: nothing outdates it.
         refused = DeletionTry.REFUSED if record.tries <= 1 else DeletionTry.UNKNOWN
@@ -135,8 +134,8 @@ class SubscriptionSide:
                 return refused, why
             case _:
                 return DeletionTry.UNKNOWN, "it went while it was looked at"
-        if self.now_ms() >= record.next_at:  # from then on an operator may have taken it back
-            return refused, "looking took longer than a try may take"
+        if not in_time():
+            return refused, TOO_LATE
         try:
             self.brokers.delete(*name_of(record))
         except SubscriptionBusyError as error:
@@ -184,7 +183,7 @@ class SubscriptionSide:
             return False
         if same and (record.subscription is None or not look.stands_where(record.subscription.look)):
             raise FatalError(_another(record))
-        check_not_on_its_way(replace(record, next_at=record.next_at + LONGEST_CALL_MS), now)
+        check_not_on_its_way(record, now, LONGEST_CALL)
         return True
 
     def says(self, record: PendingDeleteLedgerInfo) -> tuple[str, ...]:

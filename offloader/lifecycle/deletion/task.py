@@ -37,8 +37,8 @@ class LazySide:
     def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
         return self._looked().close(record)
 
-    def delete(self, record: PendingDeleteLedgerInfo) -> tuple[DeletionTry, str]:
-        return self._looked().delete(record)
+    def delete(self, record: PendingDeleteLedgerInfo, in_time: Callable[[], bool]) -> tuple[DeletionTry, str]:
+        return self._looked().delete(record, in_time)
 
     def end(self) -> None:
         """Until the next look."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Protocol
 
 from offloader.bookkeeper.api import Bookies
@@ -41,6 +42,7 @@ from offloader.ports.object_store import ObjectStore
 DEFAULT_GC_WAIT_MS = 900_000  # of Pulsar's conf/bookkeeper.conf
 WINDOW = 64  # requests in flight
 TOLD = 1000  # positions of lost entries that are told
+LONGEST_CALL = 60.0  # seconds: a broker's, and that of a store that says nothing of its own
 
 Progress = Callable[[int], None]
 
@@ -288,7 +290,7 @@ class BucketWayBack:
     def is_there(self, record: PendingDeleteLedgerInfo, now: int, *, same: bool = True) -> bool | None:
         """Nobody can say it of what is in the bucket of Pulsar's own offloader."""
         del same
-        check_not_on_its_way(record, now)
+        check_not_on_its_way(record, now, max(self.store.longest_call, LONGEST_CALL))
         if record.ledger_type is not LedgerType.OBJECT:
             return None
         if record.upload:
@@ -301,11 +303,13 @@ class BucketWayBack:
         raise FatalError(f"{record.thing} was deleted from the bucket: only a bucket with versioning has it still")
 
 
-def check_not_on_its_way(record: PendingDeleteLedgerInfo, now: int) -> None:
+def check_not_on_its_way(record: PendingDeleteLedgerInfo, now: int, longest_call: float) -> None:
     """No store, and no broker, takes back a request that is on its way: until that must have ended, nobody can say what
-    came of it. Raises FatalError: it is too early."""
-    if now < record.next_at <= now + DAY_MS:
-        when = moment_text(record.next_at)
+    came of it. It was sent before the end of the try and takes at most `longest_call` seconds. Raises FatalError: it
+    is too early."""
+    ended = record.next_at + ceil(longest_call * 1000)
+    if record.next_at and now < ended <= now + DAY_MS:
+        when = moment_text(ended)
         raise FatalError(f"{record.thing} is {record.state}: its deletion may be on its way; undo it after {when}")
 
 

@@ -10,7 +10,7 @@ from offloader.metadata import layout
 from offloader.ports.object_store import ObjectStore
 from tests.archive.support import TOPIC
 
-from .support import CERTAIN, HOUR, SUSPECT, a_uuid, archive, by_id, scanner
+from .support import CERTAIN, HOUR, SUSPECT, a_uuid, archive, by_id, in_time, scanner
 from .test_bucket_side import DATA, INDEX, RECORD, U, mark, strays
 
 
@@ -41,10 +41,10 @@ class BucketContract:
         assert {type(looks[record.name]) for record in records} == {UnreferencedLedger}
         data = next(record for record in records if record.object_key == DATA)
         store.put(DATA, b"written again")
-        assert bucket.delete(data)[0] is DeletionTry.REFUSED
+        assert bucket.delete(data, in_time)[0] is DeletionTry.REFUSED
         scan = scanner(store, now, grace=0).scan()
         records = sorted(mark(scan.orphans, now()), key=lambda each: each.name)
-        assert [bucket.delete(record) for record in records] == [(DeletionTry.DONE, "")] * 4
+        assert [bucket.delete(record, in_time) for record in records] == [(DeletionTry.DONE, "")] * 4
         assert set(bucket.look(records).looks.values()) == {GoneLedger()}
         assert {key for key, _ in store.list()} == before - {DATA, INDEX, RECORD}
         assert list(store.list_uploads()) == []

@@ -25,7 +25,7 @@ from offloader.model import Segment
 from tests.archive.support import TOPIC, stream
 from tests.examples import few
 
-from .support import HOUR, a_uuid, archive, open_segment, scanner
+from .support import HOUR, a_uuid, archive, in_time, open_segment, scanner
 
 ORDERS = None if SOAK else 40  # of 560; all in a soak
 
@@ -97,7 +97,7 @@ class World:
 
     def delete(self) -> None:
         for record in self.due:
-            self.side.delete(record)
+            self.side.delete(record, in_time)
 
     def missing(self) -> list[str]:
         keys = (of(TOPIC, s.uuid) for s in self.made.catalog.segments for of in (layout.data_key, layout.index_key))

@@ -36,6 +36,7 @@ from offloader.lifecycle.deletion.records import (
     PendingDeleteLedgerInfo,
     object_record_name,
 )
+from offloader.lifecycle.deletion.side import TOO_LATE
 from offloader.lifecycle.deletion.timing import DAY_MS, DeletionTiming
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import encode_catalog
@@ -48,7 +49,19 @@ from tests.examples import few
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.invariants import check_invariants
 
-from .support import HOUR, StoreClock, a_uuid, archive, by_id, header, journal_opens, open_segment, scanner, segment_of
+from .support import (
+    HOUR,
+    StoreClock,
+    a_uuid,
+    archive,
+    by_id,
+    header,
+    in_time,
+    journal_opens,
+    open_segment,
+    scanner,
+    segment_of,
+)
 
 TIMING = DeletionTiming(max_tries=1000)
 SWITCH = DeletionSwitch(True, 0)
@@ -106,7 +119,7 @@ def test_what_is_still_an_orphan_is_deleted_as_it_was_marked():
         assert isinstance(look, UnreferencedLedger)
         ruling = rule(record, look, clock.now, TIMING, SWITCH)
         assert ruling.step is DeletionStep.DELETE
-        assert bucket.delete(ruling.record) == (DeletionTry.DONE, "")
+        assert bucket.delete(ruling.record, in_time) == (DeletionTry.DONE, "")
     assert set(bucket.look(records).looks.values()) == {GoneLedger()}
     assert scanner(made.store, clock).scan().candidates == ()
     check_invariants(made.store, {})
@@ -116,9 +129,9 @@ def test_an_index_waits_for_its_data_and_a_record_for_its_index():
     made, clock, records = marked_strays(U)
     bucket, by_key = side(made.store, clock), {record.object_key: record for record in records}
     for key, first in ((RECORD, INDEX), (INDEX, DATA)):
-        assert bucket.delete(by_key[key]) == (DeletionTry.REFUSED, f"{first} goes first")
+        assert bucket.delete(by_key[key], in_time) == (DeletionTry.REFUSED, f"{first} goes first")
     for key in (DATA, INDEX, RECORD):
-        assert bucket.delete(by_key[key]) == (DeletionTry.DONE, "")
+        assert bucket.delete(by_key[key], in_time) == (DeletionTry.DONE, "")
 
 
 def test_what_was_written_again_stays():
@@ -126,7 +139,7 @@ def test_what_was_written_again_stays():
     bucket = side(made.store, clock)
     data = next(record for record in records if record.object_key == DATA)
     made.store.put(DATA, made.store.read(DATA)[0])  # the same bytes: another writer's
-    assert bucket.delete(data) == (DeletionTry.REFUSED, "it was written again since it was looked at")
+    assert bucket.delete(data, in_time) == (DeletionTry.REFUSED, "it was written again since it was looked at")
     look = bucket.look([data]).looks[data.name]
     ended = rule(data, look, clock.now, TIMING, SWITCH).record
     assert (ended.state, ended.answer) == (DeletionState.KEPT, DeletionAnswer.DOES_NOT_MATCH)
@@ -166,7 +179,7 @@ def test_a_rebuild_between_the_look_and_the_deletion_stops_it():
     made.store.delete([layout.slot_key(TOPIC, 0, 1)])
     tokens = count()
     rebuild(made.store, TOPIC, Given("app", clock.now), lambda: f"rebuild-{next(tokens)}")
-    outcome, why = bucket.delete(data)
+    outcome, why = bucket.delete(data, in_time)
     assert outcome is DeletionTry.REFUSED
     assert "made anew" in why
     assert made.store.stat(DATA) is not None
@@ -180,8 +193,8 @@ def test_an_upload_is_ended_and_one_that_is_gone_is_no_failure():
     assert record.upload == handle
     bucket = side(made.store, clock)
     assert isinstance(bucket.look([record]).looks[record.name], UnreferencedLedger)
-    assert bucket.delete(record) == (DeletionTry.DONE, "")
-    assert bucket.delete(record) == (DeletionTry.DONE, "")
+    assert bucket.delete(record, in_time) == (DeletionTry.DONE, "")
+    assert bucket.delete(record, in_time) == (DeletionTry.DONE, "")
     assert list(made.store.list_uploads()) == []
     assert bucket.look([record]).looks[record.name] == GoneLedger()
 
@@ -190,12 +203,19 @@ def test_a_lost_answer_is_unknown_and_a_refusal_says_what_to_do():
     made, clock, records = marked_strays(U)
     data = next(record for record in records if record.object_key == DATA)
     denied = FaultyStore(made.store, StoreFaults([StoreFault("delete", error=lambda: AccessDeniedError("no"))]))
-    outcome, why = side(denied, clock).delete(data)
+    outcome, why = side(denied, clock).delete(data, in_time)
     assert outcome is DeletionTry.REFUSED
     assert "docs/permissions.md" in why
     lost = FaultyStore(made.store, StoreFaults([StoreFault("delete", Effect.LOST)]))
-    assert side(lost, clock).delete(data)[0] is DeletionTry.UNKNOWN
-    assert side(lost, clock).delete(data) == (DeletionTry.DONE, "")
+    assert side(lost, clock).delete(data, in_time)[0] is DeletionTry.UNKNOWN
+    assert side(lost, clock).delete(data, in_time) == (DeletionTry.DONE, "")
+
+
+def test_after_the_time_of_a_try_nothing_is_sent():
+    made, clock, records = marked_strays(U)
+    data = next(record for record in records if record.object_key == DATA)
+    assert side(made.store, clock).delete(data, lambda: False) == (DeletionTry.REFUSED, TOO_LATE)
+    assert made.store.stat(DATA) is not None
 
 
 def test_a_bucket_that_does_not_answer_is_a_refusal():
@@ -256,7 +276,7 @@ def a_round(queue: DeletionQueue, bucket: BucketSide, clock: StoreClock) -> None
         ruling = rule(it.record, looks.looks[it.record.name], clock.now, TIMING, SWITCH)
         written = queue.write(ruling.record, it)
         if written is not None and ruling.step is DeletionStep.DELETE:
-            outcome, why = bucket.delete(written.record)
+            outcome, why = bucket.delete(written.record, in_time)
             queue.write(tried(written.record, outcome, why, clock.now, TIMING), written)
     queue.tidy()
 

@@ -29,7 +29,7 @@ from offloader.metadata.stock_keys import data_key, index_key
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
 from offloader.storage.memory import MemoryStore
 
-from .support import CERTAIN, HOUR, SUSPECT, StoreClock, archive, scanner
+from .support import CERTAIN, HOUR, SUSPECT, StoreClock, archive, in_time, scanner
 
 NAME = "acme/orders/persistent/placed"
 META = {CLUSTER: "main", OWNER: NAME}
@@ -185,8 +185,8 @@ def test_the_second_look_reads_the_lists_once_more_and_deletes_data_before_the_i
         index_key(uuid(5), 5): ReferencedLedger,
     }
     data, index = records[data_key(uuid(4), 4)], records[index_key(uuid(4), 4)]
-    assert side.delete(index)[0] is DeletionTry.REFUSED
-    assert [side.delete(data), side.delete(index)] == [(DeletionTry.DONE, "")] * 2
+    assert side.delete(index, in_time)[0] is DeletionTry.REFUSED
+    assert [side.delete(data, in_time), side.delete(index, in_time)] == [(DeletionTry.DONE, "")] * 2
     assert side.look([data, index]).looks == {data.name: GoneLedger(), index.name: GoneLedger()}
 
 
@@ -204,7 +204,7 @@ def test_without_that_bucket_nothing_is_said_of_its_objects():
     records = records_of(stock(bucket(clock, (4, uuid(4))), clock, references(*LISTED)))
     side = BucketSide(made.store, scanner(made.store, clock))
     assert set(side.look(records).looks.values()) == {FailedLook(NO_STOCK)}
-    assert side.delete(records[0])[0] is DeletionTry.REFUSED
+    assert side.delete(records[0], in_time)[0] is DeletionTry.REFUSED
 
 
 def test_nothing_is_certain_where_another_cluster_of_the_same_name_may_share_the_bucket():

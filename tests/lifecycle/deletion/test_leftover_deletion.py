@@ -342,8 +342,8 @@ def test_a_process_that_goes_on_after_another_has_looked_deletes_nothing(ground)
     record = ground.record(NAME)
     paused.look([record])
     other.look([record])
-    assert paused.delete(record)[0].value == "refused"
-    assert other.delete(record)[0].value == "done"
+    assert paused.delete(record, lambda: True)[0].value == "refused"
+    assert other.delete(record, lambda: True)[0].value == "done"
 
 
 def test_more_at_once_than_is_set_is_not_marked(ground):

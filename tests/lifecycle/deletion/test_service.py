@@ -291,7 +291,7 @@ def test_a_clock_of_the_application_that_jumps_delays_nothing_for_long(setting, 
     clocks = [right]
     service = setting.service(now_ms=lambda: clocks[-1]())
     side = setting.cluster.side()
-    side.delete = lambda _: (DeletionTry.REFUSED, "refused")
+    side.delete = lambda *_: (DeletionTry.REFUSED, "refused")
     refusing = setting.service(side, now_ms=lambda: clocks[-1]())
     for clocks[-1] in (right, wrong, right):
         setting.later(3600)

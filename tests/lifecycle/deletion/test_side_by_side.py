@@ -45,7 +45,7 @@ class ASide:
     def close(self, record):
         raise AssertionError
 
-    def delete(self, record):
+    def delete(self, record, in_time):
         raise AssertionError
 
 

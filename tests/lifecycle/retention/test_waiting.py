@@ -113,7 +113,7 @@ def test_one_that_was_handed_over_to_brokers_keeps_everything_and_is_named_until
     away.count_property("offloader.handed-over", NOW)
     away.flush()
     assert retention(made, HOUR).visit(TOPIC, noted=False) == ""
-    assert f"{TOPIC}: subscription away was handed over to brokers, and 3c883c60 is the last commit" in why_not(made)
+    assert f"{TOPIC}: subscription away was handed over to brokers, and 1db0db3f is the last commit" in why_not(made)
     delete_kept(made.store, TOPIC, "away", lambda: f"cursor-{next(TOKENS)}")
     assert retention(made, HOUR).visit(TOPIC, noted=False)
 

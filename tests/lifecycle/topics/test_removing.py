@@ -17,7 +17,7 @@ from offloader.lifecycle.deletion import subscription_side
 from offloader.lifecycle.deletion.machine import UnreferencedLedger, undoing
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState
 from offloader.lifecycle.deletion.timing import HOUR_MS
-from offloader.lifecycle.deletion.undo import drop, undo
+from offloader.lifecycle.deletion.undo import LONGEST_CALL, drop, undo
 from offloader.model import AcknowledgedRange
 from offloader.state.subscription import CursorState
 from tests.fakes.cluster_subscriptions import HeldCursor
@@ -384,7 +384,7 @@ def test_a_deletion_that_was_paused_until_an_undo_was_possible_is_not_made(world
         found = look(topic, name)
         if world.record().state is DeletionState.DELETING:
             world.brokers.look = look
-            world.now = world.record().next_at + subscription_side.LONGEST_CALL_MS
+            world.now = world.record().next_at + int(1000 * LONGEST_CALL)
             assert world.undo().state is DeletionState.UNDONE
         return found
 
