@@ -24,6 +24,7 @@ from offloader.lifecycle.deletion.records import (
     ledger_record_name,
 )
 from offloader.lifecycle.deletion.system_topic.messages import read_message
+from offloader.lifecycle.deletion.undo import LONGEST_CALL
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from tests.cli.support import CONFIG
 from tests.lifecycle.deletion.cluster import DAY, JudgingScanner, OrphanCluster, list_node
@@ -525,7 +526,7 @@ def test_an_object_in_doubt_is_left_until_no_request_can_be_on_its_way(line, orp
     )
     queue(line).write(record, None)
     assert "may be on its way; undo it after" in line.error("orphans", "undo", key)
-    orphans.network.now += 601
+    orphans.network.now += 601 + LONGEST_CALL
     assert line.json("orphans", "undo", key)["deletion"]["state"] == "undone"
 
 

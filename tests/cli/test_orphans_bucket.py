@@ -230,10 +230,10 @@ def test_a_process_that_was_paused_deletes_no_object_that_was_taken_back_meanwhi
         return delete(side, record, in_time)
 
     monkeypatch.setattr(BucketSide, "delete", paused)
-    line.json("orphans", "purge", "--yes")
+    line.run("orphans", "purge", "--yes")
     assert "its deletion may be on its way" in early[0]
     assert line.archive.store.stat(key) is not None
-    assert [one["state"] for one in line.json_lines("orphans", "list", "--all")] == ["undone"]
+    assert [one["state"] for one in line.json_lines("orphans", "list", "--state", "undone")] == ["undone"]
 
 
 def test_what_is_marked_of_the_stock_offloader_waits_until_its_bucket_is_named(

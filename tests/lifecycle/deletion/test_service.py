@@ -513,7 +513,7 @@ def test_what_a_paused_process_sends_after_another_looked_deletes_nothing(settin
     setting.service().round()
     assert setting.end_of(5) == (DeletionState.KEPT, DeletionAnswer.STILL_IN_USE)
     setting.cluster.list_ledgers("t", 1000)
-    outcome, why = paused.delete(due[0])
+    outcome, why = paused.delete(due[0], lambda: True)
     assert outcome.value == "refused"
     assert why
     assert 5 in setting.cluster.ledger_ids()
@@ -528,9 +528,9 @@ def test_the_later_look_alone_deletes(setting):
     due = [it.record for it in setting.queue.records()]
     first.look(due)
     second.look(due)
-    outcome, why = first.delete(due[0])
+    outcome, why = first.delete(due[0], lambda: True)
     assert (outcome.value, "another look began" in why) == ("refused", True)
-    assert second.delete(due[0])[0].value == "done"
+    assert second.delete(due[0], lambda: True)[0].value == "done"
 
 
 def test_two_services_at_once_delete_each_ledger_once_and_tell_it_once(setting):

@@ -205,8 +205,6 @@ def test_the_model_sees_what_is_broken(broken, monkeypatch):
     else:
         delete = SubscriptionSide.delete
         monkeypatch.setattr(service, "rule", lambda record, *_: DeletionRuling(record, DeletionStep.DELETE))
-        monkeypatch.setattr(
-            SubscriptionSide, "delete", lambda side, record, _: delete(side, record, lambda: True)
-        )
+        monkeypatch.setattr(SubscriptionSide, "delete", lambda side, record, _: delete(side, record, lambda: True))
     with pytest.raises(AssertionError):
         [Days(seed).run() for seed in range(300)]
