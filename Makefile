@@ -7,6 +7,10 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes, which would each compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Tests with real servers: three files at a time; then, once more and alone, those that failed. What fails twice fails.
+BESIDE := $(BIN)/python -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder --durations=30
+ALONE := $(BIN)/python -m pytest integration --last-failed --last-failed-no-failures none
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo test test-hermetic test-all test-rest test-soak lint format bench docs image dist lock clean
@@ -29,7 +33,7 @@ demo: setup ## A real Pulsar, the offloader beside it, everything read back and 
 	KEEP=$(KEEP) $(BIN)/python -m dev.demo.demo
 
 test: test-hermetic ## Tests with Python and Java alone, the same each time: hermetic ones, then some with a real Pulsar, Spark and S3 (10 minutes)
-	$(BIN)/python -m pytest integration -m "not large" -n 3 --dist loadfile --no-loadscope-reorder --durations=10
+	$(BESIDE) -m "not large" || $(ALONE) -m "not large"
 
 test-hermetic: setup ## Those of them that start no server
 	$(BIN)/python -m pytest tests -m "not large" -n 3 --dist worksteal --durations=10
@@ -39,7 +43,7 @@ test-all: test test-rest ## Every test; installs what is missing, with apt as ro
 test-rest: setup ## What test-all has beyond test
 	.ci/packages
 	OFFLOADER_ALL=1 $(BIN)/python -m pytest tests -m "large or explores or hypothesis" -n 3 --dist worksteal --durations=10
-	OFFLOADER_ALL=1 $(BIN)/python -m pytest integration -m "large or hypothesis" -n 3 --dist loadfile --no-loadscope-reorder --durations=10
+	OFFLOADER_ALL=1 $(BESIDE) -m "large or hypothesis" || OFFLOADER_ALL=1 $(ALONE) -m "large or hypothesis"
 
 test-soak: setup ## Thousands of new seeds and examples, and the full cross product of faults (hours)
 	OFFLOADER_NEW=1 OFFLOADER_ALL=1 OFFLOADER_EXAMPLES=3000 OFFLOADER_WORLDS=10000 OFFLOADER_GATEWAY_WORLDS=1000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests -n 2 -o timeout=14400

@@ -37,12 +37,12 @@ def few_rows(rows: Iterable[tuple[Any, ...]], count: int) -> list[Any]:
 
 settings.register_profile(
     "offloader",
-    max_examples=tries("OFFLOADER_EXAMPLES", 25, 100),
+    max_examples=tries("OFFLOADER_EXAMPLES", 25, 50),
     deadline=None,  # two cores and a garbage collector make times meaningless
     derandomize=not NEW,
     print_blob=True,
 )
 settings.load_profile("offloader")
 
-worlds = settings(max_examples=tries("OFFLOADER_EXAMPLES", 6, 25))
+worlds = settings(max_examples=tries("OFFLOADER_EXAMPLES", 6, 12))
 """For property tests that let a whole world run: each example does as much as dozens of smaller ones."""
