@@ -123,7 +123,7 @@ class RunningApplication:
 
     def workers(self, module: bytes = b"pyspark.worker") -> list[int]:
         """The Python workers that run slices: what Spark's daemon for this module has forked."""
-        daemons = set(self._with(b"pyspark.daemon\0" + module))
+        daemons = set(self._with(b"daemon\0" + module))
         return sorted(pid for pid in daemons if _parent(pid) in daemons)
 
     def suspend(self) -> None:

@@ -52,6 +52,22 @@ def sits_in_its_slot(until: str) -> Callable[[Iterable[pa.RecordBatch]], Iterato
     return work
 
 
+def test_a_worker_has_what_a_slice_needs_when_it_is_forked() -> None:
+    def loaded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys
+
+        found = [",".join(name for name in ("pandas", "offloader.offload.worker.tasks") if name in sys.modules)]
+        for _ in batches:
+            yield pa.record_batch([found], names=["names"])
+
+    with ExitStack() as stack:
+        with credentials():
+            session = spark_side.session(Spark(master="local[1]"), "loaded")
+        stack.callback(session.stop)
+        (row,) = session.range(1).mapInArrow(loaded, "names string").collect()
+        assert row.names == "pandas,offloader.offload.worker.tasks"
+
+
 @pytest.mark.parametrize("master", ["local[1]", "local[2]"])
 def test_batches_of_the_fast_lane_go_on_while_a_slow_task_sits_in_its_slot(master: str, tmp_path: Path) -> None:
     until = tmp_path / "released"

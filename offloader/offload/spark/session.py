@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 TASK_ATTEMPTS = 4
 COUNT_SLOTS_EVERY = 5.0  # seconds
+PYTHON_DAEMON = "offloader.offload.spark.python_daemon"
 _LOCAL = re.compile(r"local(?:\[(?P<cores>[0-9]+|\*)(?:\s*,\s*(?P<attempts>[0-9]+))?\])?")
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
@@ -93,9 +94,10 @@ def session(settings: Spark, application: str) -> SparkSession:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = _executors_python(settings)
     builder = SparkSession.builder.master(master_with_attempts(settings.master)).appName(f"offloader {application}")
-    options = SETTINGS | settings.conf
-    if not settings.master.startswith("local"):
-        options = {k: v for k, v in options.items() if not k.startswith("spark.driver.")} | settings.conf
+    if is_local(settings.master):
+        options = SETTINGS | {"spark.python.daemon.module": PYTHON_DAEMON} | settings.conf
+    else:
+        options = {k: v for k, v in SETTINGS.items() if not k.startswith("spark.driver.")} | settings.conf
     for key, value in options.items():
         builder = builder.config(key, value)
     with _own_interrupt_handler():
