@@ -30,6 +30,7 @@ from offloader import logs
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.archive.topic import ArchivedTopic
+from offloader.cli.run import live_table
 from offloader.config import Config
 from offloader.errors import FatalError, OffloadError
 from offloader.gateway.application import GatewayApplication
@@ -40,7 +41,6 @@ from offloader.metadata.requests import Request, RequestKind
 from offloader.model import Position, TopicName
 from offloader.offload import settings
 from offloader.offload.application import Application
-from offloader.offload.live_table import live_table
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.storage.open import open_store

@@ -1,19 +1,23 @@
-"""The page of the running application: everything is read from the last view that the driver has published."""
+"""The page of the running application, from the last view that the driver has published, and what the manual says of
+each alarm."""
 
 from __future__ import annotations
 
+import json
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from itertools import groupby
 
 import offloader.metrics.definitions as d
 from offloader.errors import ConfigError, RetryableError
 from offloader.metrics import Metrics
 from offloader.metrics.recent import MINUTES, Minute
 from offloader.model import TopicName
-from offloader.offload.live.alarm_texts import remedy_of, sections
-from offloader.offload.live.status import LATE, Filling, Need
+from offloader.offload.live.status import LATE, Filling, Need, Trouble
 from offloader.offload.live.view import NEEDS_YOU, LiveView, Ordered, TopicsPage
 from offloader.pages.access import PageAccess
 from offloader.pages.plots import WIDTH, Bar, Tick, columns
@@ -25,6 +29,17 @@ OLD_VIEW_MS = 30_000
 OLD_WORK = 60.0  # seconds: work that has waited for longer is named
 _WORDS = {Need.DANGER: "danger", Need.TROUBLE: "trouble", Need.LATE: "late", Need.NONE: ""}
 _MINUTE_TICKS = (45, 30, 15)  # ago
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmText:
+    """A row of the manual's tables; `…` stands for what varies."""
+
+    name: str
+    section: str
+    line: str
+    meaning: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +202,23 @@ def shares(filling: Filling, now: int) -> tuple[Share, Share]:
 def pieces(text: str) -> list[tuple[bool, str]]:
     """A text of the manual in pieces: whether it is code, and what it says."""
     return [(piece.startswith("`"), piece.strip("`")) for piece in re.findall(r"`[^`]*`|[^`]+", text)]
+
+
+@cache
+def sections() -> Mapping[str, tuple[AlarmText, ...]]:
+    """All rows of the manual (docs/running.md), by their table: for people without it at hand."""
+    text = (resources.files(__package__) / "alarms.json").read_text(encoding="utf-8")
+    rows = (AlarmText(**row) for row in json.loads(text))
+    return {section: tuple(these) for section, these in groupby(rows, lambda row: row.section)}
+
+
+@cache
+def _by_name() -> Mapping[str, AlarmText]:
+    rows = [row for these in sections().values() for row in these]
+    return {row.name: row for row in reversed(rows)}  # the first of an alarm's rows
+
+
+def remedy_of(trouble: Trouble) -> AlarmText | None:
+    """What to do: by the kind of a failure, where there is one, else by its alarm."""
+    by_kind = f"kind-{trouble.kind}" if trouble.kind is not None and trouble.alarm.endswith("-failed") else ""
+    return _by_name().get(by_kind) or _by_name().get(trouble.alarm)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from offloader.model import FailureKind, Lane, RollReason, TopicName
 from offloader.offload.driver.topic_status import _OF_KINDS
-from offloader.offload.live.alarm_texts import remedy_of, sections
+from offloader.offload.live.page import remedy_of, sections
 from offloader.offload.live.status import Need, Trouble
 from offloader.offload.live.view import NEEDS_YOU, PER_PAGE, LaneStatus, LiveView, Ordered
 from offloader.pages.access import PageAccess
