@@ -1,8 +1,10 @@
-"""What the application does for the end of data, by its configuration: one short list."""
+"""What the application does for the end of data, by its configuration: deletions, visits of topics that nobody has
+loaded, and the scheduled scan for orphans with what it reports. One short list."""
 
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -12,12 +14,14 @@ from functools import partial
 from offloader.bookkeeper.connect import BookKeeperSettings, clients
 from offloader.bridge.log import BridgeReader
 from offloader.config import Config
-from offloader.errors import OffloadError
+from offloader.config.policies import enabled_topics
+from offloader.errors import ConfigError, OffloadError
 from offloader.lifecycle.bucket.holds import holds
 from offloader.lifecycle.bucket.reading import check_records, store_time
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock import StockScanner
+from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.clocks import Clocks, host_ms
 from offloader.lifecycle.deletion.configured import (
     OpenSide,
@@ -36,13 +40,23 @@ from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening
 from offloader.lifecycle.deletion.task import DeletionTask, LazySide
 from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.ledgers.stock_copies import bucket_name, stock_copies
-from offloader.lifecycle.orphan_scan import BucketScanRound, LedgerScanRound, OrphanScanTask, ScanLimits
+from offloader.lifecycle.orphan_scan import (
+    CLASSES,
+    BucketScanRound,
+    LedgerScanRound,
+    OrphanScanTask,
+    ScanLimits,
+    ScannedSide,
+)
 from offloader.lifecycle.rescue.evidence import RescueEvidence
 from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.cursors.former import forget_former, former_removals, pending_former
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.policy import OpenSubscriptions, UnusedSubscriptions
 from offloader.lifecycle.topics.pace import pacing
+from offloader.lifecycle.topics.visit_outcome import VisitCounts
+from offloader.lifecycle.topics.visit_task import UnloadedTopicsTask
+from offloader.lifecycle.topics.visiting import VisitClock, VisitParts, VisitPlaces, VisitRate, visit_parts
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import cursors_folder
 from offloader.metadata.rescue_log import Rescues
@@ -51,11 +65,10 @@ from offloader.metrics import Metrics
 from offloader.offload import settings as derived
 from offloader.offload.deletion_told import DeletionTold
 from offloader.offload.lifecycle_thread import LifecycleTask
-from offloader.offload.orphan_scan import OrphanScanReport
 from offloader.offload.system_topic import SystemTopicCounts, system_topic
-from offloader.offload.unloaded_visits import sleep_until_stopping, unloaded_topics
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.subscriptions import BrokerSubscriptions
 from offloader.storage.open import open_store
 
@@ -226,6 +239,42 @@ def _former_removals(parts: LifecycleParts) -> LifecycleTask | None:
     return FormerRemovals(parts) if any_there else None
 
 
+def unloaded_topics(
+    config: Config, admin: Admin, counts: VisitCounts, stopping: Callable[[], bool]
+) -> UnloadedTopicsTask | None:
+    """None where `lifecycle.visitUnloaded` is off. Nothing is reached before it runs."""
+    if not config.lifecycle.visit_unloaded:
+        return None
+    opened = partial(_open_visits, config, admin, partial(sleep_until_stopping, stopping))
+    return UnloadedTopicsTask(opened, config.lifecycle.visits.interval_ms, host_ms, counts, stopping)
+
+
+def _open_visits(config: Config, admin: Admin, sleep: Callable[[float], None]) -> VisitParts:
+    """Raises ConfigError, MetadataUnavailableError."""
+    reached = derived.bookkeeper(config)
+    if reached is None:
+        raise ConfigError(
+            "lifecycle.visitUnloaded: needs pulsar.metadataServiceUri, for example zk://host:2181/ledgers"
+        )
+    with ExitStack() as stack:
+        tree, bookies = clients(reached)
+        stack.enter_context(closing(tree))
+        stack.enter_context(closing(bookies))
+        brokers = stack.enter_context(closing(AdminClient(derived.pulsar(config))))
+        names = subscription_names(config.pulsar.subscription, admin)
+        enabled = enabled_topics(config.policies, admin.namespace_properties)
+        places = VisitPlaces(tree, bookies, brokers, admin.loaded_by, names, enabled)
+        rate = VisitRate(config.lifecycle.visits.at_once, config.lifecycle.visits.a_minute)
+        return visit_parts(places, VisitClock(host_ms, sleep), rate, stack.pop_all().close)
+
+
+def sleep_until_stopping(stopping: Callable[[], bool], seconds: float) -> None:
+    """No longer than until the application stops."""
+    until = time.monotonic() + seconds
+    while not stopping() and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, 0.5))
+
+
 def _orphan_scan(parts: LifecycleParts, queue: DeletionQueue) -> LifecycleTask | None:
     section, reached = parts.config.lifecycle, derived.bookkeeper(parts.config)
     settings = section.orphan_scan
@@ -239,6 +288,35 @@ def _orphan_scan(parts: LifecycleParts, queue: DeletionQueue) -> LifecycleTask |
         BucketScanRound(_bucket_scanner(parts), queue, bounds, limits, now_ms, held),
     )
     return OrphanScanTask(settings.interval_ms / 1000, sides, OrphanScanReport(parts.metrics))
+
+
+class OrphanScanReport:
+    """Metrics and alarms of scans. What stays the same from scan to scan is logged once."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._refused: dict[OrphanSide, tuple[str, ...]] = {}
+        self._waiting: dict[OrphanSide, int] = {}
+
+    def __call__(self, found: ScannedSide) -> None:
+        orphans = [(name, found.numbers[name], found.sizes[name]) for name in CLASSES]
+        self._metrics.orphans_scanned(found.side, orphans, found.quarantined, len(found.refusals))
+        if found.quarantined:
+            log.info("the orphan scan quarantined %d orphans of the %s", found.quarantined, found.side)
+        if found.refusals and found.refusals != self._refused.get(found.side):
+            log.warning(
+                "the orphan scan quarantines nothing of the %s: %s",
+                found.side, " ".join(found.refusals), extra={"see": "orphan-scan-refused"},
+            )  # fmt: skip
+        self._refused[found.side] = found.refusals
+        waiting = found.numbers.total() - found.pending - found.quarantined
+        if waiting > self._waiting.get(found.side, 0):
+            log.warning(
+                "the orphan scan found %d orphans of the %s that it does not quarantine (%s)",
+                waiting, found.side, ", ".join(f"{number} {name}" for name, number, _ in orphans if number),
+                extra={"see": "orphans-found"},
+            )  # fmt: skip
+        self._waiting[found.side] = waiting
 
 
 def _bucket_side(parts: LifecycleParts) -> OpenSide:

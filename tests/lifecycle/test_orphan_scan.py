@@ -24,7 +24,7 @@ from offloader.lifecycle.orphan_scan import (
 )
 from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
-from offloader.offload.orphan_scan import OrphanScanReport
+from offloader.offload.lifecycle_tasks import OrphanScanReport
 from tests.lifecycle.deletion.cluster import DAY, NAMESPACE, JudgingScanner
 from tests.lifecycle.deletion.test_service import DELETED, Setting
 from tests.lifecycle.ledgers.world import schema_of, view_custom

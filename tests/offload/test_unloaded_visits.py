@@ -7,14 +7,14 @@ from typing import NoReturn
 
 import pytest
 
-import offloader.offload.unloaded_visits
+import offloader.offload.lifecycle_tasks
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.config import Config
 from offloader.errors import ConfigError, MetadataUnavailableError
 from offloader.lifecycle.topics.visit_task import UnloadedTopicsTask
 from offloader.metrics import Metrics
 from offloader.model import TopicName
-from offloader.offload.unloaded_visits import unloaded_topics
+from offloader.offload.lifecycle_tasks import unloaded_topics
 from tests.fakes.cluster import MemoryCluster
 from tests.lifecycle.topics.support import Idle
 
@@ -38,7 +38,7 @@ def test_on_it_reaches_nothing_before_it_runs(monkeypatch: pytest.MonkeyPatch) -
     def away(settings: BookKeeperSettings) -> NoReturn:
         raise MetadataUnavailableError(f"{settings.metadata_uri} does not answer")
 
-    monkeypatch.setattr(offloader.offload.unloaded_visits, "clients", away)
+    monkeypatch.setattr(offloader.offload.lifecycle_tasks, "clients", away)
     cluster = MemoryCluster()
     service = ', metadataServiceUri: "zk://127.0.0.1:1/ledgers"'
     task = unloaded_topics(config(on=True, more=service), cluster.admin, Metrics(), lambda: False)
@@ -62,7 +62,7 @@ def run_once(found: Config) -> None:
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> Idle:
     """A cluster in its own time, whose brokers and metadata service the application reaches."""
-    cluster, module = Idle(), offloader.offload.unloaded_visits
+    cluster, module = Idle(), offloader.offload.lifecycle_tasks
     monkeypatch.setattr(module, "clients", lambda _: (cluster.metadata, cluster))
     monkeypatch.setattr(module, "AdminClient", lambda _: cluster)
     monkeypatch.setattr(module, "host_ms", lambda: cluster.now_ms)
