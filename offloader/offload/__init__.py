@@ -8,7 +8,7 @@
 6. `worker/slice_worker.py`: read; `offloader/format/cutter.py` (pure): cut and number parts; `worker/part_uploads.py`:
    upload.
 7. `driver/receiving.py`, `core/segments.py` (pure): receipts become journal states.
-8. `driver/sealing.py`, `driver/seal_steps.py`: complete the object; `driver/committing.py`: append to the catalog.
+8. `driver/sealing.py`: complete the object; `driver/committing.py`: append to the catalog.
 9. `driver/acknowledging.py`: tell Pulsar.
 
 `driver/work.py` runs what must not hold up the loop. `driver/losses.py`, `driver/reconciling.py` and

@@ -21,7 +21,7 @@ from offloader.model import (
     TopicName,
 )
 from offloader.offload.core import segments
-from offloader.offload.driver.seal_steps import seal
+from offloader.offload.driver.sealing import seal
 from offloader.storage.memory import MemoryStore
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 

@@ -25,7 +25,7 @@ OWNERS = {
     "source": "lane_plans",
     "planned": "lane_plans",
     "rest": "lane_plans",
-    "times": "publish_times",
+    "times": "polling",
     "learnt": "receiving",
     "pin": "acknowledging",
     "losses": "losses",

@@ -30,8 +30,7 @@ from offloader.offload.driver.copying import Copying
 from offloader.offload.driver.facets import Rest
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.inquiries import pursue
-from offloader.offload.driver.polling import look, notice_disconnected
-from offloader.offload.driver.publish_times import have_looked_up
+from offloader.offload.driver.polling import have_looked_up, look, notice_disconnected
 from offloader.offload.driver.receiving import take_receipts, tell_of_abandoned
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing

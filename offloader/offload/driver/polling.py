@@ -1,23 +1,29 @@
-"""Polls the topics in Pulsar: ends often and together, ledger lists only where something moved."""
+"""What the driver asks Pulsar of topics: ends often and together, ledger lists only where something moved. And when
+entries were published, as far as the borders of a topic's history depend on it: a few look-ups a border."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 
 from offloader.errors import AbsentError, OffloadError
-from offloader.model import TopicName
+from offloader.format.entry import inspect
+from offloader.model import KIB, Position, TopicName
+from offloader.offload.core.borders import BorderSearch, Times
 from offloader.offload.driver import observed
 from offloader.offload.driver.admin_queries import managed_ledger
 from offloader.offload.driver.changes import TopicAgenda
 from offloader.offload.driver.context import Context
+from offloader.offload.driver.facets import PublishTimes
 from offloader.offload.driver.foreseen import foreseen
 from offloader.offload.driver.inquiries import inquire, subscribe_soon
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import have_tail_explained
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo
+from offloader.ports.entry_source import EntrySource
 from offloader.ports.pins import TopicEnd
 
 log = logging.getLogger(__name__)
@@ -34,6 +40,12 @@ LIST_CHECKS = 8  # ledger lists read in one look though no consumer's end moved:
 # that are looked at together, a part each minute.
 HEARD_MS = 300_000
 HEARD_PART = 5
+
+# Look-ups of publish times:
+MOST_LOOKUPS = 200  # of one search; then what is found is enough
+MOST_IN_VAIN = 3  # of one search: few threads look up the times of all topics, and none of them waits for long
+READS = 10  # of one entry, before it counts as one that no broker delivers
+READ_TIMEOUT = 0.2
 
 
 def look(
@@ -198,3 +210,43 @@ def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, inf
     if moved or topic.last != before:
         observed.moved(topic, began)
     observed.remember(topic, topic.last)
+
+
+def have_looked_up(context: Context, topic: Topic, search: BorderSearch) -> None:
+    """Have looked up what a search wants to know. The topic is read meanwhile, as the live end is."""
+    call = partial(_searched, context.source, topic.name, search, topic.times.known)
+    context.work.post(WorkKind.TIMES, topic.name, call, partial(_take_times, topic, search))
+
+
+def _take_times(topic: Topic, search: BorderSearch, answer: Times | OffloadError) -> None:
+    """Where the entries cannot be asked for, size alone says where segments end: nothing waits for that."""
+    if isinstance(answer, OffloadError):
+        log.info("borders of topic=%s follow from sizes alone: %s", topic.name, answer)
+        answer = search.untimed(topic.times.known)
+    done = topic.catalog.end
+    kept = {p: at for p, at in topic.times.known.items() if done is None or p > done}
+    topic.times = PublishTimes(kept | {**answer})
+
+
+def _searched(source: EntrySource, topic: TopicName, search: BorderSearch, known: Times) -> Times:
+    """Not in the driver's thread: what is known once nothing more is wanted."""
+    times, in_vain = dict(known), 0
+    for _ in range(MOST_LOOKUPS):
+        wanted = search.cut(times).wanted
+        if not wanted:
+            return times
+        for position in wanted:
+            times[position] = _publish_time(source, topic, position)
+            in_vain += times[position] is None
+        if in_vain >= MOST_IN_VAIN:
+            break
+    return search.untimed(times)
+
+
+def _publish_time(source: EntrySource, topic: TopicName, position: Position) -> int | None:
+    """Of the entry, or of the first one behind it that a broker delivers; None: none came, or it says no time."""
+    with closing(source.open(topic, position.ledger, position.entry, max_bytes=64 * KIB)) as reader:
+        for _ in range(READS):
+            for _, _, data in reader.read(READ_TIMEOUT):
+                return inspect(data).publish_time
+    return None

@@ -1,4 +1,5 @@
-"""Requests from the command line: taken in, and answered when the catalog has what they asked for."""
+"""Requests from the command line: taken in, and answered when the catalog has what they asked for. The journal keeps
+which segments somebody wants closed by hand."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from typing import NamedTuple
 from offloader.errors import OffloadError, OutcomeUnknownError, OvertakenError, RetryableError
 from offloader.metadata import requests
 from offloader.metadata.requests import MIGRATIONS, OF_THE_ARCHIVE, Request, RequestKind, RequestOutcome
-from offloader.metadata.state import Releasing
-from offloader.model import TopicName
-from offloader.offload.core import evidence
-from offloader.offload.driver import closing, inquiries, losses, observed, retiring
+from offloader.metadata.state import CloseRequest, Releasing, TopicState
+from offloader.model import Position, TopicName
+from offloader.offload.core import evidence, segments
+from offloader.offload.driver import inquiries, losses, observed, retiring
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.migrating import BACK, THERE, HandOver, Migrating
 from offloader.offload.driver.registry import TopicRegistry
@@ -217,7 +218,7 @@ class RequestHandler:
         end = None if request.position is None else request.position._replace(incarnation=topic.incarnation)
         match request.kind:
             case RequestKind.CLOSE if end is not None:
-                closing.record(context, topic, request_id, end)
+                _record_close(context, topic, request_id, end)
             case RequestKind.RELEASE:
                 context.record(replace(state, releasing=Releasing.REQUEST))
                 retiring.requested(context, topic)
@@ -251,7 +252,7 @@ class RequestHandler:
             return None if waits else RequestOutcome(True, f"{topic.name} is incarnation {topic.incarnation} now", now)
         match request.kind:
             case RequestKind.CLOSE:
-                return closing.closed(self._context, topic, request_id, request, taken.seen_at, now)
+                return _closed(self._context, topic, request_id, request, taken.seen_at, now)
             case RequestKind.HAND_OVER:
                 return self._migrating.handed_over(request_id, taken.seen_at, topic, now)
             case RequestKind.RELEASE:
@@ -294,3 +295,54 @@ def _waves(found: Pending) -> Iterator[Pending]:
 
 def _wait() -> None:
     """It is looked for again."""
+
+
+def _record_close(context: Context, topic: Topic, request_id: str, position: Position) -> None:
+    """Have the segment closed once it reaches there. A former process may have recorded that."""
+    state = context.state(topic.name)
+    if not any(r.id == request_id for r in state.requests):
+        close = CloseRequest(request_id, position._replace(incarnation=topic.incarnation))
+        context.record(replace(state, requests=(*state.requests, close)))
+
+
+def _closed(
+    context: Context, topic: Topic, request_id: str, request: Request, seen_at: int, now: int
+) -> RequestOutcome | None:
+    """Once the catalog has what was asked for. The journal keeps a request no longer than that."""
+    state, end = _only_what_is_readable(context, topic, seen_at), topic.catalog.end
+    if not any(r.id == request_id for r in state.requests):  # taken out with another one, or nobody heard that it was
+        return RequestOutcome(True, _where(topic, end), now)
+    state, done = segments.satisfied(state, end)
+    if any(r.id == request_id for r in done):
+        context.record(state)
+        return RequestOutcome(True, _where(topic, end), now)
+    if not _nothing_to_do(request, topic, state):
+        return None
+    context.record(replace(state, requests=tuple(r for r in state.requests if r.id != request_id)))
+    return RequestOutcome(True, "Nothing to offload", now)
+
+
+def _only_what_is_readable(context: Context, topic: Topic, seen_at: int) -> TopicState:
+    """A command reads the ledger's end, which may be a marker or an aborted entry: only bookies deliver that. What was
+    known of the topic's end before the request was seen here proves nothing."""
+    state, last = context.state(topic.name), topic.last
+    if last is None or all(r.end <= last for r in state.requests) or not observed.seen_after(topic, seen_at):
+        return state
+    state = replace(state, requests=tuple(replace(r, end=min(r.end, last)) for r in state.requests))
+    context.record(state)
+    return state
+
+
+def _nothing_to_do(request: Request, topic: Topic, state: TopicState) -> bool:
+    """A close of a topic without entries since the last segment is satisfied at once."""
+    begin, wanted = topic.begin(), request.position
+    if wanted is None or state.unfinished or begin is None:
+        return False
+    return wanted._replace(incarnation=begin.incarnation) < begin
+
+
+def _where(topic: Topic, end: Position | None) -> str:
+    newest = topic.catalog.newest
+    if newest is None:
+        return "Nothing to offload"
+    return f"segment {newest.uuid} {newest.start} to {newest.end}" if newest.end == end else f"offloaded up to {end}"
