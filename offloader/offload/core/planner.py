@@ -2,19 +2,18 @@
 is worked on, sealed, or held back until a date or a named event.
 
 History is cut into segments with fixed ends, of which several are read at the same time; each is decided on as if it
-were the topic's only one. `cutting.py` says which, `sources.py` where each is read
-from, and `plans.py` packs the slices."""
+were the topic's only one. `sources.py` says where each is read from, and `plans.py` packs the slices."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from offloader.metadata.state import NextStart, OpenTopic, TopicState
 from offloader.model import SINGLE_PUT, V1, V3, FailureKind, Lane, OpenSegment, Position, RollReason, Source, TopicName
 from offloader.offload.core import segments
-from offloader.offload.core.cutting import assign_history, before_next_copy
+from offloader.offload.core.borders import AIM, BorderSearch, ClosedLedgers, end_of_history
 from offloader.offload.core.decisions import (
     Begin,
     Copy,
@@ -27,13 +26,23 @@ from offloader.offload.core.decisions import (
     TopicRules,
     TopicView,
 )
-from offloader.offload.core.history import alone, next_follows, normalise, opened_next, with_ahead
+from offloader.offload.core.history import (
+    alone,
+    behind,
+    fixed,
+    next_follows,
+    normalise,
+    opened_next,
+    unread,
+    with_ahead,
+)
 from offloader.offload.core.sources import ANEW_AFTER, another_source_helps, from_another_source, source_of
 
 ROLL_SPREAD = 0.10  # topics that started together do not roll together
 MAX_INDEX_BYTES = 16 * 1024 * 1024
 INDEX_ENTRY_BYTES = 20
 RATE_LIMIT = "rate limit"
+WAITING = 2  # so many times as many segments ahead as are read at once: some wait for one before them
 SINGLE_PUT_SHARE = 0.75  # of a part: what turns out to be more than a part is read again
 
 
@@ -302,3 +311,66 @@ def enough(segment: OpenSegment | None, rules: TopicRules) -> int:
 def after_slice(pending: int, seen: int, enough_bytes: int) -> int:
     """The estimate that a topic must reach before it is planned again: what was estimated, plus what was missing."""
     return pending + max(enough_bytes - seen, 1)
+
+
+def assign_history(
+    view: TopicView, state: OpenTopic, now: int, new_uuid: Callable[[], str]
+) -> tuple[OpenTopic, BorderSearch | None]:
+    """Where closed ledgers hold two whole segments or more, those get fixed ends: as many as are read at once, and some
+    that wait."""
+    search = _search(view, state)
+    if search is None:
+        return state, None
+    cut = search.cut(view.times)
+    state = _assigned_ahead(view, state, cut.ends, now, new_uuid)
+    if not cut.wanted:
+        return state, None
+    return state, replace(search, most=search.most + view.most_at_once)  # so that the next ones are known, too
+
+
+def _assigned_ahead(
+    view: TopicView, state: OpenTopic, ends: Iterable[Position], now: int, new_uuid: Callable[[], str]
+) -> OpenTopic:
+    """With segments that end at `ends`: the first of these is the open one's, where that has no end yet."""
+    for end in ends:
+        if state.open.closing_end is None:
+            state = segments.closing(state, max(end, state.open.covered or end), RollReason.SIZE)
+            continue
+        start = behind(state.unfinished[-1].closing_end, view.ledgers)
+        if start is None:
+            return state
+        if end < start.position:  # the open one came further while times were looked up
+            continue
+        source = source_of(view, start.position, end)
+        following = fixed(new_uuid(), start, end, source, view.rules.cuts, now)
+        state = replace(state, ahead=(*state.ahead, following))
+    return state
+
+
+def _search(view: TopicView, state: OpenTopic) -> BorderSearch | None:
+    """For the borders of more segments; None: there are enough, or there is too little history for one."""
+    newest, each = state.unfinished[-1], view.rules.max_size * AIM
+    unfixed = newest.closing_end is None  # the open one, which gets an end, too
+    free = min(
+        view.most_at_once - sum(unread(segment) for segment in state.unfinished),
+        WAITING * view.most_at_once - len(state.ahead),
+    )
+    least = 2 * each if unfixed else each
+    slow = view.speed.lane is Lane.SLOW or view.reach is not None
+    if free <= 0 or view.most_at_once <= 1 or slow or view.pending_bytes + newest.size < least:
+        return None
+    limits = (view.last, view.retire_at, before_next_copy(view, newest))
+    end = end_of_history(view.ledgers, *(limit for limit in limits if limit is not None))
+    # The open one's border does not move while it is read.
+    begin = newest.start if newest.closing_end is None else view.ledgers.successor(newest.closing_end)
+    if begin is None or end is None or end < begin:
+        return None
+    closed = ClosedLedgers(view.sums, begin, end)
+    return BorderSearch(closed, each, each, free + unfixed, view.span_ms) if closed.size >= least else None
+
+
+def before_next_copy(view: TopicView, segment: OpenSegment) -> Position | None:
+    """The last entry before the next ledger that is to be copied; None: there is none behind what is read."""
+    reached = (segment.covered or segment.start).ledger
+    following = min((ledger for ledger in view.copies if ledger > reached), default=None)
+    return None if following is None else view.ledgers.predecessor(Position(segment.start.incarnation, following, 0))

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
-from offloader.errors import OffloadError, UnexplainedGapError
+from offloader.errors import BrokerUnavailableError, OffloadError, UnexplainedGapError
 from offloader.format.cutter import Consecutive, CutPart, PartCutter
+from offloader.format.entry import fault
 from offloader.metadata.layout import data_key
 from offloader.model import (
     SINGLE_PUT,
@@ -28,7 +30,6 @@ from offloader.model import (
     Walk,
 )
 from offloader.model.walk import QUIET_SECONDS
-from offloader.offload.worker.arrivals import Arrivals
 from offloader.offload.worker.part_uploads import PartUploads, Uploaded
 from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 from offloader.ports.object_store import ObjectStore
@@ -60,6 +61,34 @@ class _Progress:
     walk: Walk
     seen_to: Position | None = None
     read_bytes: int = 0
+
+
+class Arrivals:
+    """What arrived with a broken frame or checksum in one slice: stored like that, or changed on the way? An entry that
+    arrives twice with the same bytes is stored with them."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[int, int], bytes] = {}
+
+    def trusted(self, entries: Consecutive) -> int:
+        """How many of the entries may be taken; the others must be read again, which answers for all doubtful ones.
+        Raises BrokerUnavailableError for an entry that arrived in two ways, both of them broken."""
+        doubtful = []
+        for number in entries.unreadable():
+            data, place = entries.entries[number], (entries.ledger, entries.first + number)
+            why = fault(data)
+            if not why:
+                continue
+            digest = sha256(data).digest()
+            if place not in self._before:
+                self._before[place] = digest
+                doubtful.append(number)
+            elif self._before[place] != digest:
+                raise BrokerUnavailableError(
+                    f"{place[0]}:{place[1]} arrived twice, differently and broken both times ({why}): something on "
+                    "the way changes bytes"
+                )
+        return min(doubtful, default=len(entries))
 
 
 class _SliceRun:
