@@ -31,7 +31,7 @@ from offloader.model import Position, TopicName
 from offloader.operations.restore.progress import RestoreProgress
 from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.tail import Tail
-from offloader.operations.restore.target_cluster import TargetCluster
+from offloader.operations.restore.target import TargetCluster
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins

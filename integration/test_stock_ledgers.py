@@ -32,7 +32,7 @@ from offloader.bookkeeper.zookeeper import connect
 from offloader.errors import LedgerNotFoundError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import MIB, TopicName
-from offloader.operations.verify.stock_ledgers import verify_ledgers
+from offloader.operations.verify.beside import verify_ledgers
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store

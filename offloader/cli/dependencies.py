@@ -43,7 +43,7 @@ def _admin(config: Config) -> ClosableAdmin:
 
 
 def _target(config: Config) -> Cluster:
-    from offloader.operations.restore.target_cluster import TargetCluster
+    from offloader.operations.restore.target import TargetCluster
 
     return TargetCluster(settings.pulsar(config))
 

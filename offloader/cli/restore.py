@@ -30,14 +30,13 @@ from offloader.lifecycle.topics.cursors.stored import StoredCursor
 from offloader.metadata import listing
 from offloader.metadata.root import read_root
 from offloader.model import Position, TopicName
-from offloader.operations.restore.archived import ArchiveSource, Outline, proven_numbering
 from offloader.operations.restore.choice import Choice
 from offloader.operations.restore.numbering import MappedCursor, TargetPlaces, mapped
 from offloader.operations.restore.pairs import Pairing, pairing
 from offloader.operations.restore.ports import Cluster
 from offloader.operations.restore.progress import Counts, RateLimiter, RestoreProgress
 from offloader.operations.restore.provenance import Origin, added_bytes, unchanged
-from offloader.operations.restore.restore import Restore, Tools
+from offloader.operations.restore.restore import ArchiveSource, Outline, Restore, Tools, proven_numbering
 from offloader.operations.restore.schemas import SchemaVersions
 from offloader.operations.restore.subscriptions import RestoreStanding, SubscriptionRestorer
 from offloader.operations.restore.tail import Tail

@@ -22,7 +22,7 @@ from offloader.config.units import format_size
 from offloader.errors import ConfigError, FatalError, RetryableError, TopicNotFoundError
 from offloader.metadata import listing
 from offloader.model import TopicName
-from offloader.operations.verify.stock_ledgers import verify_ledgers
+from offloader.operations.verify.beside import verify_ledgers
 from offloader.operations.verify.strays import check_root
 from offloader.operations.verify.verify import Report, verify
 from offloader.state.managed_ledger_codec import decode_managed_ledger

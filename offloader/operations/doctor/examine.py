@@ -1,11 +1,12 @@
 """One visit: every check, in the order in which things would go wrong.
 
-It also names durable subscriptions that retention of the archive waits for, though the gateway does not serve them.
+It has itself what is asked of the section `lifecycle`, before anything is deleted by it. And it names durable
+subscriptions that retention of the archive waits for, though the gateway does not serve them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -14,17 +15,19 @@ from offloader.ahead import map_ahead, unawaited_pool
 from offloader.bridge.operations.doctor import check_bridge
 from offloader.config import Config
 from offloader.config.levels import TopicPolicy
+from offloader.config.lifecycle import Lifecycle
 from offloader.config.policies import namespace_switch
 from offloader.cursors.stored import kept_names, subscription_marks
 from offloader.errors import NamespaceNotFoundError, OffloadError
+from offloader.lifecycle.deletion.timing import FLOOR_MS
+from offloader.lifecycle.retention.policy import NOT_FOLLOWED, may_follow
 from offloader.metadata import listing
 from offloader.metadata.layout import name_fits
 from offloader.model import TopicName
 from offloader.offload.core import namespace_policies
-from offloader.offload.core.check import Check, attempt, fail, remedy_for, warn
+from offloader.offload.core.check import Check, attempt, fail, ok, remedy_for, warn
 from offloader.offload.driver.discovery import discover
 from offloader.operations.doctor import (
-    deletion_checks,
     google_checks,
     pulsar_checks,
     store_checks,
@@ -37,7 +40,8 @@ from offloader.ports.object_store import ObjectStore
 FILE_SYSTEMS = ("file", "hdfs", "webhdfs", "swebhdfs")
 MOST_TOPICS = 10_000  # each takes a listing
 LISTINGS = 8  # at a time
-SHOWN = 5  # subscriptions of many
+SHOWN = 5  # topics or subscriptions of many
+MOST_ASKED = 1000  # topics, of which each can have a retention of its own
 SERVE_OR_DELETE = (
     "set gateway.durableSubscriptions to true, here and where the gateway runs; or delete each of them: "
     "offloader gateway subscriptions delete TOPIC NAME --yes"
@@ -52,8 +56,8 @@ def examine(config: Config, probes: Probes) -> Iterator[Check]:
     if bookies is not None:
         yield from pulsar_checks.bookies_reachable(bookies)
         yield from pulsar_checks.ledgers_deletable(attempt(probes.ledger_deletion))
-    yield from deletion_checks.quarantine(config.lifecycle)
-    yield from deletion_checks.stock_bucket(attempt(probes.stock_bucket))
+    yield from quarantine(config.lifecycle)
+    yield from stock_bucket(attempt(probes.stock_bucket))
     yield from _store(config, probes)
     yield from _topics(config, probes, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 
@@ -109,8 +113,8 @@ def _topics(config: Config, probes: Probes, *, from_bookies: bool) -> Iterator[C
     too_long = [topic for topic in enabled if not name_fits(topic, file_system=file_system)]
     yield from pulsar_checks.names_fit(too_long, probes.store.url)
     following = [topic for topic, policy in enabled.items() if policy.follow_pulsar_retention]
-    asked = {t: attempt(partial(probes.admin.retention, t)) for t in following[: deletion_checks.MOST_ASKED]}
-    yield from deletion_checks.followed(asked, len(following))
+    asked = {t: attempt(partial(probes.admin.retention, t)) for t in following[:MOST_ASKED]}
+    yield from followed(asked, len(following))
     yield from _bucket(probes, max((p.max_rollover_ms for p in enabled.values()), default=0))
     # Policies are nearly always the namespace's; one topic stands for the others.
     for topic in sorted({topic.namespace: topic for topic in enabled}.values()):
@@ -159,6 +163,46 @@ def _policies(probes: Probes, topic: TopicName, policy: TopicPolicy, config: Con
         ttl, wait_ms = applied.get("message_ttl_in_seconds"), config.bridge.longest_wait_ms
         if policy.broker_readable and not isinstance(ttl, OffloadError):
             yield namespace_policies.bridge_time_to_live(topic.namespace, ttl, policy.max_rollover_ms, wait_ms)
+
+
+def quarantine(section: Lifecycle) -> Iterator[Check]:
+    """Whether the floor under the quarantine, and under all other delays, is one that nobody may have in production."""
+    floor = section.quarantine_floor_ms
+    if floor < FLOOR_MS:
+        said = f"lifecycle.quarantineFloor is {floor // 1000} s: what is deleted may still be in use, or just be read"
+        yield fail("quarantine-floor", said, "it is for tests alone: remove it")
+
+
+def followed(found: Mapping[TopicName, tuple[int, int] | OffloadError], topics: int) -> Iterator[Check]:
+    """Whether topics with `followPulsarRetention` have a retention in Pulsar that can be followed. `found`: of each
+    that was asked for; `topics`: how many there are."""
+    name = "follow-pulsar-retention"
+    at_zero = [topic for topic, said in found.items() if not isinstance(said, OffloadError) and not may_follow(said)]
+    unread = {topic: said for topic, said in found.items() if isinstance(said, OffloadError)}
+    if at_zero:
+        remedy = "give them a retention in Pulsar (pulsar-admin namespaces set-retention), or do not follow it"
+        yield fail(name, f"{_some(at_zero)}: {NOT_FOLLOWED}", remedy)
+    if unread:
+        first = next(iter(unread.values()))
+        text = f"{_some(list(unread))}: the retention in Pulsar cannot be read: {first}"
+        yield fail(name, text, remedy_for(first, "let the role read it", "see the reason"))
+    if found and not at_zero and not unread:
+        more = "" if len(found) == topics else f", of {topics}; `archive retention plan` asks for each"
+        yield ok(name, f"{len(found)} topics follow their retention in Pulsar{more}")
+
+
+def _some(topics: Sequence[TopicName]) -> str:
+    more = f" and {len(topics) - SHOWN} more" if len(topics) > SHOWN else ""
+    return ", ".join(str(topic) for topic in topics[:SHOWN]) + more
+
+
+def stock_bucket(found: str | OffloadError | None) -> Iterator[Check]:
+    """Whether copies of Pulsar's own offloader could be read back: without that their ledgers stay for ever."""
+    name = "stock-bucket"
+    if isinstance(found, OffloadError):
+        yield fail(name, str(found), "lifecycle.stockBucket: it is reached as storage is, and must be listed and read")
+    elif found is not None:
+        yield ok(name, f"copies of Pulsar's own offloader can be read from {found}")
 
 
 class DurableSubscriptions(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a restore needs of a Pulsar, as interfaces: `target_cluster.py` and `target.py` have the real ones."""
+"""What a restore needs of a Pulsar, as interfaces: `target.py` has the real ones."""
 
 from __future__ import annotations
 

@@ -1,15 +1,18 @@
-"""Records beside the segments: each record of a catalog has its copy there, for a rebuild; and one that goes on where a
-catalog ends tells that the catalog has lost its last slots."""
+"""What is checked beside the catalogs' segments: the records in their folders, each record of a catalog having its copy
+there; and ledgers that stock brokers offloaded by themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 
 from offloader.ahead import map_ahead
 from offloader.archive.findings import Finding, FindingKind
+from offloader.archive.ledgers.found import FoundLedgers
+from offloader.archive.ledgers.pair import LedgerPair
+from offloader.archive.snapshot import OffloadedLedger
 from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.beside import is_buried
 from offloader.metadata.catalog_codec import decode_of
@@ -23,12 +26,15 @@ from offloader.operations.verify.strays import may_be_absent
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.bounded_reads import read_to_compare
 
+THREADS = 8
+DEEP_THREADS = 2  # each holds a range of an object and an entry in memory
+
 
 def check_copies(
     store: ObjectStore, read: Iterable[ReadCatalog], listed: Mapping[str, int], pool: Executor, *, quick: bool
 ) -> Iterator[Finding]:
-    """Whether each record of these catalogs has its copy, of the same bytes; `quick`: of as many. What is not `listed`
-    may be newer and is looked for."""
+    """Whether each record of these catalogs has its copy, of the same bytes; `quick`: of as many. They
+    are there for a rebuild. What is not `listed` may be newer and is looked for."""
 
     def check(work: tuple[TopicName, ReadRecord, bool]) -> Finding | None:
         topic, record, buried = work
@@ -70,7 +76,7 @@ def lost_ends(
     store: ObjectStore, findings: Iterable[Finding], read: Mapping[TopicName, ReadCatalog], journals: Journals
 ) -> Iterator[Finding]:
     """The findings. Those of records that follow the end of their catalog, one by one, and of their objects say so,
-    unless a segment that a journal has open from there on has replaced them."""
+    unless a segment that a journal has open from there on has replaced them. Such a catalog has lost its last slots."""
     objects: list[Finding] = []
     going_on: set[tuple[TopicName, str]] = set()
     beside: dict[TopicName, list[tuple[Finding, Segment | Loss]]] = {}
@@ -114,3 +120,44 @@ def _span(store: ObjectStore, finding: Finding) -> Segment | Loss | None:
     except (IntegrityError, FormatVersionError, ObjectNotFoundError):
         return None
     return record if isinstance(record, Segment | Loss) else None
+
+
+def verify_ledgers(
+    found: FoundLedgers, store_of: Callable[[str], ObjectStore], *, quick: bool = False
+) -> list[Finding]:
+    """What is wrong with a topic's ledgers, the findings of the scan included: objects are checked against their index
+    and Pulsar's record, without Pulsar. `quick`: reads no data.
+
+    `store_of` opens the store that a ledger names. Raises what the store raises.
+    """
+
+    def check(ledger: OffloadedLedger) -> LedgerPair:
+        store = store_of(ledger.store)
+        pair = LedgerPair(store, found.topic, ledger.uuid, ledger.start.ledger)
+        stat = store.stat(pair.data_key)
+        with pair.archived_is_finding(pair.index_key):
+            pair.read_index()
+        pair.check_size(None if stat is None else stat.size)
+        pair.check_record(ledger)
+        if not quick:
+            with pair.archived_is_finding(pair.data_key):
+                pair.check_contents()
+        return pair
+
+    readable = [ledger for ledger in found.ledgers if ledger.unreadable is None]  # the others have findings already
+    with ThreadPoolExecutor(THREADS if quick else DEEP_THREADS, "verify") as pool:
+        pairs = list(pool.map(check, readable))
+    of_pairs = (finding for pair in pairs for finding in pair.findings)
+    return list(dict.fromkeys([*found.findings, *of_pairs, *_twins(pairs)]))
+
+
+def _twins(pairs: Iterable[LedgerPair]) -> Iterator[Finding]:
+    """Ledgers with the same entries: one pair has replaced another. Nothing in a pair says which ledger it is of."""
+    seen: dict[str, LedgerPair] = {}
+    for pair in pairs:
+        if pair.account is None:
+            continue
+        first = seen.setdefault(pair.account.digest, pair)
+        if first is not pair:
+            message = f"it holds exactly the entries of ledger {first.ledger}: one of the two was replaced by the other"
+            yield Finding(FindingKind.WRONG_ENTRIES, pair.data_key, message, pair.topic)

@@ -12,7 +12,7 @@ from offloader.archive.ledgers.found import FoundLedgers
 from offloader.errors import ObjectArchivedError
 from offloader.format.v1 import decode_ledger_index
 from offloader.metadata.stock_keys import data_key, index_key
-from offloader.operations.verify.stock_ledgers import verify_ledgers
+from offloader.operations.verify.beside import verify_ledgers
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC
 from tests.format.stock import encode_ledger_index

@@ -14,11 +14,10 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.errors import DataLostError
 from offloader.metadata.deletions import Deleted, DeletionBegun
-from offloader.operations.restore.archived import ArchiveSource
 from offloader.operations.restore.choice import Choice
 from offloader.operations.restore.progress import RateLimiter, RestoreProgress
 from offloader.operations.restore.provenance import read_provenance
-from offloader.operations.restore.restore import Restore, Tools
+from offloader.operations.restore.restore import ArchiveSource, Restore, Tools
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.forwarding import ForwardingStore, T, Verb
 from tests.archive.support import TOPIC, Archive

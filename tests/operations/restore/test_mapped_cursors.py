@@ -16,9 +16,9 @@ from offloader.cursors.copies import CopiedCursor, pieces_of
 from offloader.errors import IntegrityError
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, Position, Source
-from offloader.operations.restore.archived import ArchiveSource, proven_numbering
 from offloader.operations.restore.numbering import EARLIEST, Numbering, RestoredRun, TargetPlaces, mapped
 from offloader.operations.restore.provenance import Provenance
+from offloader.operations.restore.restore import ArchiveSource, proven_numbering
 from offloader.operations.restore.tail import Tail
 from tests.archive.support import Archive, gap, stream
 from tests.format.support import Stored

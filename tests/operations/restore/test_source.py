@@ -11,7 +11,7 @@ from offloader.archive.snapshot import LAST_ENTRY, OffloadedLedger, TopicSnapsho
 from offloader.archive.topic import ArchivedTopic
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import LedgerList, LedgerSpan, Source
-from offloader.operations.restore.archived import ArchiveSource
+from offloader.operations.restore.restore import ArchiveSource
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.support import TOPIC, Archive, gap, stream, uuid_of
 from tests.format.support import Stored

@@ -10,7 +10,7 @@ import pytest
 
 from offloader.cursors.broker_losses import defaults_of
 from offloader.errors import AuthorizationFailedError, FatalError
-from offloader.operations.restore.target_cluster import TargetCluster
+from offloader.operations.restore.target import TargetCluster
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
