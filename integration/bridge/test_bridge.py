@@ -25,7 +25,7 @@ from integration.starting import started
 from integration.world import World
 from offloader.cli.command import CommandSession
 from offloader.cli.dependencies import Dependencies
-from offloader.cli.migration_proof import proven
+from offloader.cli.migration_report import proven
 from offloader.cli.output import TextOutput
 from offloader.storage.settings import StoreSettings
 from tests.storage.servers import ACCESS_KEY, SECRET_KEY

@@ -13,8 +13,7 @@ import click
 from offloader.cli.asking import ask_all, outcomes
 from offloader.cli.brokers_offload import BrokersOffload
 from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
-from offloader.cli.migration_proof import proven
-from offloader.cli.migration_report import ESTIMATES, TopicReport, cost_fields, cost_line, report_of
+from offloader.cli.migration_report import ESTIMATES, TopicReport, cost_fields, cost_line, proven, report_of
 from offloader.cli.parsing import SCOPE, Scope, parsed
 from offloader.cli.topics import TIMEOUT, is_ours, journals_of, matching, state_of
 from offloader.config.policies import namespace_switch

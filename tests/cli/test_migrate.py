@@ -12,7 +12,7 @@ import pytest
 from offloader.archive.following.live import Live
 from offloader.archive.messages.unpack import Unpacker
 from offloader.cli.asking import ask_all
-from offloader.cli.migration_proof import shown
+from offloader.cli.migration_report import shown
 from offloader.cli.parsing import Scope, parse_scope
 from offloader.errors import BrokerUnavailableError
 from offloader.metadata import layout, requests
