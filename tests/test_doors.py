@@ -107,7 +107,7 @@ from offloader.metadata.deal import Deal
 from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unwrap
 from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.journal_start import JournalStart
-from offloader.metadata.part_codec import parts_message, read_parts
+from offloader.metadata.message_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
 from offloader.model import GIB, AcknowledgedRange, EntryRange, PartlyAcknowledged, SegmentLayout
 from offloader.offload.fleet import Fleet
