@@ -40,8 +40,8 @@ from offloader.archive.records import TopicRecords
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.topic import ArchivedTopic as Archived
 from offloader.bookkeeper.api import BookieAddress
-from offloader.bookkeeper.bookie_info import decode_address, encode_address
 from offloader.bookkeeper.layout import Layout, decode_layout, encode_layout
+from offloader.bookkeeper.metadata import decode_address, encode_address
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.model import DigestType
 from offloader.bookkeeper.requests import BatchRead, EntryRead, ListEntries, ReadLac, Request
@@ -107,7 +107,7 @@ from offloader.metadata.deal import Deal
 from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unwrap
 from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.journal_start import JournalStart
-from offloader.metadata.part_codec import parts_message, read_parts
+from offloader.metadata.message_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
 from offloader.model import GIB, AcknowledgedRange, EntryRange, PartlyAcknowledged, SegmentLayout
 from offloader.offload.fleet import Fleet

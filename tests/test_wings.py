@@ -273,7 +273,7 @@ def test_within_bookkeeper_few_modules_reach_out() -> None:
 
     assert importers("kazoo") == {"offloader.bookkeeper.zookeeper"}
     on_loops = {module for module in importers("asyncio") if wing_of(module) != "gateway"}
-    assert on_loops == {f"offloader.bookkeeper.{module}" for module in ("bookies", "connection", "links")}
+    assert on_loops == {f"offloader.bookkeeper.{module}" for module in ("bookies", "connection")}
 
 
 def test_a_breach_is_seen() -> None:

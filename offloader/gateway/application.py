@@ -17,7 +17,6 @@ from offloader.cursors.facts import read_facts
 from offloader.cursors.facts_codec import TopicFacts
 from offloader.errors import ConfigError, IntegrityError, OffloadError, StoreUnavailableError
 from offloader.gateway.access.access import Access, access_of
-from offloader.gateway.clock import SetClock
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.missing import OnMissing
 from offloader.gateway.entries.reader import KeptReaders
@@ -50,6 +49,8 @@ SCAN_KEPT = 60.0  # seconds
 NO_BOUND = 1 << 62
 LOOK_AT_FILES_MS = 5_000
 LOOK_AT_CLOCK_MS = WATCH_MS = 1_000
+CLOCK_STEP = 0.5
+"""Seconds, beyond which the clock was set. One that is slowed down or sped up goes wrong by less between looks."""
 WRITES_WITHIN = 20.0
 """Seconds for each of the two things that a stop writes. What is not written comes again."""
 ENDS_WITHIN = 5.0
@@ -163,6 +164,22 @@ def _url(scheme: str, opened: tuple[str, int] | None, advertised: str = "") -> s
         return ""
     host = urlsplit(advertised).hostname or opened[0]
     return f"{scheme}://[{host}]:{opened[1]}" if ":" in host else f"{scheme}://{host}:{opened[1]}"
+
+
+class SetClock:
+    """Whether the machine's clock was set: timers run by another one; what is due at a moment of time does not. `wall`:
+    seconds since 1970; `steady`: seconds by a clock that nobody sets."""
+
+    def __init__(self, wall: Callable[[], float], steady: Callable[[], float]) -> None:
+        self._wall = wall
+        self._steady = steady
+        self._apart = wall() - steady()
+
+    def was_set(self) -> bool:
+        """Since the last look; also where the machine has slept."""
+        apart, before = self._wall() - self._steady(), self._apart
+        self._apart = apart
+        return abs(apart - before) > CLOCK_STEP
 
 
 class GatewayApplication:

@@ -1,5 +1,5 @@
 """From settings: an `AzureStore` with its client. The HTTP below the client: one attempt, whole bodies, and errors that
-show no secret."""
+show no secret. Also our own identity, for settings that name no credentials."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import binascii
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import requests
-from azure.core.exceptions import AzureError, ServiceResponseError
+from azure.core.exceptions import AzureError, ServiceRequestTimeoutError, ServiceResponseError
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobServiceClient
 from requests.adapters import HTTPAdapter
@@ -29,6 +29,8 @@ SENT_AT_ONCE = 256 << 10  # bytes of a body, which must leave within the time to
 MAX_CONNECTIONS = 64  # enough for the threads of a worker; one is opened only when it is needed
 PUBLIC_CLOUD = "core.windows.net"
 LARGEST_PUT = 1 << 31  # in one request: what is put is small, what is large goes in parts
+LONGEST_WAIT = 10.0  # seconds for an answer: whoever gives tokens is near, and a silent one holds up each request
+TOKEN_REQUESTS = 2  # for one token: it is asked for once more
 _CREDENTIALS = ("connection_string", "account_key", "sas_token")
 OPTIONS = ("account_name", *_CREDENTIALS, "retry_deadline", "connect_timeout", "read_timeout", "max_connections")
 # As the programs of Azure name them in the environment; the first that is set counts.
@@ -104,6 +106,37 @@ class AzureAccess:
     connection_string: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
     signature: str = field(default="", repr=False)
+
+
+class OwnIdentity:
+    """Our own identity at Azure, by whatever of its chain gives a token: a credential of Azure's client. Who once had a
+    token has an identity: that none comes may pass."""
+
+    def __init__(self, connect_timeout: float, read_timeout: float) -> None:
+        from azure.identity import DefaultAzureCredential  # takes its time to import, and few need it
+
+        read = min(read_timeout, LONGEST_WAIT)
+        self.longest_wait = TOKEN_REQUESTS * (connect_timeout + read)
+        self._chain = DefaultAzureCredential(connection_timeout=connect_timeout, read_timeout=read, retry_total=1)
+        self._known = False
+
+    def get_token(self, *scopes: str, **more: Any) -> Any:
+        """A token, as azure-core asks for it."""
+        return self._asked(lambda: self._chain.get_token(*scopes, **more))
+
+    def get_token_info(self, *scopes: str, **more: Any) -> Any:
+        """A token, and when to ask for the next one."""
+        return self._asked(lambda: self._chain.get_token_info(*scopes, **more))
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        try:
+            token = ask()
+        except AzureError as e:
+            if not self._known:
+                raise
+            raise ServiceRequestTimeoutError(f"no token comes: {e.message}", error=e) from e
+        self._known = True
+        return token
 
 
 def open_azure(settings: StoreSettings, environment: Mapping[str, str] = os.environ) -> AzureStore:
@@ -197,8 +230,6 @@ def _service(
         if not account:
             raise ConfigError("options.account_name: is not set, and account_key is; name the account")
         return BlobServiceClient(url, {"account_name": account, "account_key": access.key}, **client)
-    from offloader.storage.azure_identity import OwnIdentity  # takes its time to import, and few need it
-
     return BlobServiceClient(url, OwnIdentity(connect, read), **client)
 
 

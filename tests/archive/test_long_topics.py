@@ -13,8 +13,8 @@ from offloader.archive.messages.chunks import LOOK_BACK
 from offloader.archive.object_range import ObjectRange, size_of
 from offloader.archive.records import STEP, LazyTopicRecords
 from offloader.archive.selection import Selection
-from offloader.archive.spark.offsets import items_between
 from offloader.archive.spark.planning import LOOK_BACK_STEP, TopicPlan, TopicSplit, topic_plans, topic_splits
+from offloader.archive.spark.stream import items_between
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact

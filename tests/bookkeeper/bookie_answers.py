@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from offloader._proto import bookkeeper_pb2 as pb
-from offloader.bookkeeper import availability, v2, v3
+from offloader.bookkeeper import v2, v3
 from offloader.bookkeeper.status import OK, BookieError
 from tests.fakes.memory_bookie import MemoryBookie
 
@@ -108,7 +108,7 @@ def _write_lac(bookie: MemoryBookie, request: pb.Request) -> Fields:
 
 
 def _list(bookie: MemoryBookie, request: pb.Request) -> Fields:
-    return {"availability": availability.encode(bookie.entries_of(request.list_entries.ledger_id))}
+    return {"availability": v3.encode_availability(bookie.entries_of(request.list_entries.ledger_id))}
 
 
 _ANSWERS: dict[int, tuple[str, Callable[[MemoryBookie, pb.Request], Fields]]] = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.bookkeeper.availability import Availability, Group, decode, encode
+from offloader.bookkeeper.v3 import Availability, Group, decode_availability, encode_availability
 from offloader.errors import ProtocolError
 
 
@@ -27,7 +27,7 @@ def members(groups):
 
 @given(group_lists())
 def test_it_holds_what_the_groups_say(groups):
-    held = decode(encode(groups))
+    held = decode_availability(encode_availability(groups))
     expected = members(groups)
     assert list(held) == sorted(expected)
     assert len(held) == len(expected)
@@ -49,14 +49,14 @@ def test_a_million_entries_take_no_room():
 
 @given(group_lists(), st.data())
 def test_what_is_cut_off_is_refused(groups, data):
-    whole = encode(groups)
+    whole = encode_availability(groups)
     with pytest.raises(ProtocolError, match="cut off"):
-        decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
+        decode_availability(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
 
 def test_a_newer_version_is_refused():
     with pytest.raises(ProtocolError, match="version 1"):
-        decode((1).to_bytes(4) + encode([])[4:])
+        decode_availability((1).to_bytes(4) + encode_availability([])[4:])
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_a_newer_version_is_refused():
 )
 def test_what_makes_no_sense_is_refused(groups):
     with pytest.raises(ProtocolError):
-        decode(encode(groups))
+        decode_availability(encode_availability(groups))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from offloader._proto.bookie_service_pb2 import BookieServiceInfoFormat
 from offloader.bookkeeper.api import BookieAddress
-from offloader.bookkeeper.bookie_info import decode_address, encode_address
+from offloader.bookkeeper.metadata import decode_address, encode_address
 from offloader.errors import BookieUnavailableError, DamagedRecordError
 
 from .damage import damaged, refusal

@@ -3,9 +3,9 @@ length 1234."""
 
 import pytest
 
-from offloader.bookkeeper import availability
 from offloader.bookkeeper.entry_codec import decode, decode_lac, digest_for, encode, encode_lac, master_key
 from offloader.bookkeeper.model import DigestType, StoredEntry
+from offloader.bookkeeper.v3 import decode_availability
 from tests.bookkeeper.entries import ledger
 
 HEADER = "000000000000000f0000000000000007000000000000000500000000000004d2"
@@ -62,5 +62,5 @@ def test_a_list_of_entries_is_read_as_bookkeeper_makes_it():
     ]
     sizes = [2, 2, 2, 2, 1, 2]
     body = "".join(group + f"{size:08x}" + "00000000" for group, size in zip(groups, sizes, strict=True))
-    held = availability.decode(bytes.fromhex("0000000000000006" + "00" * 56 + body))
+    held = decode_availability(bytes.fromhex("0000000000000006" + "00" * 56 + body))
     assert list(held) == [0, 1, 3, 4, 6, 7, 9, 10, 20, 31, 32]

@@ -9,7 +9,7 @@ import pytest
 
 from offloader._proto.bookie_service_pb2 import BookieServiceInfoFormat
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
-from offloader.bookkeeper.bookie_info import decode_http_url
+from offloader.bookkeeper.metadata import decode_http_url
 from offloader.bookkeeper.model import LedgerState
 from offloader.cli.dependencies import Dependencies
 from offloader.errors import AuthorizationFailedError, BookieUnavailableError, FatalError

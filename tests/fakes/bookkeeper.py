@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from offloader.bookkeeper.api import LastConfirmed
-from offloader.bookkeeper.availability import Availability
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, Versioned
 from offloader.bookkeeper.status import (
@@ -28,6 +27,7 @@ from offloader.bookkeeper.status import (
     answer,
     status_error,
 )
+from offloader.bookkeeper.v3 import Availability
 from offloader.errors import BookieUnavailableError, MetadataUnavailableError, OutcomeUnknownError, VersionConflictError
 from tests.fakes.ledger_metadata import ADDRESS, MemoryMetadata
 from tests.fakes.memory_bookie import MemoryBookie

@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo, ManagedLedgerInfoMetadata
 from offloader.bookkeeper.api import BookieAddress
-from offloader.bookkeeper.bookie_info import encode_address
 from offloader.bookkeeper.layout import Layout, encode_layout, ledger_path
-from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.metadata import MetadataTree, encode_address
 from offloader.bookkeeper.metadata_codec import encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.uri import MetadataUri

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from offloader.bookkeeper.availability import Group
 from offloader.bookkeeper.model import NO_ENTRY
 from offloader.bookkeeper.status import FencedError, NoEntryError, NoLedgerError, UnauthorizedError, status_error
+from offloader.bookkeeper.v3 import Group
 
 
 @dataclass

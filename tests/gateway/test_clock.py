@@ -11,7 +11,7 @@ import pytest
 
 from offloader._proto.pulsar_wire_pb2 import Connect
 from offloader.gateway import application
-from offloader.gateway.clock import STEP, SetClock
+from offloader.gateway.application import CLOCK_STEP, SetClock
 from offloader.gateway.server import connection as connection_module
 from offloader.gateway.topics import subscription as subscription_module
 from offloader.pulsar.commands import command
@@ -45,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_a_clock_that_was_set_is_noticed_once_and_one_that_goes_on_is_not() -> None:
     wall, steady = [100.0], [5.0]
     clock = SetClock(lambda: wall[0], lambda: steady[0])
-    wall[0], steady[0] = 110.0, 15.0 + STEP / 2
+    wall[0], steady[0] = 110.0, 15.0 + CLOCK_STEP / 2
     assert not clock.was_set()
     for wall[0] in (110.0 + HOUR, 110.0):
         assert clock.was_set()

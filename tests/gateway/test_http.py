@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from offloader._proto.pulsar_wire_pb2 import GetSchema
 from offloader.cursors.facts_codec import TopicFacts, encode_facts
 from offloader.cursors.timed import TimedRecords
-from offloader.gateway.protocol.http_answers import HttpQuestion, question_of
+from offloader.gateway.server.http_connection import HttpQuestion, question_of
 from offloader.metadata.layout import facts_folder
 from offloader.ports.admin import TopicSchema
 from offloader.pulsar.commands import command, connect

@@ -23,8 +23,7 @@ from offloader.metadata.journal_codec import (
     encode_full,
     encode_topic,
 )
-from offloader.metadata.message_codec import MESSAGES
-from offloader.metadata.part_codec import parts_message, read_parts
+from offloader.metadata.message_codec import MESSAGES, parts_message, read_parts
 from offloader.metadata.state import CatalogHead, OpenTopic, Record, Releasing, TopicState
 from offloader.model import Part
 

@@ -18,9 +18,8 @@ from offloader.errors import (
 )
 from offloader.pulsar import commands
 from offloader.pulsar.auth import Authentication, TokenAuthentication
-from offloader.pulsar.connection import BrokerConnection
+from offloader.pulsar.connection import BrokerConnection, open_socket
 from offloader.pulsar.settings import HostPort, PulsarSettings
-from offloader.pulsar.transport import open_socket
 from tests.pulsar import fake_broker as fake
 from tests.pulsar.certificates import certificate
 from tests.pulsar.fake_broker import FakeBroker

@@ -8,7 +8,7 @@ from typing import Any
 import httpcore
 import pytest
 
-from offloader.pulsar.deadlines import Deadlines
+from offloader.pulsar.rest import Deadlines
 
 ADDRESSES = [f"10.0.0.{n}" for n in range(1, 11)]  # as a headless service has them
 
@@ -46,7 +46,7 @@ def test_a_host_with_many_addresses_of_which_none_answers_takes_no_longer_than_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     silent = Silent()
-    monkeypatch.setattr("offloader.pulsar.deadlines.time.monotonic", lambda: silent.now)
+    monkeypatch.setattr("offloader.pulsar.rest.time.monotonic", lambda: silent.now)
     deadlines = Deadlines(silent)
     with deadlines.within(30), pytest.raises(httpcore.ConnectTimeout):
         deadlines.connect_tcp("brokers", 8080, 10)
@@ -57,7 +57,7 @@ def test_a_host_with_many_addresses_of_which_none_answers_takes_no_longer_than_a
 @pytest.mark.usefixtures("_many_addresses")
 def test_the_next_address_is_tried_in_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = Silent(ADDRESSES[2])
-    monkeypatch.setattr("offloader.pulsar.deadlines.time.monotonic", lambda: silent.now)
+    monkeypatch.setattr("offloader.pulsar.rest.time.monotonic", lambda: silent.now)
     deadlines = Deadlines(silent)
     with deadlines.within(30):
         deadlines.connect_tcp("brokers", 8080, 10)

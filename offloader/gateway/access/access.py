@@ -6,7 +6,7 @@ import logging
 import ssl
 from base64 import b64decode
 from binascii import Error as NoBase64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,6 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from offloader.config.gateway import Gateway, GatewayTls
 from offloader.errors import ConfigError
-from offloader.gateway.access.roles import EVERYTHING, RolePermissions
 from offloader.gateway.server.ports import Gatekeeper
 from offloader.gateway.topics.archive import Permissions
 
@@ -72,8 +71,33 @@ class Reread(Generic[T]):
             raise ConfigError(f"{self._setting}: {error}") from error
 
 
+EVERYTHING = "*"
 ALL = {EVERYTHING: (EVERYTHING,)}
 """Everything, for every client."""
+
+
+class RolePermissions:
+    """`Permissions`: namespaces by role, to read and (`durable`) to subscribe durably. A namespace is
+    `tenant/namespace`, `tenant/*` or `*`; the role `*` is every client."""
+
+    def __init__(self, roles: Mapping[str, Sequence[str]], durable: Mapping[str, Sequence[str]]) -> None:
+        self._roles = _namespaces(roles)
+        self._durable = _namespaces(durable)
+
+    def may_read(self, role: str, namespace: str) -> bool:
+        return _names(self._roles, role, namespace)
+
+    def may_subscribe(self, role: str, namespace: str) -> bool:
+        return _names(self._durable, role, namespace)
+
+
+def _namespaces(roles: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
+    return {role: frozenset(namespaces) for role, namespaces in roles.items()}
+
+
+def _names(roles: Mapping[str, frozenset[str]], role: str, namespace: str) -> bool:
+    wanted = {namespace, f"{namespace.partition('/')[0]}/*", EVERYTHING}
+    return any(not wanted.isdisjoint(roles.get(name, ())) for name in (role, EVERYTHING))
 
 
 class Anyone:

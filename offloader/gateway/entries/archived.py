@@ -1,4 +1,5 @@
-"""The archive's implementation of `TopicEntries`: what segments and ledgers have, up to the last sealed one."""
+"""The archive's implementation of `TopicEntries`: what segments and ledgers have, up to the last sealed one. Also how
+single entries are found, and how a reader gets its first ones early."""
 
 from __future__ import annotations
 
@@ -10,26 +11,32 @@ from dataclasses import replace
 from typing import TypeVar
 
 from offloader.archive.items import EntryRun, ReadItem
-from offloader.archive.object_range import PlanItem
+from offloader.archive.object_range import ObjectRange, PlanItem, SplitPoint
 from offloader.archive.opened import OpenArchive
+from offloader.archive.reading.plan import plan, split
 from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.errors import DamagedRecordError, ObjectNotFoundError
-from offloader.gateway.entries.delivered import ReadRun, deliverable, with_sticky
-from offloader.gateway.entries.lead import with_lead
-from offloader.gateway.entries.lookup import EntryLookup, last_before
+from offloader.gateway.entries.delivered import ReadRun, deliverable, time_of, with_sticky
 from offloader.gateway.entries.missing import OnMissing, Passing
 from offloader.gateway.entries.reader import KeptReaders, TopicReader
 from offloader.gateway.entries.topic import ServedTopic
 from offloader.gateway.topic_entries import DeletedSegment
 from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
 from offloader.metadata.deletions import DeletedRange, SegmentRange
-from offloader.model import MIB, Place, Position, TopicName
+from offloader.model import KIB, MIB, EntryRange, Place, Position, TopicName
 
 TERMINATED_FOR = 60.0  # seconds for which it is believed that a topic was terminated, or not
 NOTHING = ServedEntries((), None)
 OPTIONS = ReadOptions(read_size=5 * MIB)  # a part is a little longer than 8 MiB: two requests, not three
+LEAD = 256 * KIB  # bytes that a reader gets early
+STEP_BACK = 4 * MIB  # what is read at a time where reading goes back
+AT_ONCE = 64  # so many entries are read together, where a time is looked for
 T = TypeVar("T")
+
+ReadItems = Callable[[Iterable[PlanItem]], Iterator[ReadItem]]
+Delivered = Callable[[EntryRun], list[ServedEntry]]
 
 
 class ArchivedTopicEntries:
@@ -216,3 +223,138 @@ class ArchivedTopicEntries:
             if self._topic is topic:
                 raise
         return work(self._topic)
+
+
+class EntryLookup:
+    """Looks at single entries of a topic. `read`: what was planned. `delivered`: what consumers get of a run. Raises
+    what `read` raises."""
+
+    def __init__(self, topic: ServedTopic, read: ReadItems, delivered: Delivered) -> None:
+        self._topic = topic
+        self._read = read
+        self._delivered = delivered
+
+    def last(self) -> ServedEntry | None:
+        """The last entry that consumers get."""
+        for snapshot, wanted in self._topic.records.before():
+            items = (item for item in plan(snapshot, wanted) if self._topic.served.has(item.end))
+            for task in reversed(split(items, STEP_BACK)):
+                for run in reversed(list(self._runs(task))):
+                    if found := self._delivered(run):
+                        return found[-1]
+        return None
+
+    def first(self, start: Place) -> ServedEntry | None:
+        """The first entry that consumers get at a place or behind it. Mostly two requests."""
+        after = (start[0], start[1] - 1)
+        position = self._first_stored(after)
+        if position is None:
+            return None
+        alone = self._between(position, position)
+        if alone:
+            return alone[0]
+        runs = self._runs(self._topic.plan(position.place))
+        return next((found[0] for run in runs if (found := self._delivered(run))), None)
+
+    def of(self, places: Iterable[Place]) -> Iterator[ServedEntry]:
+        """What consumers get of these places, in order. Neighbours are read together."""
+        for run in _neighbours(places):
+            yield from self.between((run.ledger, run.first), (run.ledger, run.last))
+
+    def between(self, first: Place, last: Place) -> list[ServedEntry]:
+        """The entries that consumers get between two places of one ledger, both included."""
+        served = self._topic.served
+        if served.first is None:
+            return []
+        start = served.position(first)
+        return self._between(start, start.at(last[1]))
+
+    def _between(self, first: Position, last: Position) -> list[ServedEntry]:
+        items = self._topic.records.plan(Selection(first, last))
+        return [entry for run in self._runs(items) for entry in self._delivered(run)]
+
+    def _first_stored(self, after: Place) -> Position | None:
+        """The position of the first entry behind a place that is stored, whatever it is."""
+        stored = (item for item in self._topic.plan(after) if isinstance(item, ObjectRange))
+        return next((item.start_of(run) for item in stored for run in item.runs if run.gap is None), None)
+
+    def _runs(self, items: Iterable[PlanItem]) -> Iterator[EntryRun]:
+        return (item for item in self._read(items) if isinstance(item, EntryRun))
+
+
+def _neighbours(places: Iterable[Place]) -> Iterator[EntryRange]:
+    """Places of one ledger that follow each other, together; in order."""
+    run: EntryRange | None = None
+    for ledger, entry in sorted(set(places)):
+        if run is not None and run.ledger == ledger and entry == run.after:
+            run = EntryRange(ledger, run.first, entry + 1)
+            continue
+        if run is not None:
+            yield run
+        run = EntryRange(ledger, entry, entry + 1)
+    if run is not None:
+        yield run
+
+
+def last_before(published_ms: int, look: EntryLookup, ledgers: Sequence[tuple[int, int, int]]) -> Place:
+    """The place of the last entry that is older than a time; BEFORE_ALL: none is. `ledgers`: see the port.
+
+    It is found by bisection as brokers do: times of a topic's entries mostly grow. Where they do not (times are
+    producers' clocks where no broker's is stored), what is found is older, and what follows it is not; brokers promise
+    no more (`PersistentMessageFinder`)."""
+
+    def is_older(entry: ServedEntry | None) -> bool:
+        said = None if entry is None else time_of(entry)
+        return said is not None and said < published_ms  # as brokers do it: what cannot be read is not older
+
+    older = bisect_left(ledgers, True, key=lambda each: not is_older(look.first((each[1], 0))))
+    if older == 0:
+        return BEFORE_ALL
+    _, ledger, last = ledgers[older - 1]
+    first = _narrowed(last, lambda entry: is_older(look.first((ledger, entry))))
+    found = BEFORE_ALL
+    for entry in look.between((ledger, first), (ledger, min(first + AT_ONCE, last))):
+        if not is_older(entry):
+            break
+        found = entry.place
+    return found
+
+
+def _narrowed(last: int, is_older_at: Callable[[int], bool]) -> int:
+    """An entry id at which it is still older, and `AT_ONCE` behind which it is not, or the ledger ends."""
+    first, after = 0, last + 1
+    while after - first > AT_ONCE:
+        middle = (first + after) // 2
+        if is_older_at(middle):
+            first = middle
+        else:
+            after = middle
+    return first
+
+
+def with_lead(items: Iterable[PlanItem], size: int = LEAD) -> Iterator[PlanItem]:
+    """The plan, in which about the first `size` bytes are a range of their own: these entries are proven by their own
+    checksums, so that nobody waits for all of their part. It is still read whole, and checked, before what follows
+    them."""
+    left = iter(items)
+    for item in left:
+        if isinstance(item, ObjectRange) and item.split_points:
+            yield from _led(item, size)
+            break
+        yield item
+    yield from left
+
+
+def _led(item: ObjectRange, size: int) -> Iterator[ObjectRange]:
+    first, part = next(run for run in item.runs if run.gap is None), item.split_points[0]
+    count = min(part.entry + 1, first.after) - first.first if part.ledger == first.ledger else first.span
+    few = max(count * size // max(part.size, 1), 1)
+    if few >= count:
+        yield item
+        return
+    behind = first.ledger, first.first + few
+    before = tuple(run for each in item.runs if (run := each.between(after=behind)))
+    after = tuple(run for each in item.runs if (run := each.between(behind)))
+    lead = SplitPoint(first.ledger, first.first + few - 1, size)
+    yield replace(item, runs=before, split_points=(lead,), ends_object=False)
+    yield replace(item, runs=after)

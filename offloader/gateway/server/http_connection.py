@@ -1,30 +1,76 @@
-"""One HTTP client: a request, its answer, the next request. On the loop; nothing here blocks it."""
+"""One HTTP client: a request, its answer as brokers give it, the next request. On the loop; nothing here blocks it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import re
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote
 
 import h11
 
 from offloader.errors import OffloadError
-from offloader.gateway.protocol import http_answers
 from offloader.gateway.protocol.answers import PROXIED, Address
-from offloader.gateway.protocol.http_answers import HttpQuestion, question_of, refusal, status_of
 from offloader.gateway.server.limits import ClientLimits, ConnectionLimits, UnreadAnswers
 from offloader.gateway.server.ports import Gatekeeper, ServedTopics
 from offloader.gateway.server.requests import topic_of
 from offloader.gateway.values import ErrorCode, RefusedError, client_text
 from offloader.model import KIB
+from offloader.ports.admin import TopicSchema
 
 log = logging.getLogger(__name__)
 
 MOST_HEADERS = 32 * KIB  # a token has half of it at most
 MOST_BODY = 64 * KIB  # of which nothing is used: a GET has none
+_NAMESPACE = r"(?P<namespace>[^/]+/[^/]+)"
+_TOPIC = rf"{_NAMESPACE}/(?P<name>[^/]+)"
+_QUESTIONS = (
+    ("partitions", re.compile(rf"/admin/v2/persistent/{_TOPIC}/partitions")),
+    ("lookup", re.compile(rf"/lookup/v2/topic/persistent/{_TOPIC}")),
+    ("topics", re.compile(rf"/admin/v2/namespaces/{_NAMESPACE}/topics")),
+    ("topics", re.compile(rf"/admin/v2/(?P<domain>persistent|non-persistent)/{_NAMESPACE}")),  # pulsar-admin's
+    ("schema", re.compile(rf"/admin/v2/schemas/{_TOPIC}/schema(?:/(?P<version>[0-9]{{1,18}}))?")),
+)
+_NOT_PERSISTENT = {"NON_PERSISTENT", "non-persistent"}
+_STATUSES = {
+    ErrorCode.AUTHENTICATION: 401,
+    ErrorCode.AUTHORIZATION: 403,
+    ErrorCode.TOPIC_NOT_FOUND: 404,
+    ErrorCode.NOT_ALLOWED: 405,
+    ErrorCode.METADATA: 412,
+    ErrorCode.TOO_MANY_REQUESTS: 429,
+    ErrorCode.NOT_READY: 503,
+}
+
+
+class HttpQuestion(NamedTuple):
+    """What clients with an `http://` service URL and `pulsar-admin topics list` ask. `kind`: `partitions`, `lookup`,
+    `topics` or `schema`. `topic`: its full name, empty with `topics`."""
+
+    kind: str
+    namespace: str
+    topic: str = ""
+    version: int | None = None
+    persistent: bool = True
+
+
+def question_of(target: str) -> HttpQuestion | None:
+    """By a request's target; None: nothing is there."""
+    path, _, query = target.partition("?")
+    for kind, pattern in _QUESTIONS:
+        if (found := pattern.fullmatch(path)) is not None:
+            said = found.groupdict()
+            namespace, name = unquote(said["namespace"]), unquote(said.get("name") or "")
+            topic = f"persistent://{namespace}/{name}" if name else ""
+            version = said.get("version")
+            wanted = said.get("domain") or parse_qs(query).get("mode", ["ALL"])[-1]
+            persistent = wanted not in _NOT_PERSISTENT
+            return HttpQuestion(kind, namespace, topic, int(version) if version else None, persistent)
+    return None
 
 
 class HttpConnection(asyncio.Protocol):
@@ -165,15 +211,15 @@ class HttpConnection(asyncio.Protocol):
         try:
             status, found = await asyncio.wait_for(self._found(asked), look)
         except TimeoutError:
-            status, found = 503, refusal(f"the store has not answered within {look:g} s")
+            status, found = 503, _refusal(f"the store has not answered within {look:g} s")
         except RefusedError as error:
-            status, found = status_of(error.code), refusal(str(error))
+            status, found = _status_of(error.code), _refusal(str(error))
         except OffloadError as error:  # what the store says: not now
             log.info("gateway: a request of %s failed: %s", self.peer, error)
-            status, found = 503, refusal(client_text(error))
+            status, found = 503, _refusal(client_text(error))
         except Exception:
             log.exception("gateway: a request of %s failed", self.peer, extra={"see": "gateway-defect"})
-            status, found = 500, refusal("a defect of the gateway")
+            status, found = 500, _refusal("a defect of the gateway")
         self._work = None
         self._send(status, found, head_only=asked.method == b"HEAD")
 
@@ -185,9 +231,9 @@ class HttpConnection(asyncio.Protocol):
             self.is_known, self.role = True, role
         question = question_of(asked.target.decode("latin-1"))
         if question is None:
-            return 404, refusal("the gateway answers lookups, partitions, lists of topics and schemas")
+            return 404, _refusal("the gateway answers lookups, partitions, lists of topics and schemas")
         if asked.method != b"GET":
-            return 405, refusal("this is an archive: nothing can be changed")
+            return 405, _refusal("this is an archive: nothing can be changed")
         return 200, await answer(question, self._topics, role, self._where())
 
     def _role(self, asked: h11.Request) -> str:
@@ -202,7 +248,7 @@ class HttpConnection(asyncio.Protocol):
     def _refuse(self, status: int, why: str) -> None:
         """What is no request of HTTP."""
         if self._http.our_state is h11.IDLE or self._http.our_state is h11.SEND_RESPONSE:
-            self._send(status, refusal(why))
+            self._send(status, _refusal(why))
         self.end(why)
 
     def _send(self, status: int, value: Any, *, head_only: bool = False) -> None:
@@ -235,7 +281,41 @@ async def answer(asked: HttpQuestion, topics: ServedTopics, role: str, http: Add
         return names if asked.persistent else []
     topic = topic_of(asked.topic)
     if asked.kind == "partitions":
-        return http_answers.partitions(await topics.partitions(topic, role))
+        return _partitions(await topics.partitions(topic, role))
     if asked.kind == "lookup":
-        return http_answers.looked_up(await topics.address(topic, role), http)
-    return http_answers.schema(await topics.schema(topic, asked.version, role))
+        return _looked_up(await topics.address(topic, role), http)
+    return _schema(await topics.schema(topic, asked.version, role))
+
+
+def _status_of(code: ErrorCode) -> int:
+    """Of an answer that refuses."""
+    return _STATUSES.get(code, 500)
+
+
+def _refusal(reason: str) -> dict[str, Any]:
+    """Why something is not answered."""
+    return {"reason": reason}
+
+
+def _partitions(count: int) -> dict[str, Any]:
+    """0: it is not partitioned."""
+    return {"partitions": count, "deleted": False}
+
+
+def _looked_up(served: Address, http: Address) -> dict[str, Any]:
+    """Where a topic is served, and where more can be asked about it. Old C++ clients want `brokerUrlSsl` to be there,
+    though they do not use it."""
+    found = {"brokerUrl": served.url, "httpUrl": http.url, "nativeUrl": served.url, "brokerUrlSsl": ""}
+    tls = {"brokerUrlTls": served.tls, "httpUrlTls": http.tls}
+    return found | {name: url for name, url in tls.items() if url}
+
+
+def _schema(found: TopicSchema) -> dict[str, Any]:
+    """One version of it."""
+    return {
+        "version": found.version,
+        "type": found.type,
+        "timestamp": found.timestamp,
+        "data": found.data.decode(errors="replace"),
+        "properties": dict(found.properties),
+    }

@@ -15,4 +15,4 @@ from offloader.offload.worker import tasks
 LOADED = (pd, pa, tasks)  # PyArrow loads pandas when it makes the first array
 
 if __name__ == "__main__":
-    daemon.manager()  # type: ignore[no-untyped-call]
+    daemon.manager()

@@ -14,8 +14,19 @@ from offloader.archive.object_range import PlanItem
 from offloader.archive.records import TopicRecords
 from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
-from offloader.archive.spark import offsets
-from offloader.archive.spark.offsets import Step, advance, before, check_not_removed, items_between, steps
+from offloader.archive.spark import stream as stream_module
+from offloader.archive.spark.stream import (
+    Step,
+    advance,
+    before,
+    check_not_removed,
+    decode_offset,
+    encode_offset,
+    items_between,
+    last_served,
+    step_size,
+    steps,
+)
 from offloader.errors import DataLostError, FormatVersionError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import GapKind, Position, TopicName
@@ -49,17 +60,17 @@ def view() -> TopicSnapshot:
 def test_offsets_as_json() -> None:
     ends = {B: Position(2, 3, 4), A: Position(0, 1, -1)}
 
-    text = json.dumps(offsets.encode(ends))
+    text = json.dumps(encode_offset(ends))
 
     places = '"persistent://public/default/a": "0:1:-1", "persistent://public/default/b": "2:3:4"}'
     assert text == '{"version": "1", ' + places
-    assert offsets.decode(json.loads(text)) == ends
-    assert offsets.decode(json.loads("{" + places)) == ends, "of a build before the first release"
+    assert decode_offset(json.loads(text)) == ends
+    assert decode_offset(json.loads("{" + places)) == ends, "of a build before the first release"
 
 
 def test_offsets_of_a_newer_version_are_refused() -> None:
     with pytest.raises(FormatVersionError, match="offsets of version 2, this version reads 1: run a newer one"):
-        offsets.decode({**offsets.encode({A: Position(0, 1, 2)}), "version": "2"})
+        decode_offset({**encode_offset({A: Position(0, 1, 2)}), "version": "2"})
 
 
 def accounted(items: list[PlanItem]) -> set[tuple[int, int]]:
@@ -165,7 +176,7 @@ def test_whoever_is_left_out_comes_first_next_time() -> None:
     served = []
     for _ in range(6):
         following = advance(ends, pending, 10, turn)
-        turn = offsets.last_served(ends, following, turn)
+        turn = last_served(ends, following, turn)
         served.append(turn)
         ends = following
         pending = {t: [s for s in found if t not in ends or s.end > ends[t]] for t, found in pending.items()}
@@ -181,6 +192,6 @@ def test_a_step_larger_than_the_budget_is_taken_alone() -> None:
 def test_steps_are_as_large_as_each_topics_share(
     budget: int | None, topics: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offsets, "SMALLEST_STEP", 16)
+    monkeypatch.setattr(stream_module, "SMALLEST_STEP", 16)
 
-    assert offsets.step_size(budget, topics, 64) == size
+    assert step_size(budget, topics, 64) == size

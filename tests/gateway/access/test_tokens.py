@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from offloader.errors import ConfigError
-from offloader.gateway.access.access import inline_bytes
-from offloader.gateway.access.roles import RolePermissions
+from offloader.gateway.access.access import RolePermissions, inline_bytes
 from offloader.gateway.access.tokens import MOST_BYTES, TokenClaims, TokenGatekeeper, TokenKey, public_key, secret_key
 from offloader.gateway.values import ErrorCode, RefusedError
 from tests.gateway.access.tokens import CURVE, NOW, OTHER_CURVE, RSA, SECRET, der, pem, token

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from offloader.archive.items import Missing
 from offloader.archive.object_range import DataObject, ObjectRange, SplitPoint
-from offloader.gateway.entries.lead import with_lead
+from offloader.gateway.entries.archived import with_lead
 from offloader.model import Position
 from tests.archive.support import TOPIC, run
 

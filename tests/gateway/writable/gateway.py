@@ -12,8 +12,7 @@ from queue import Queue
 from typing import NamedTuple
 
 from offloader.config.gateway import Gateway
-from offloader.gateway.access.access import ALL, Anyone
-from offloader.gateway.access.roles import RolePermissions
+from offloader.gateway.access.access import ALL, Anyone, RolePermissions
 from offloader.gateway.application import run_every
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.living import LivingGateways
