@@ -14,7 +14,7 @@ from tests.storage.servers import S3Server
 
 DISK = Sizes(parts=("1M", "2M", "8M"))
 S3 = Sizes(parts=("5M", "8M"), segments=("6M", "12M", "40M"))
-KILLS = ALL * 8 if SOAK else KINDS
+KILLS = ALL * 8 if SOAK else tuple(dict.fromkeys(KINDS))  # each once
 FEW = ALL * 8 if SOAK else (kill_driver, leave_workers_behind)
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(14_400 if SOAK else 3_600)]

@@ -17,6 +17,7 @@ MOST_APART_MS = 5 * 60_000
 READ_AGAIN_MS = 60_000
 _CLOUDS = frozenset({"s3", "gs", "gcs", "az", "abfs", "abfss"})
 
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 Ask = Callable[[], int | None]
 """Milliseconds since the epoch; None: it does not say."""
 
@@ -66,8 +67,8 @@ def host_ms() -> int:
 
 
 def steady_ms() -> int:
-    """A clock that nobody sets."""
-    return time.monotonic_ns() // 1_000_000
+    """A clock that nobody sets, and that goes on while a machine is suspended, where the system has one."""
+    return time.clock_gettime_ns(_STEADY) // 1_000_000
 
 
 @dataclass

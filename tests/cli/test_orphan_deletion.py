@@ -510,7 +510,9 @@ def test_an_undo_of_what_a_lost_try_has_deleted_is_the_second_chance(
     assert state(line, 5) is DeletionState.UNDONE
 
 
-def test_an_object_in_doubt_is_left_until_no_request_can_be_on_its_way(line, orphans) -> None:
+@pytest.mark.parametrize("wait", [600, 24 * 3600, 7 * 24 * 3600])
+def test_an_object_in_doubt_is_left_until_no_request_can_be_on_its_way(line, orphans, wait: int) -> None:
+    """However long its try may take: the ninth is followed by a day."""
     marked(line, 5)
     key = "gone/1"
     line.archive.store.put(key, b"?")
@@ -522,11 +524,11 @@ def test_an_object_in_doubt_is_left_until_no_request_can_be_on_its_way(line, orp
         object_key=key,
         state=DeletionState.DELETING,
         in_doubt=True,
-        next_at=orphans.now_ms + 600_000,
+        next_at=orphans.now_ms + 1000 * wait,
     )
     queue(line).write(record, None)
     assert "may be on its way; undo it after" in line.error("orphans", "undo", key)
-    orphans.network.now += 601 + LONGEST_CALL
+    orphans.network.now += wait + 1 + LONGEST_CALL
     assert line.json("orphans", "undo", key)["deletion"]["state"] == "undone"
 
 

@@ -133,10 +133,13 @@ def turn(
         return DeletionTurn.REMOVE if long_ago else DeletionTurn.NOTHING
     if switch is None or not switch.on or not record.is_in_flight:
         return DeletionTurn.NOTHING
-    if not record.is_valid or _began_before(record, switch):
+    due = due_at(record, timing)
+    waits = (
+        now < due <= now + timing.longest
+    )  # no clock which is right can have written more: a look has the right time
+    if not record.is_valid or (_began_before(record, switch) and not record.in_doubt):
         return DeletionTurn.LOOK
-    due = due_at(record, timing)  # one that no clock which is right can have written: a look has the right time
-    return DeletionTurn.LOOK if now >= due or due > now + timing.longest else DeletionTurn.NOTHING
+    return DeletionTurn.NOTHING if waits else DeletionTurn.LOOK
 
 
 def rule(

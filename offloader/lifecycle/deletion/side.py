@@ -45,6 +45,6 @@ class DeletionSide(Protocol):
     def delete(self, record: PendingDeleteLedgerInfo, in_time: Callable[[], bool]) -> tuple[DeletionTry, str]:
         """Delete what the record says, as it was at the last look and not otherwise; and why it was refused.
 
-        `in_time`: asked right before a request that nothing outdates. False: the time of the try is over, an operator
+        `in_time`: asked before the request that nothing outdates. False: the time of the try is over, an operator
         may have taken the deletion back, and nothing is sent: the answer is TOO_LATE."""
         ...

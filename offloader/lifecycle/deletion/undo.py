@@ -42,6 +42,7 @@ from offloader.ports.object_store import ObjectStore
 DEFAULT_GC_WAIT_MS = 900_000  # of Pulsar's conf/bookkeeper.conf
 WINDOW = 64  # requests in flight
 TOLD = 1000  # positions of lost entries that are told
+FARTHEST_MS = 8 * DAY_MS  # what ends later was written by a clock that was wrong
 LONGEST_CALL = 60.0  # seconds: a broker's, and that of a store that says nothing of its own
 
 Progress = Callable[[int], None]
@@ -308,9 +309,9 @@ def check_not_on_its_way(record: PendingDeleteLedgerInfo, now: int, longest_call
     came of it. It was sent before the end of the try and takes at most `longest_call` seconds. Raises FatalError: it
     is too early."""
     ended = record.next_at + ceil(longest_call * 1000)
-    if record.next_at and now < ended <= now + DAY_MS:
-        when = moment_text(ended)
-        raise FatalError(f"{record.thing} is {record.state}: its deletion may be on its way; undo it after {when}")
+    if record.next_at and now < ended and record.next_at <= now + FARTHEST_MS:
+        why = f"{record.thing} is {record.state}: its deletion may be on its way; undo it after {moment_text(ended)}"
+        raise FatalError(f"{why}, with deletion switched off, or its next try may come first")
 
 
 WayBackOf = Callable[[PendingDeleteLedgerInfo], WayBack]

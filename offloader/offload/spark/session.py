@@ -94,10 +94,10 @@ def session(settings: Spark, application: str) -> SparkSession:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = _executors_python(settings)
     builder = SparkSession.builder.master(master_with_attempts(settings.master)).appName(f"offloader {application}")
-    if is_local(settings.master):
-        options = SETTINGS | {"spark.python.daemon.module": PYTHON_DAEMON} | settings.conf
-    else:
-        options = {k: v for k, v in SETTINGS.items() if not k.startswith("spark.driver.")} | settings.conf
+    options = SETTINGS | ({"spark.python.daemon.module": PYTHON_DAEMON} if is_local(settings.master) else {})
+    if not settings.master.startswith("local"):
+        options = {k: v for k, v in options.items() if not k.startswith("spark.driver.")}
+    options |= settings.conf
     for key, value in options.items():
         builder = builder.config(key, value)
     with _own_interrupt_handler():

@@ -355,11 +355,20 @@ def test_switched_off_records_stay(switch: DeletionSwitch | None):
     assert turn(candidate(), LATER + 9 * DAY_MS, TIMING, switch) is DeletionTurn.NOTHING
 
 
+def test_a_try_that_may_be_on_its_way_is_waited_for_whatever_the_switch():
+    """Its record would be marked anew, and could be taken back while a paused process still deletes."""
+    again = DeletionSwitch(True, LATER, ON.number + 2)
+    record = begun()
+    assert record.in_doubt
+    assert turn(record, record.next_at - 1, TIMING, again) is DeletionTurn.NOTHING
+    assert turn(record, record.next_at, TIMING, again) is DeletionTurn.LOOK
+
+
 def test_switched_on_again_evidence_and_delay_begin_anew():
     again = DeletionSwitch(True, LATER, ON.number + 2)
     newer = replace(EVIDENCE, referee_version=30)
     for record in (candidate(), begun()):
-        assert turn(record, LATER, TIMING, again) is DeletionTurn.LOOK
+        assert turn(record, max(LATER, record.next_at), TIMING, again) is DeletionTurn.LOOK
         ruling = rule(record, replace(SAME, evidence=newer), LATER, TIMING, again)
         assert ruling == DeletionRuling(candidate(evidence=newer, marked_at=LATER, noted_at=LATER, switch=again.number))
         assert turn(ruling.record, LATER + DAY_MS - 1, TIMING, again) is DeletionTurn.NOTHING
