@@ -142,9 +142,9 @@ def test_a_copy_that_is_forgotten_between_the_look_and_the_deletion_keeps_it(end
     ending.mark(KEPT)
     delete = ending.side.delete
 
-    def forgotten_first(record):
+    def forgotten_first(record, in_time):
         ending.archive.rescues().write(KEPT, 1, RescueForgotten(1, "me"), ending.archive.uuid)
-        return delete(record)
+        return delete(record, in_time)
 
     ending.side.delete = forgotten_first
     assert ending.end().is_in_flight
