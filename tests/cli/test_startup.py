@@ -35,32 +35,34 @@ def config(tmp_path: Path) -> Path:
 
 
 def cpu_seconds(code: str, *arguments: str) -> float:
-    """The least CPU time of some tries: others use this machine, too."""
-    tries = []
-    for _ in range(TRIES):
-        before = os.times()
-        subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, timeout=60)
-        after = os.times()
-        tries.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    return min(tries)
+    """The CPU time of one process."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, timeout=60)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 PROGRAM = "import sys; from offloader.cli.main import main; main(sys.argv[1:])"
 LIBRARIES = "import click, google.protobuf.descriptor_pool, pydantic, yaml"
 
 
-def bound(seconds: float) -> float:
-    """On a slow or busy machine, in proportion to what the libraries alone take, 0.2 s on an idle core."""
-    return max(seconds, cpu_seconds(LIBRARIES) * seconds / 0.2)
+def begins_within(seconds: float, *arguments: str) -> bool:
+    """Whether a command took no more CPU in one of some tries. On a slow or busy machine it may take more, in
+    proportion to what the libraries alone take right before: 0.2 s on an idle core."""
+    return any(
+        cpu_seconds(LIBRARIES) * seconds / 0.2 > cpu_seconds(PROGRAM, *arguments)
+        or cpu_seconds(PROGRAM, *arguments) < seconds
+        for _ in range(TRIES)
+    )
 
 
 def test_help_is_shown_at_once() -> None:
-    assert cpu_seconds(PROGRAM, "--help") < bound(HELP_SECONDS)
+    assert begins_within(HELP_SECONDS, "--help")
 
 
 @pytest.mark.parametrize("command", [["topics", "list"], ["topics", "segments", str(TOPIC)]], ids=lambda c: c[1])
 def test_a_small_archive_is_listed_at_once(config: Path, command: list[str]) -> None:
-    assert cpu_seconds(PROGRAM, *command, "--config", str(config)) < bound(LIST_SECONDS)
+    assert begins_within(LIST_SECONDS, *command, "--config", str(config))
 
 
 @pytest.mark.parametrize("command", [["topics", "list"], ["topics", "segments", str(TOPIC)]], ids=lambda c: c[1])
