@@ -134,9 +134,8 @@ def turn(
     if switch is None or not switch.on or not record.is_in_flight:
         return DeletionTurn.NOTHING
     due = due_at(record, timing)
-    waits = (
-        now < due <= now + timing.longest
-    )  # no clock which is right can have written more: a look has the right time
+    # No clock that is right can have written a later time: a look has the right one.
+    waits = now < due <= now + timing.longest
     if not record.is_valid or (_began_before(record, switch) and not record.in_doubt):
         return DeletionTurn.LOOK
     return DeletionTurn.NOTHING if waits else DeletionTurn.LOOK
