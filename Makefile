@@ -10,6 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests with real servers: three files at a time; then, once more and alone, those that failed. What fails twice fails.
 BESIDE := $(BIN)/python -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder --durations=30
 ALONE := $(BIN)/python -m pytest integration --last-failed --last-failed-no-failures none
+REST := "(large or hypothesis) and not soak"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -38,12 +39,12 @@ test: test-hermetic ## Tests with Python and Java alone, the same each time: her
 test-hermetic: setup ## Those of them that start no server
 	$(BIN)/python -m pytest tests -m "not large" -n 3 --dist worksteal --durations=10
 
-test-all: test test-rest ## Every test; installs what is missing, with apt as root (40 minutes)
+test-all: test test-rest ## Every test but those of test-soak alone; installs what is missing, with apt as root (40 minutes)
 
 test-rest: setup ## What test-all has beyond test
 	.ci/packages
 	OFFLOADER_ALL=1 $(BIN)/python -m pytest tests -m "large or explores or hypothesis" -n 3 --dist worksteal --durations=10
-	export OFFLOADER_ALL=1; $(BESIDE) -m "large or hypothesis" || { [ $$? = 1 ] && $(ALONE) -m "large or hypothesis"; }
+	export OFFLOADER_ALL=1; $(BESIDE) -m $(REST) || { [ $$? = 1 ] && $(ALONE) -m $(REST); }
 
 test-soak: setup ## Thousands of new seeds and examples, and the full cross product of faults (hours)
 	OFFLOADER_NEW=1 OFFLOADER_ALL=1 OFFLOADER_EXAMPLES=3000 OFFLOADER_WORLDS=10000 OFFLOADER_GATEWAY_WORLDS=1000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests -n 2 -o timeout=14400

@@ -101,6 +101,7 @@ def _check_kept(pulsar: PulsarStandalone, topic: str, produced: Produced) -> Non
     assert _consume(pulsar, topic, produced.messages) == _payloads(5, produced.messages)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("zookeeper", [False, True])
 def test_data_and_ports_outlive_stop_and_kill(tmp_path: Path, zookeeper: bool) -> None:
     topic = "persistent://public/default/kept"

@@ -107,6 +107,7 @@ def wait_for_rest(world: World, application: RunningApplication) -> None:
     assert application.stop() == 0
 
 
+@pytest.mark.soak
 def test_a_topic_in_trouble_does_not_hold_up_the_others(world: World, namespace: str) -> None:
     good, broken, deadly, crawling, aborted, growing = (
         topic_of(namespace, name) for name in ("good", "broken", "deadly", "crawling", "aborted", "growing")
@@ -170,6 +171,7 @@ def partitions(topic: TopicName, count: int) -> list[TopicName]:
     return [TopicName.parse(f"{topic}-partition-{number}") for number in range(count)]
 
 
+@pytest.mark.soak
 def test_lost_answers_and_repeated_writes(world: World, namespace: str) -> None:
     """Each write of a seal may have happened although its answer is lost, and may happen twice."""
     names = ("complete", "index", "catalog", "repeated", "journal")

@@ -25,6 +25,7 @@ def test_exactly_once_under_kills_on_disk(pulsar: PulsarStandalone, namespace: s
     kill_and_check(pulsar, namespace, storage, tmp_path, DISK, seed=1, kills=FEW)
 
 
+@pytest.mark.soak
 @pytest.mark.versitygw
 def test_exactly_once_under_kills_on_s3(
     pulsar: PulsarStandalone, namespace: str, tmp_path: Path, versitygw: S3Server

@@ -33,6 +33,7 @@ def test_exactly_once_under_kills_on_s3(
     kill_and_check(pulsar, namespace, moto.settings(moto.fresh_root()), tmp_path, S3, seed=6, kills=KILLS)
 
 
+@pytest.mark.soak
 @pytest.mark.hdfs
 def test_exactly_once_under_kills_on_hdfs(pulsar: PulsarStandalone, namespace: str, tmp_path: Path, hdfs: Hdfs) -> None:
     kill_and_check(pulsar, namespace, hdfs.settings(), tmp_path, SIZES, seed=3, kills=KILLS, light_end=not SOAK)
@@ -46,6 +47,7 @@ def test_exactly_once_under_kills_on_google(
     kill_and_check(pulsar, namespace, storage, tmp_path, SIZES, seed=4, kills=KILLS, light_end=not SOAK)
 
 
+@pytest.mark.soak
 @pytest.mark.azurite
 def test_exactly_once_under_kills_on_azure(
     pulsar: PulsarStandalone, namespace: str, tmp_path: Path, azurite: AzuriteServer

@@ -52,6 +52,7 @@ def sits_in_its_slot(until: str) -> Callable[[Iterable[pa.RecordBatch]], Iterato
     return work
 
 
+@pytest.mark.soak
 def test_a_worker_has_what_a_slice_needs_when_it_is_forked() -> None:
     def loaded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys

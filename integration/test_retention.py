@@ -330,6 +330,7 @@ time.time_ns = lambda: _real() + (400 * 86_400 * 10**9 if os.path.exists({flag!r
 """
 
 
+@pytest.mark.soak
 def test_a_process_whose_clock_is_a_year_ahead_for_a_while_deletes_nothing(
     pulsar: PatientPulsar, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

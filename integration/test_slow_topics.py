@@ -40,6 +40,7 @@ DISPATCH = {"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": L
 _names = itertools.count()
 
 
+@pytest.mark.soak
 def test_a_topic_under_a_dispatch_limit_holds_no_other_and_is_read_once(
     pulsar: PulsarStandalone, tmp_path: Path
 ) -> None:

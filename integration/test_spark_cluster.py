@@ -163,6 +163,7 @@ def deaths(application: RunningApplication) -> int:
     return sum("the task that read this slice died" in line for line in application.log_lines())
 
 
+@pytest.mark.soak
 def test_machines_that_lack_something_are_told_of_in_one_line_each_and_one_that_joins_does_their_work(
     world: World, cluster: SparkCluster, pulsar: PulsarStandalone
 ) -> None:

@@ -126,6 +126,7 @@ def test_durable_subscriptions_get_just_what_they_had_not_acknowledged(bridged: 
     assert [problem for one in bridged.halfway for problem in one.rest()] == []
 
 
+@pytest.mark.soak
 def test_brokers_of_3_0_and_of_4_0_read_the_same_objects(bridged: Bridged) -> None:
     """What was bridged through 4.0 is read through 3.0, as where an upgrade is taken back; and the other way round."""
     here, some = bridged.place, bridged.seen[:: 1 if SOAK else 3]
@@ -151,6 +152,7 @@ def test_no_hazard_takes_anything_from_readers(bridged: Bridged, hazard: str) ->
     HAZARDS[hazard](ground)
 
 
+@pytest.mark.soak
 def test_traffic_goes_on_through_rounds_and_kills(bridged: Bridged) -> None:
     """No message is lost, and each that was confirmed comes, whoever is killed. `python -m integration.bridge.soak`
     does it hundreds of times."""

@@ -14,6 +14,7 @@ from integration.starting import started
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
 
 
+@pytest.mark.soak
 def test_a_topic_goes_there_back_and_there_again_and_nothing_is_lost_or_twice(tmp_path: Path) -> None:
     steps = {
         THERE: ("a copy is committed", "behind"),
