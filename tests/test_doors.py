@@ -59,13 +59,11 @@ from offloader.format.v1 import decode_ledger_index
 from offloader.format.v1_parts import examine
 from offloader.lifecycle.deletion.machine import FailedLook, UnreferencedLedger, rule, turn
 from offloader.lifecycle.deletion.records import (
+    DELETION,
+    SWITCH,
     DeletionSwitch,
     LedgerComponent,
     LedgerType,
-    decode_deletion,
-    decode_switch,
-    encode_deletion,
-    encode_switch,
 )
 from offloader.lifecycle.deletion.system_topic.letters import WORKER
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
@@ -562,8 +560,8 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     marked = replace(marked_ledger(), ledger_type=LedgerType.SUBSCRIPTION, cursor_name="s", subscription=saved)
     yield (
         "deletion of a subscription",
-        encode_deletion("t", marked),
-        lambda data: decode_deletion("k", data).subscription.state,
+        DELETION.encode("t", marked),
+        lambda data: DELETION.decode("k", data).subscription.state,
     )
     for path, said in BOOKIE_SAYS.items():
         yield f"bookie's HTTP answer {path}", json.dumps(said).encode(), partial(a_bookies_page, path)
@@ -607,11 +605,11 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     )
     for number, said in enumerate(ANSWERS):
         yield f"admin's answer {number}", json.dumps(said).encode(), rest
-    yield "deletion", encode_deletion("token", marked_ledger()), a_deletion
-    yield "inside of a deletion", _body(encode_deletion("token", marked_ledger())), a_record("deletion", a_deletion)
-    switch = encode_switch("token", DeletionSwitch(True, 5))
-    yield "deletion's switch", switch, lambda data: decode_switch("key", data)
-    yield "inside of a switch", _body(switch), a_record("switch", lambda data: decode_switch("key", data))
+    yield "deletion", DELETION.encode("token", marked_ledger()), a_deletion
+    yield "inside of a deletion", _body(DELETION.encode("token", marked_ledger())), a_record("deletion", a_deletion)
+    switch = SWITCH.encode("token", DeletionSwitch(True, 5))
+    yield "deletion's switch", switch, lambda data: SWITCH.decode("key", data)
+    yield "inside of a switch", _body(switch), a_record("switch", lambda data: SWITCH.decode("key", data))
     _, _, rescue = RESCUED
     yield "rescue", rescue, a_rescue
     yield "inside of a rescue", _body(rescue), a_record("rescue", a_rescue)
@@ -667,12 +665,12 @@ def _delimited(message: bytes) -> bytes:
 
 def a_deletion(data: bytes) -> None:
     """All that is done with a record of others before anything else is looked at, and after it."""
-    record = decode_deletion("key", data)
+    record = DELETION.decode("key", data)
     timing, switch = DeletionTiming(), DeletionSwitch(True, 1)
     turn(record, 2, timing, switch)
     for look in (FailedLook("no answer"), UnreferencedLedger(record.node, record.evidence, 2**50, 2**50)):
         ruled = rule(record, look, 3, timing, switch).record
-        assert decode_deletion("key", encode_deletion("token", ruled)) == ruled
+        assert DELETION.decode("key", DELETION.encode("token", ruled)) == ruled
     ledger_shown(record, timing)
 
 

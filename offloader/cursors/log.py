@@ -29,19 +29,18 @@ from offloader.cursors.core.records import (
     PieceAt,
     PieceRecord,
     decode_record,
-    encode_fence,
     encode_record,
 )
 from offloader.errors import (
     DamagedRecordError,
     FormatVersionError,
     ObjectNotFoundError,
-    OffloadError,
     OvertakenError,
     StoreUnavailableError,
 )
+from offloader.metadata.envelope import encode_fence
 from offloader.metadata.layout import newest_first, parse_subscription_place, parse_topic_key
-from offloader.metadata.log import NumberedLog, read_record
+from offloader.metadata.log import NumberedLog, read_record, removing_old_records
 from offloader.ports.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -305,11 +304,8 @@ class CursorLog:
         gone = self._standing - needed
         if not gone:
             return
-        try:
+        with removing_old_records(self._folder):
             self._store.delete([self._key(place) for place in sorted(gone)])
-        except OffloadError as error:  # tried again with the next record
-            log.warning("%s: old records could not be removed: %s", self._folder, error, extra={"see": "old-records"})
-        else:
             self._standing -= gone
 
     def _places(self) -> Iterator[Place]:

@@ -19,9 +19,10 @@ from offloader.metadata.deletions import (
     Tombstone,
     TopicGone,
 )
-from offloader.metadata.envelope import DELETIONS_VERSION, FORMAT_VERSION, UnwrappedRecord, unwrap, wrap
+from offloader.metadata.envelope import DELETIONS_VERSION, FORMAT_VERSION, unwrap
 from offloader.metadata.layout import slot_key
 from offloader.metadata.message_codec import message_of, read_value
+from offloader.metadata.record_codec import encode_kind, read_kind
 from offloader.metadata.state import (
     CatalogHead,
     Claim,
@@ -109,15 +110,14 @@ def decode_slot(topic: TopicName, generation: int, slot: int, key: str, data: by
 
 def encode_catalog(token: str, record: Record, *, behind_deletions: bool = False) -> bytes:
     """A record's bytes: the same for the same arguments. `behind_deletions`: something was to be deleted before it."""
-    kind = next(kind for kind, each in KINDS.items() if isinstance(record, each))
     newer = behind_deletions or isinstance(record, DeletionRecord | Tombstone)
-    return wrap(token, pb.Body(**{kind: message_of(record)}), DELETIONS_VERSION if newer else FORMAT_VERSION)
+    return encode_kind(KINDS, token, record, DELETIONS_VERSION if newer else FORMAT_VERSION)
 
 
 def decode_of(topic: TopicName, key: str, data: bytes) -> tuple[str, Record]:
     """The record that `key` holds and its token, a uuid that shows whose it is. Raises as `decode_catalog`."""
     opened = unwrap(key, plain(data))
-    record = _record(key, opened)
+    record = read_kind(KINDS, key, opened, "into a catalog")
     elsewhere = isinstance(record, Segment) and dict(record.driver_properties).get(TOPIC, str(topic)) != str(topic)
     if elsewhere or (isinstance(record, Said) and opened.token != record_uuid(topic, record)):
         raise DamagedRecordError(f"{key}: a {type(record).__name__} of another topic or place")
@@ -126,15 +126,7 @@ def decode_of(topic: TopicName, key: str, data: bytes) -> tuple[str, Record]:
 
 def decode_catalog(key: str, data: bytes) -> Record:
     """The record that `key` holds. Raises DamagedRecordError, FormatVersionError."""
-    return _record(key, unwrap(key, plain(data)))
-
-
-def _record(key: str, opened: UnwrappedRecord) -> Record:
-    kind = KINDS.get(opened.kind)
-    if kind is None:
-        raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong into a catalog")
-    with damage_of(key):
-        return read_value(kind, getattr(opened.body, opened.kind))
+    return read_kind(KINDS, key, unwrap(key, plain(data)), "into a catalog")
 
 
 def _read_head(m: pb.Head) -> CatalogHead:

@@ -43,6 +43,11 @@ def wrap(token: str, body: pb.Body, format_version: int = FORMAT_VERSION) -> byt
     return HEAD.pack(MAGIC, crc32c(data)) + data
 
 
+def encode_fence(token: str) -> bytes:
+    """The bytes of a fence: it stands behind a former owner's last record, and nothing follows it."""
+    return wrap(token, pb.Body(fence=pb.Fence()))
+
+
 def unwrap(key: str, data: bytes) -> UnwrappedRecord:
     """The record that `key` holds. Raises DamagedRecordError; FormatVersionError for another version's."""
     if len(data) < HEAD.size or HEAD.unpack_from(data) != (MAGIC, crc32c(data[HEAD.size :])):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,12 +22,10 @@ from offloader.metadata.journal_codec import EncodedTopic, decode_journal, encod
 from offloader.metadata.journal_rules import snapshot_due
 from offloader.metadata.journal_start import JournalStart, Started
 from offloader.metadata.layout import epoch_folder
-from offloader.metadata.log import NumberedLog
+from offloader.metadata.log import NumberedLog, removing_old_records
 from offloader.metadata.state import TopicState
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
-
-log = logging.getLogger(__name__)
 
 Waiting = Callable[[], AbstractContextManager[None]]
 CALLS_OF_A_WAIT = 2  # a record is written, or looked for, and, where the slot is taken, read back
@@ -228,17 +225,9 @@ class Journal:
         self._next_slot += 1
 
     def _truncate(self) -> None:
-        try:
-            with self._waiting_for_store():
-                self._log.remove(self._removable)
+        with removing_old_records(f"journal of {self._application}"), self._waiting_for_store():
+            self._log.remove(self._removable)
             self._removable = []
-        except OffloadError as error:  # the next snapshot tries again
-            log.warning(
-                "journal of %s: old records could not be removed: %s",
-                self._application,
-                error,
-                extra={"see": "old-records"},
-            )
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

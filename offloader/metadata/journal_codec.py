@@ -36,11 +36,6 @@ class JournalRecord:
     taken_over_by: str = ""
 
 
-def encode_fence(token: str) -> bytes:
-    """A fence's bytes."""
-    return wrap(token, pb.Body(fence=pb.Fence()))
-
-
 def encode_full(token: str, topics: Iterable[bytes], taken_over_by: str = "") -> bytes:
     """A record of everything."""
     entry = pb.JournalEntry(full=True, topics=topics, taken_over_by=taken_over_by)

@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from offloader.errors import DamagedRecordError, ObjectNotFoundError, OffloadError, OvertakenError
-from offloader.metadata.journal_codec import EncodedTopic, decode_journal, decode_topic, encode_fence, encode_full
+from offloader.errors import DamagedRecordError, ObjectNotFoundError, OvertakenError
+from offloader.metadata.envelope import encode_fence
+from offloader.metadata.journal_codec import EncodedTopic, decode_journal, decode_topic, encode_full
 from offloader.metadata.journal_rules import FENCE_LIMIT, HoleError, Loaded, fold, outdated
 from offloader.metadata.layout import epoch_folder, journal_folder, parse_journal_key
-from offloader.metadata.log import NumberedLog
+from offloader.metadata.log import NumberedLog, removing_old_records
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
@@ -116,11 +117,9 @@ class JournalStart:
         return Started(epoch, topics, len(data))
 
     def _remove_outdated(self, loaded: Loaded) -> None:
-        try:
+        with removing_old_records(self._folder):
             removable = outdated(loaded, self._sizes())
             self._store.delete([self._log(epoch).key(slot) for epoch, slot in removable])
-        except OffloadError as error:  # the next start tries again
-            log.warning("%s: old records could not be removed: %s", self._folder, error, extra={"see": "old-records"})
 
     def _after(self, epoch: int, slot: int) -> str | None:
         """The first record after this one, in this epoch or a later one."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from offloader.ahead import map_ahead, unawaited_pool
-from offloader.errors import DamagedRecordError, ObjectNotFoundError, OutcomeUnknownError
+from offloader.errors import DamagedRecordError, ObjectNotFoundError, OffloadError, OutcomeUnknownError
 from offloader.metadata.envelope import LARGEST
 from offloader.metadata.layout import parse_slot, slot_name
 from offloader.model import MIB
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.bounded_reads import read_whole
+
+log = logging.getLogger(__name__)
 
 READERS = 8
 LARGEST_RECORD = LARGEST + MIB  # with what stands around its body
@@ -99,9 +103,19 @@ class NumberedLog:
 
     def remove(self, slots: Iterable[int]) -> None:
         """Remove records that a later one covers."""
-        self._store.delete([self.key(slot) for slot in slots])
+        if keys := [self.key(slot) for slot in slots]:
+            self._store.delete(keys)
 
 
 def read_record(store: ObjectStore, key: str) -> bytes:
     """A record's bytes. Raises ObjectNotFoundError; DamagedRecordError for an object larger than any record."""
     return read_whole(store, key, LARGEST_RECORD, DamagedRecordError)[0]
+
+
+@contextmanager
+def removing_old_records(owner: str) -> Iterator[None]:
+    """Records that are not needed any more, and cannot be removed, are no failure: the next removal includes them."""
+    try:
+        yield
+    except OffloadError as error:
+        log.warning("%s: old records could not be removed: %s", owner, error, extra={"see": "old-records"})

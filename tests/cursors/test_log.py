@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from offloader.cursors import log as log_module
 from offloader.cursors.core import cursor as cursor_module
 from offloader.cursors.core.cursor import Cursor, SwappedOutError
-from offloader.cursors.core.records import FORGOTTEN, CursorMarker, FirstState, PieceRecord, encode_fence, encode_record
+from offloader.cursors.core.records import FORGOTTEN, CursorMarker, FirstState, PieceRecord, encode_record
 from offloader.cursors.log import CursorLog
 from offloader.errors import DamagedRecordError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
+from offloader.metadata.envelope import encode_fence
 from offloader.metadata.layout import newest_first, slot_name
 from offloader.model import Position
 from offloader.storage.forwarding import ForwardingStore

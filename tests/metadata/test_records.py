@@ -14,12 +14,11 @@ from offloader.errors import DamagedRecordError, FatalError, FormatVersionError
 from offloader.lifecycle.deletion.records import PendingDeleteLedgerInfo
 from offloader.metadata import envelope
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog, standing
-from offloader.metadata.envelope import unwrap, wrap
+from offloader.metadata.envelope import encode_fence, unwrap, wrap
 from offloader.metadata.journal_codec import (
     decode_journal,
     decode_topic,
     encode_changes,
-    encode_fence,
     encode_full,
     encode_topic,
 )
@@ -90,6 +89,7 @@ def test_every_field_of_a_value_is_written():
         "OpenTopic": topic,
         "PendingDeleteLedgerInfo": {"unknown_fields"},
         "DeletionSwitch": {"number"},
+        "TopicClaim": {"address"},
         "Tombstone": {"parts", "gaps"},
     }
     assert PendingDeleteLedgerInfo in MESSAGES

@@ -9,10 +9,10 @@ import click
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.deletion_parts import STATES, queue_if_any, say_former, shown, timing
+from offloader.lifecycle.deletion.queue import DamagedRecord
 from offloader.lifecycle.deletion.records import DeletionState, LedgerType, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.watcher import PendingDeletions
 from offloader.lifecycle.explaining.words import counted
-from offloader.lifecycle.record_queue import DamagedRecord
 
 COLUMNS = ("id", "type", "component", "topic", "state", "markedAt", "goesAt", "tries", "answer", "reason")
 

@@ -103,11 +103,6 @@ def records_to_move(pieces: Iterable[PieceAt], most: int) -> frozenset[tuple[int
     return frozenset(smallest[: len(sizes) - most // 2])
 
 
-def encode_fence(token: str) -> bytes:
-    """Behind a former owner's last record: nothing follows in its epoch."""
-    return wrap(token, pb.Body(fence=pb.Fence()))
-
-
 def encode_record(token: str, epoch: int, slot: int, record: PieceRecord) -> bytes:
     """A record's bytes, as it stands there."""
     marker = record.marker

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from offloader._proto import metadata_pb2 as pb
 from offloader.gateway.protocol.answers import Address
 from offloader.metadata.envelope import unwrap_kind, wrap
-from offloader.metadata.value_codec import damage_of, read_topic, topic_message
+from offloader.metadata.message_codec import add_messages, message_of, read_value
+from offloader.metadata.record_codec import RecordCodec
+from offloader.metadata.value_codec import damage_of
 from offloader.model import TopicName
 
 NOWHERE = Address("")
@@ -25,21 +27,16 @@ class TopicClaim:
     at: int = 0
 
 
-def encode_claim(token: str, claim: TopicClaim) -> bytes:
-    """The bytes of a claim. `token`: of this very write."""
-    message = pb.GatewayClaim(
-        topic=topic_message(claim.topic),
-        number=claim.number,
-        gateway=claim.gateway,
-        url=claim.address.url,
-        url_tls=claim.address.tls,
-        at=claim.at,
-    )
+def _encode(token: str, claim: TopicClaim) -> bytes:
+    message = message_of(claim, url=claim.address.url, url_tls=claim.address.tls)
     return wrap(token, pb.Body(gateway_claim=message))
 
 
-def decode_claim(key: str, data: bytes) -> TopicClaim:
-    """The claim that `key` holds. Raises DamagedRecordError, FormatVersionError."""
+def _decode(key: str, data: bytes) -> TopicClaim:
     m = unwrap_kind(key, data, "gateway_claim").body.gateway_claim
     with damage_of(key):
-        return TopicClaim(read_topic(m.topic), m.number, m.gateway, Address(m.url, m.url_tls), m.at)
+        return read_value(TopicClaim, m, address=Address(m.url, m.url_tls))
+
+
+add_messages({TopicClaim: pb.GatewayClaim}, {})
+CLAIM = RecordCodec(_encode, _decode)

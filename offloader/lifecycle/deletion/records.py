@@ -15,6 +15,7 @@ from offloader.lifecycle.topics.cursors.saved import SavedCursor, read_saved, sa
 from offloader.metadata.envelope import unwrap_kind, wrap
 from offloader.metadata.layout import INDEX, KeyKind, data_key, parse_topic_key
 from offloader.metadata.message_codec import add_messages, message_of, read_value
+from offloader.metadata.record_codec import RecordCodec, codec_of
 from offloader.metadata.value_codec import damage_of, unknown_fields
 
 UUID = re.compile(r"[0-9a-f-]{1,36}")  # others may say anything, and it becomes a part of a key
@@ -341,29 +342,20 @@ class DeletionSwitch:
     number: int = 0
 
 
-def encode_deletion(token: str, info: PendingDeleteLedgerInfo) -> bytes:
-    """A record's bytes."""
+def _encode(token: str, info: PendingDeleteLedgerInfo) -> bytes:
     message = message_of(info)
     message.MergeFromString(info.unknown_fields)
     return wrap(token, pb.Body(deletion=message))
 
 
-def decode_deletion(key: str, data: bytes) -> PendingDeleteLedgerInfo:
-    """The record that `key` holds. Raises DamagedRecordError, FormatVersionError."""
+def _decode(key: str, data: bytes) -> PendingDeleteLedgerInfo:
     message = unwrap_kind(key, data, "deletion").body.deletion
     with damage_of(key):
         return read_value(PendingDeleteLedgerInfo, message, unknown_fields=unknown_fields(message))
 
 
-def encode_switch(token: str, switch: DeletionSwitch) -> bytes:
-    """A switch's bytes."""
-    return wrap(token, pb.Body(deletion_switch=message_of(switch)))
-
-
-def decode_switch(key: str, data: bytes) -> DeletionSwitch:
-    """The switch that `key` holds. Raises DamagedRecordError, FormatVersionError."""
-    return read_value(DeletionSwitch, unwrap_kind(key, data, "deletion_switch").body.deletion_switch)
-
+DELETION = RecordCodec(_encode, _decode)
+SWITCH = codec_of({"deletion_switch": DeletionSwitch})
 
 add_messages(
     {

@@ -31,7 +31,7 @@ from offloader.lifecycle.deletion.machine import (
     tried,
     turn,
 )
-from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
+from offloader.lifecycle.deletion.queue import DamagedRecord, DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
     PIP_TYPES,
     DeletionState,
@@ -43,7 +43,6 @@ from offloader.lifecycle.deletion.records import (
 from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.deletion.watcher import DeletionWatcher, PendingDeletions
-from offloader.lifecycle.record_queue import DamagedRecord
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import DamagedRecordError, OutcomeUnknownError
-from offloader.gateway.owners.claim import TopicClaim, decode_claim, encode_claim
+from offloader.gateway.owners.claim import CLAIM, TopicClaim
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.protocol.answers import Address
 from offloader.lifecycle.bucket.names import KeyStanding, NamesInForce, placed
@@ -43,7 +43,7 @@ def claim(number: int, gateway: str = "one", topic: TopicName = TOPIC) -> TopicC
     )
 )
 def test_a_claim_is_read_as_it_was_written(written: TopicClaim) -> None:
-    assert decode_claim("key", encode_claim("token", written)) == written
+    assert CLAIM.decode("key", CLAIM.encode("token", written)) == written
 
 
 def test_the_newest_claim_counts_and_alone_stays() -> None:
@@ -109,7 +109,7 @@ def test_a_damaged_claim_is_nobodys_and_its_number_stays_a_fence() -> None:
     assert not claims_of(store).append(claim(6))
     assert claims_of(store).append(claim(8))
     with pytest.raises(DamagedRecordError):
-        decode_claim(key, b"damaged")
+        CLAIM.decode(key, b"damaged")
 
 
 def test_the_buckets_scan_knows_claims() -> None:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError, FormatVersionError
 from offloader.lifecycle.deletion.records import (
+    DELETION,
+    SWITCH,
     DeletionEvidence,
     DeletionOffloadContext,
     DeletionProof,
@@ -17,10 +19,6 @@ from offloader.lifecycle.deletion.records import (
     GuardKind,
     LedgerType,
     PendingDeleteLedgerInfo,
-    decode_deletion,
-    decode_switch,
-    encode_deletion,
-    encode_switch,
 )
 from offloader.metadata.envelope import wrap
 
@@ -31,35 +29,35 @@ NEWER = b"\xfa\x3e\x05hello\xf8\x3f\x07"  # fields 1007 (text) and 1023 (number)
 
 @given(records)
 def test_a_record_survives(record: PendingDeleteLedgerInfo):
-    assert decode_deletion("key", encode_deletion("t", record)) == record
+    assert DELETION.decode("key", DELETION.encode("t", record)) == record
 
 
 @given(records)
 def test_fields_of_a_newer_version_are_kept_when_a_record_is_rewritten(record: PendingDeleteLedgerInfo):
     newer = replace(record, unknown_fields=NEWER)
-    assert decode_deletion("key", encode_deletion("t", newer)).unknown_fields == NEWER
+    assert DELETION.decode("key", DELETION.encode("t", newer)).unknown_fields == NEWER
 
 
 @given(st.builds(DeletionSwitch, st.booleans(), i64))
 def test_a_switch_survives(switch: DeletionSwitch):
-    assert decode_switch("key", encode_switch("t", switch)) == switch
+    assert SWITCH.decode("key", SWITCH.encode("t", switch)) == switch
 
 
 @given(records, st.data())
 def test_damage_is_told(record: PendingDeleteLedgerInfo, data: st.DataObject):
-    sound = encode_deletion("t", record)
+    sound = DELETION.encode("t", record)
     at = data.draw(st.integers(0, len(sound) - 1))
     damaged = sound[:at] + bytes([sound[at] ^ 1 << data.draw(st.integers(0, 7))]) + sound[at + 1 :]
     with pytest.raises(DamagedRecordError):
-        decode_deletion("key", damaged)
+        DELETION.decode("key", damaged)
 
 
 def test_another_kind_of_record_is_damage():
-    switch, record = encode_switch("t", DeletionSwitch(True, 1)), encode_deletion("t", candidate())
+    switch, record = SWITCH.encode("t", DeletionSwitch(True, 1)), DELETION.encode("t", candidate())
     with pytest.raises(DamagedRecordError, match="does not belong here"):
-        decode_deletion("key", switch)
+        DELETION.decode("key", switch)
     with pytest.raises(DamagedRecordError, match="does not belong here"):
-        decode_switch("key", record)
+        SWITCH.decode("key", record)
 
 
 @pytest.mark.parametrize("field", ["ledger_type", "ledger_component", "state", "answer"])
@@ -68,7 +66,7 @@ def test_a_word_of_a_newer_version_is_no_damage(field: str):
     message.evidence.proof = "passed by"
     setattr(message, field, "something new")
     with pytest.raises(FormatVersionError):
-        decode_deletion("key", wrap("t", pb.Body(deletion=message)))
+        DELETION.decode("key", wrap("t", pb.Body(deletion=message)))
 
 
 def test_a_ledger_in_both_places_has_two_records():

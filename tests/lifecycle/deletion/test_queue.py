@@ -11,10 +11,10 @@ import pytest
 
 from offloader.errors import DamagedRecordError, FatalError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.lifecycle.deletion.machine import undone
-from offloader.lifecycle.deletion.queue import DeletionQueue
+from offloader.lifecycle.deletion.queue import DamagedRecord, DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionState, DeletionSwitch, PendingDeleteLedgerInfo
-from offloader.lifecycle.record_queue import DamagedRecord, StoredRecord
 from offloader.metadata.layout import deletion_folder, parse_deletion_key
+from offloader.metadata.records import StoredRecord
 from offloader.storage.memory import MemoryStore
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError, FormatVersionError, OffloadError
 from offloader.lifecycle.deletion.records import (
+    DELETION,
     DeletionEvidence,
     DeletionProof,
     DeletionState,
@@ -18,8 +19,6 @@ from offloader.lifecycle.deletion.records import (
     LedgerNode,
     LedgerType,
     PendingDeleteLedgerInfo,
-    decode_deletion,
-    encode_deletion,
 )
 from offloader.lifecycle.topics.cursors.former import forget_former, former_removals, pending_former
 from offloader.lifecycle.topics.cursors.saved import SavedCursor
@@ -75,7 +74,7 @@ def record_of(saved):
 def test_a_saved_state_is_read_back_with_its_record(saved):
     record = record_of(saved)
     assert record.is_valid
-    assert decode_deletion("k", encode_deletion("t", record)) == record
+    assert DELETION.decode("k", DELETION.encode("t", record)) == record
 
 
 def test_a_record_without_a_saved_state_deletes_nothing():
@@ -84,28 +83,28 @@ def test_a_record_without_a_saved_state_deletes_nothing():
 
 @given(SAVED, st.data())
 def test_what_is_cut_off_or_changed_is_damage(saved, data):
-    sound = encode_deletion("t", record_of(saved))
+    sound = DELETION.encode("t", record_of(saved))
     at = data.draw(st.integers(0, len(sound) - 1))
     with pytest.raises((DamagedRecordError, FormatVersionError)):
-        decode_deletion("k", sound[:at])
+        DELETION.decode("k", sound[:at])
     with pytest.raises((DamagedRecordError, FormatVersionError)):
-        decode_deletion("k", sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+        DELETION.decode("k", sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
 
 
 @given(SAVED)
 def test_fields_of_a_newer_version_stay(saved):
-    body = unwrap("k", encode_deletion("t", record_of(saved))).body
+    body = unwrap("k", DELETION.encode("t", record_of(saved))).body
     body.deletion.subscription.MergeFromString(b"\x9a\x06\x03new")
-    again = decode_deletion("k", encode_deletion("t", decode_deletion("k", wrap("t", body))))
+    again = DELETION.decode("k", DELETION.encode("t", DELETION.decode("k", wrap("t", body))))
     assert again.subscription.unknown_fields == b"\x9a\x06\x03new"
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9))
 def test_ranges_that_no_cursor_has_are_damage_at_worst(numbers):
-    body = unwrap("k", encode_deletion("t", record_of(SavedCursor(LOOK, b"", None, 1)))).body
+    body = unwrap("k", DELETION.encode("t", record_of(SavedCursor(LOOK, b"", None, 1)))).body
     body.deletion.subscription.CopyFrom(pb.SavedCursor(ranges=numbers))
     with suppress(OffloadError):
-        for after, last in decode_deletion("k", wrap("t", body)).subscription.look.ranges:
+        for after, last in DELETION.decode("k", wrap("t", body)).subscription.look.ranges:
             assert after <= last
 
 
