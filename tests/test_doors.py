@@ -49,7 +49,7 @@ from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
 from offloader.cli.orphans.deletion_parts import shown as ledger_shown
 from offloader.cli.orphans.rescued import rescue_fields
-from offloader.cursors.facts_codec import TopicFacts, encode_facts
+from offloader.cursors.facts import FACTS, TopicFacts
 from offloader.errors import OffloadError
 from offloader.format.blocks import Chunks, entries, read_blocks
 from offloader.format.cutter import PartCutter
@@ -504,7 +504,7 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         key = BUCKET.keys(kind)[0]
         yield f"pages of a bucket with such a {kind}", BUCKET.objects[key], pages_of(key)
     yield "a value and its schema", AVRO.encode(), lambda data: views_of(data, TopicSchema(0, "AVRO", data))
-    facts = encode_facts("token", TopicFacts(TOPIC, 1, schemas=(TopicSchema(0, "AVRO", AVRO.encode()),)))
+    facts = FACTS.encode("token", TopicFacts(TOPIC, 1, schemas=(TopicSchema(0, "AVRO", AVRO.encode()),)))
     yield "archived schemas on pages", facts, pages_of(f"{layout.facts_folder(TOPIC)}{layout.slot_name(1)}")
     asked = {"version": 1, "kind": "close", "topic": str(TOPIC), "at": 1, "by": "joe", "position": [0, 1, 2]}
     yield "request", json.dumps(asked).encode(), a_request

@@ -6,31 +6,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from offloader.cursors.facts_codec import TopicFacts, decode_facts, encode_facts
-from offloader.cursors.timed import TimedRecords
-from offloader.errors import IntegrityError, ObjectNotFoundError
+from offloader._proto import metadata_pb2 as pb
+from offloader.errors import IntegrityError
 from offloader.metadata.layout import facts_folder
+from offloader.metadata.message_codec import add_messages
+from offloader.metadata.record_codec import codec_of
+from offloader.metadata.records import Records
 from offloader.model import TopicName
 from offloader.ports.admin import Admin, TopicSchema
 from offloader.ports.object_store import ObjectStore
 
 KEPT = 3  # copies
-TRIES = 3  # others may remove what was listed
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """`at`: when it was looked at, in ms. `partitions`: of the partitioned topic that it is one of; None: of none.
+    `schemas`: all versions, in order."""
+
+    topic: TopicName
+    at: int
+    partitions: int | None = None
+    terminated: bool = False
+    schemas: tuple[TopicSchema, ...] = ()
+
+
+add_messages({TopicSchema: pb.TopicSchema, TopicFacts: pb.TopicFacts}, {})
+FACTS = codec_of({"topic_facts": TopicFacts})
+
+
+def facts_records(store: ObjectStore, topic: TopicName) -> Records[TopicFacts]:
+    """The copies, by their time."""
+    return Records(store, facts_folder(topic), FACTS)
 
 
 def read_facts(store: ObjectStore, topic: TopicName) -> TopicFacts | None:
     """The newest; None: there are none. Raises DamagedRecordError, FormatVersionError, and what the store raises."""
-    records = TimedRecords(store, facts_folder(topic))
-    for left in range(TRIES - 1, -1, -1):
-        times = records.times()
-        if not times:
-            return None
-        try:
-            return decode_facts(records.key(times[-1]), records.read(times[-1]))
-        except ObjectNotFoundError:
-            if not left:
-                raise
-    return None
+    newest = facts_records(store, topic).newest()
+    return None if newest is None else newest.record
 
 
 def archived_schemas(store: ObjectStore, topics: Iterable[TopicName]) -> tuple[TopicSchema, ...]:
@@ -71,12 +84,12 @@ class FactsCopier:
             return None
 
     def _write(self, facts: TopicFacts) -> TopicFacts:
-        records = TimedRecords(self.store, facts_folder(facts.topic))
-        times = records.times()  # also of a newest one that cannot be read
+        records = facts_records(self.store, facts.topic)
+        times = records.slots()  # also of a newest one that cannot be read
         at = max(facts.at, times[-1] + 1) if times else facts.at
-        written = records.write(at, lambda time: encode_facts(self.new_token(), replace(facts, at=time)))
-        records.remove(sorted({*times, written})[:-KEPT])
-        return replace(facts, at=written)
+        written = records.write_from(at, self.new_token, lambda time: replace(facts, at=time))
+        records.remove(sorted({*times, written.slot})[:-KEPT])
+        return written.record
 
 
 def _joined(known: Iterable[TopicSchema], found: Iterable[TopicSchema]) -> tuple[TopicSchema, ...]:

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 from offloader.archive.ledgers.bucket import BucketScan
 from offloader.archive.opened import OpenArchive
 from offloader.config.gateway import AtEnd, Gateway, address_of
-from offloader.cursors.facts import read_facts
-from offloader.cursors.facts_codec import TopicFacts
+from offloader.cursors.facts import TopicFacts, read_facts
 from offloader.errors import ConfigError, IntegrityError, OffloadError, StoreUnavailableError
 from offloader.gateway.access.access import Access, access_of
 from offloader.gateway.entries.archived import ArchivedTopicEntries

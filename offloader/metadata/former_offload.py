@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import RetryableError
-from offloader.metadata.envelope import unwrap_kind, wrap
 from offloader.metadata.layout import MIGRATION, encoded
-from offloader.metadata.log import NumberedLog
-from offloader.metadata.message_codec import add_messages, message_of, read_value
+from offloader.metadata.message_codec import add_messages
+from offloader.metadata.record_codec import codec_of
+from offloader.metadata.records import Records
 from offloader.ports.object_store import ObjectStore
 
-KIND = "former_offload"
 TO_STREAMING, TO_LEDGER_BASED = "to-streaming", "to-ledger-based"
 
 
@@ -58,6 +57,7 @@ def _never(threshold: int | None) -> int:
 
 
 add_messages({FormerOffload: pb.FormerOffload}, {})
+FORMER = codec_of({"former_offload": FormerOffload})
 
 
 @dataclass(frozen=True)
@@ -69,24 +69,18 @@ class FormerOffloads:
 
     def newest(self, namespace: str) -> FormerOffload | None:
         """What the last migration of a namespace found; None: none changed anything."""
-        log, slots = self._log(namespace)
-        return None if not slots else self._read(log, slots[-1])
+        newest = self._records(namespace).newest()
+        return None if newest is None else newest.record
 
     def record(self, former: FormerOffload) -> None:
         """Before anything is changed. The same again, as after an interruption, adds nothing. Raises RetryableError
         where somebody else writes at the same time."""
-        log, slots = self._log(former.namespace)
-        if slots and replace(self._read(log, slots[-1]), at=former.at) == former:
+        records = self._records(former.namespace)
+        newest = records.newest()
+        if newest is not None and replace(newest.record, at=former.at) == former:
             return
-        body = pb.Body(**{KIND: message_of(former)})
-        if log.append(slots[-1] + 1 if slots else 0, wrap(self.new_token(), body)) is not None:
+        if not records.write(0 if newest is None else newest.slot + 1, self.new_token(), former):
             raise RetryableError(f"{former.namespace}: somebody else migrates it at this moment: try again")
 
-    def _log(self, namespace: str) -> tuple[NumberedLog, list[int]]:
-        log = NumberedLog(self.store, f"{MIGRATION}/{'/'.join(map(encoded, namespace.split('/')))}/")
-        return log, log.slots()
-
-    def _read(self, log: NumberedLog, slot: int) -> FormerOffload:
-        key = log.key(slot)
-        opened = unwrap_kind(key, log.held_by(slot) or b"", KIND)
-        return read_value(FormerOffload, opened.body.former_offload)
+    def _records(self, namespace: str) -> Records[FormerOffload]:
+        return Records(self.store, f"{MIGRATION}/{'/'.join(map(encoded, namespace.split('/')))}/", FORMER)

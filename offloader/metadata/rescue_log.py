@@ -5,69 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.errors import DamagedRecordError, FormatVersionError, ObjectNotFoundError
-from offloader.metadata.envelope import unwrap, wrap
+from offloader.errors import DamagedRecordError, FormatVersionError
 from offloader.metadata.layout import parse_slot
-from offloader.metadata.log import NumberedLog, read_record
-from offloader.metadata.message_codec import message_of, read_value
+from offloader.metadata.message_codec import add_messages
+from offloader.metadata.record_codec import RecordCodec, codec_of
+from offloader.metadata.records import Records
 from offloader.metadata.rescued_keys import rescue_records_folder, rescued_folder, rescued_objects_folder
 from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten, RescueRecord
-from offloader.metadata.value_codec import damage_of
-from offloader.model import Loss, Segment
 from offloader.ports.object_store import ObjectStore
 
-
-def encode_rescue(token: str, record: RescueRecord) -> bytes:
-    """A record's bytes."""
-    if isinstance(record, RescueForgotten):
-        return wrap(token, pb.Body(rescue_forgotten=pb.RescueForgotten(at=record.at, by=record.by)))
-    ensemble, write, ack = record.quorums
-    message = pb.RescuedLedger(
-        ledger=record.ledger,
-        created=record.created,
-        last_entry=record.last_entry,
-        length=record.length,
-        kind=record.kind,
-        managed_ledger=record.managed_ledger,
-        digest_type=record.digest_type,
-        ensemble_size=ensemble,
-        write_quorum=write,
-        ack_quorum=ack,
-        custom=[pb.CustomMetadata(key=key, value=value) for key, value in record.custom],
-        segments=map(message_of, record.segments),
-        losses=map(message_of, record.losses),
-        sha256=record.sha256,
-        at=record.at,
-        by=record.by,
-    )
-    return wrap(token, pb.Body(rescued_ledger=message))
-
-
-def decode_rescue(key: str, data: bytes) -> RescueRecord:
-    """The record that `key` holds. Raises DamagedRecordError, FormatVersionError."""
-    opened = unwrap(key, data)
-    if opened.kind == "rescue_forgotten":
-        return RescueForgotten(opened.body.rescue_forgotten.at, opened.body.rescue_forgotten.by)
-    if opened.kind != "rescued_ledger":
-        raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong here")
-    m = opened.body.rescued_ledger
-    with damage_of(key):
-        return RescuedLedger(
-            ledger=m.ledger,
-            created=m.created,
-            last_entry=m.last_entry,
-            length=m.length,
-            kind=m.kind,
-            managed_ledger=m.managed_ledger,
-            digest_type=m.digest_type,
-            quorums=(m.ensemble_size, m.write_quorum, m.ack_quorum),
-            custom=tuple((one.key, one.value) for one in m.custom),
-            segments=tuple(read_value(Segment, one) for one in m.segments),
-            losses=tuple(read_value(Loss, one) for one in m.losses),
-            sha256=m.sha256,
-            at=m.at,
-            by=m.by,
-        )
+add_messages(
+    {RescuedLedger: pb.RescuedLedger, RescueForgotten: pb.RescueForgotten},
+    {tuple[str, bytes]: (lambda pair: pb.CustomMetadata(key=pair[0], value=pair[1]), lambda m: (m.key, m.value))},
+)
+RESCUE: RecordCodec[RescueRecord] = codec_of({"rescued_ledger": RescuedLedger, "rescue_forgotten": RescueForgotten})
 
 
 class Rescues:
@@ -79,21 +30,18 @@ class Rescues:
 
     def last_slot(self, ledger: int) -> int:
         """The number of a ledger's newest record, whatever it says; -1: there is none."""
-        return max(self._log(ledger).slots(), default=-1)
+        return max(self._records(ledger).slots(), default=-1)
 
     def newest(self, ledger: int) -> NewestRescue:
         """What counts of a ledger now. Raises DamagedRecordError, FormatVersionError."""
-        slot = self.last_slot(ledger)
-        if slot < 0:
+        newest = self._records(ledger).newest()
+        if newest is None:
             return NewestRescue()
-        key = self._log(ledger).key(slot)
-        try:
-            record = decode_rescue(key, read_record(self.store, key))
-        except ObjectNotFoundError as error:
-            raise DamagedRecordError(f"{key}: it was listed, and is gone; nobody ever removes it") from error
+        record = newest.record
         if isinstance(record, RescuedLedger) and record.ledger != ledger:
+            key = self._records(ledger).key(newest.slot)
             raise DamagedRecordError(f"{key}: it is the record of ledger {record.ledger}")
-        return NewestRescue(slot, record)
+        return NewestRescue(newest.slot, record)
 
     def rescued(self, ledger: int) -> RescuedLedger | None:
         """What was rescued of a ledger. Raises DamagedRecordError, FormatVersionError."""
@@ -101,7 +49,7 @@ class Rescues:
 
     def write(self, ledger: int, slot: int, record: RescueRecord, new_token: Callable[[], str]) -> bool:
         """Whether it is the record of this slot now; else somebody else's is. Raises OutcomeUnknownError."""
-        return self._log(ledger).append(slot, encode_rescue(new_token(), record)) is None
+        return self._records(ledger).write(slot, new_token(), record)
 
     def ledgers(self) -> Iterator[int]:
         """All of which something is there, whatever it is."""
@@ -113,8 +61,8 @@ class Rescues:
         """Where the objects of a rescue lie, with the closing slash."""
         return rescued_objects_folder(self.cluster, ledger, slot)
 
-    def _log(self, ledger: int) -> NumberedLog:
-        return NumberedLog(self.store, rescue_records_folder(self.cluster, ledger))
+    def _records(self, ledger: int) -> Records[RescueRecord]:
+        return Records(self.store, rescue_records_folder(self.cluster, ledger), RESCUE)
 
 
 def read_rescue(rescues: Rescues, ledger: int) -> NewestRescue | str:

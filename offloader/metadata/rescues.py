@@ -29,7 +29,9 @@ class RescuedLedger:
     kind: str
     managed_ledger: str
     digest_type: str
-    quorums: tuple[int, int, int]
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
     custom: tuple[tuple[str, bytes], ...]
     segments: tuple[Segment, ...]
     losses: tuple[Loss, ...]

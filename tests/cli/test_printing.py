@@ -113,7 +113,7 @@ def _rescue(store: ObjectStore, entry: bytes) -> None:
     writer.take([RawEntry(79, 0, entry)])
     writer.lose(79, 1, EVIL, EVIL)
     record = RescuedLedger(
-        79, 1, 1, 9, EVIL, EVIL, EVIL, (1, 1, 1), ((EVIL, EVIL.encode()),), tuple(writer.segments),
+        79, 1, 1, 9, EVIL, EVIL, EVIL, 1, 1, 1, ((EVIL, EVIL.encode()),), tuple(writer.segments),
         tuple(writer.losses), b"", 5, EVIL,
     )  # fmt: skip
     rescues.write(79, 0, record, lambda: "t")

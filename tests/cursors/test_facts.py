@@ -8,11 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.cursors.facts import KEPT, FactsCopier, read_facts
-from offloader.cursors.facts_codec import TopicFacts, decode_facts, encode_facts
-from offloader.cursors.timed import TimedRecords
+from offloader.cursors.facts import FACTS, KEPT, FactsCopier, TopicFacts, facts_records, read_facts
 from offloader.errors import DamagedRecordError, TopicNotFoundError
-from offloader.metadata.layout import facts_folder
 from offloader.model import TopicName
 from offloader.ports.admin import TopicSchema
 from offloader.storage.memory import MemoryStore
@@ -24,7 +21,7 @@ TOPIC = TopicName("public", "default", "t-partition-0")
 SCHEMA = TopicSchema(0, "AVRO", b"{}", 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 NUMBERS = st.integers(0, (1 << 63) - 1)
-FACTS = st.builds(
+ALL_FACTS = st.builds(
     TopicFacts,
     topic=st.just(TOPIC),
     at=NUMBERS,
@@ -54,7 +51,7 @@ class World:
         return dict(self.states.asked)
 
     def times(self):
-        return TimedRecords(self.store, facts_folder(TOPIC)).times()
+        return facts_records(self.store, TOPIC).slots()
 
 
 @pytest.fixture
@@ -62,17 +59,17 @@ def world():
     return World()
 
 
-@given(FACTS)
+@given(ALL_FACTS)
 def test_facts_are_read_as_they_were_written(facts):
-    assert decode_facts("k", encode_facts("token", facts)) == facts
+    assert FACTS.decode("k", FACTS.encode("token", facts)) == facts
 
 
-@given(FACTS, st.data())
+@given(ALL_FACTS, st.data())
 def test_facts_with_one_byte_changed_are_damage(facts, data):
-    encoded = bytearray(encode_facts("token", facts))
+    encoded = bytearray(FACTS.encode("token", facts))
     encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= 1
     with pytest.raises(DamagedRecordError):
-        decode_facts("k", bytes(encoded))
+        FACTS.decode("k", bytes(encoded))
 
 
 def test_versions_are_fetched_only_where_there_is_a_new_one(world):
@@ -122,7 +119,7 @@ def test_a_clock_that_goes_back_hides_nothing(world):
 
 
 def test_a_damaged_copy_is_followed_by_a_sound_one(world):
-    world.store.put(TimedRecords(world.store, facts_folder(TOPIC)).key(500), b"nothing of ours")
+    world.store.put(facts_records(world.store, TOPIC).key(500), b"nothing of ours")
     with pytest.raises(DamagedRecordError):
         read_facts(world.store, TOPIC)
     world.take(100)

@@ -17,10 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_wire_pb2 import GetSchema
-from offloader.cursors.facts_codec import TopicFacts, encode_facts
-from offloader.cursors.timed import TimedRecords
+from offloader.cursors.facts import TopicFacts, facts_records
 from offloader.gateway.server.http_connection import HttpQuestion, question_of
-from offloader.metadata.layout import facts_folder
 from offloader.ports.admin import TopicSchema
 from offloader.pulsar.commands import command, connect
 from offloader.storage.memory import MemoryStore
@@ -60,7 +58,7 @@ def archived() -> Archive:
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(20)])
     schemas = (TopicSchema(0, "JSON", b'{"type":"record"}', 5, (("a", "b"),)), TopicSchema(3, "STRING"))
     facts = TopicFacts(TOPIC, 7, None, terminated=False, schemas=schemas)
-    TimedRecords(made.store, facts_folder(TOPIC)).write(7, lambda _: encode_facts("t", facts))
+    facts_records(made.store, TOPIC).write(7, "t", facts)
     return made
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from offloader.errors import DamagedRecordError, FormatVersionError
 from offloader.metadata import layout, rescued_keys
 from offloader.metadata.envelope import DELETIONS_VERSION, wrap
-from offloader.metadata.rescue_log import Rescues, decode_rescue, encode_rescue, read_rescue
+from offloader.metadata.rescue_log import RESCUE, Rescues, read_rescue
 from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten, RescueRecord
 from offloader.storage.memory import MemoryStore
 
@@ -26,7 +26,9 @@ ledgers = st.builds(
     text,
     text,
     text,
-    st.tuples(i64, i64, i64),
+    i64,
+    i64,
+    i64,
     tuples(st.tuples(text, st.binary(max_size=9))),
     tuples(segments),
     tuples(losses),
@@ -39,17 +41,17 @@ forgotten = st.builds(RescueForgotten, i64, text)
 
 @given(ledgers | forgotten)
 def test_a_record_survives(record: RescueRecord):
-    assert decode_rescue("key", encode_rescue("token", record)) == record
+    assert RESCUE.decode("key", RESCUE.encode("token", record)) == record
 
 
 @given(ledgers | forgotten, st.data())
 def test_a_record_that_was_changed_is_damage(record: RescueRecord, data: st.DataObject):
-    whole = encode_rescue("token", record)
+    whole = RESCUE.encode("token", record)
     at = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(DamagedRecordError):
-        decode_rescue("key", whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        RESCUE.decode("key", whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     with pytest.raises(DamagedRecordError):
-        decode_rescue("key", whole[:at])
+        RESCUE.decode("key", whole[:at])
 
 
 def test_a_newer_versions_record_says_so():
@@ -57,11 +59,11 @@ def test_a_newer_versions_record_says_so():
 
     body = pb.Body(rescue_forgotten=pb.RescueForgotten(at=1))
     with pytest.raises(FormatVersionError):
-        decode_rescue("key", wrap("token", body, DELETIONS_VERSION + 1))
+        RESCUE.decode("key", wrap("token", body, DELETIONS_VERSION + 1))
 
 
 def a_rescue(ledger: int, at: int = 1) -> RescuedLedger:
-    return RescuedLedger(ledger, 1, 9, 90, "data", "t/n/persistent/x", "CRC32C", (3, 2, 2), (), (), (), b"", at, "me")
+    return RescuedLedger(ledger, 1, 9, 90, "data", "t/n/persistent/x", "CRC32C", 3, 2, 2, (), (), (), b"", at, "me")
 
 
 def test_the_newest_record_counts_and_a_number_is_taken_once():

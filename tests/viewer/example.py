@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from struct import pack
 
-from offloader.cursors.facts_codec import TopicFacts, encode_facts
+from offloader.cursors.facts import FACTS, TopicFacts
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.deletions import Deleted, Deleting, DeletionBegun, DeletionReason, SegmentRange, buried
@@ -107,7 +107,7 @@ def _every_kind(store: ObjectStore) -> None:
     _add(archive, 30, 0, entries, [gap(30, len(entries), len(entries) + 1, GapKind.MARKER)])
     archive.lose(Position(0, 30, len(entries) + 2), Position(0, 30, len(entries) + 9))
     schemas = (TopicSchema(0, "AVRO", AVRO.encode(), BEGIN),)
-    facts = encode_facts("token", TopicFacts(KINDS, BEGIN, schemas=schemas))
+    facts = FACTS.encode("token", TopicFacts(KINDS, BEGIN, schemas=schemas))
     store.put(f"{layout.facts_folder(KINDS)}{layout.slot_name(BEGIN)}", facts)
 
 

@@ -11,8 +11,7 @@ from typing import NamedTuple, Protocol
 from offloader.config.levels import TopicPolicy
 from offloader.cursors.copies import CursorCopy
 from offloader.cursors.copy_store import CursorCopier, NewestCopy
-from offloader.cursors.facts import FactsCopier
-from offloader.cursors.facts_codec import TopicFacts
+from offloader.cursors.facts import FactsCopier, TopicFacts
 from offloader.errors import BrokerUnavailableError, OffloadError
 from offloader.lifecycle.topics.cursors.live import LiveCursors
 from offloader.model import TopicName

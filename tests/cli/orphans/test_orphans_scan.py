@@ -300,7 +300,7 @@ def test_scan_and_explain_say_what_was_rescued_of_a_kept_ledger(scanned) -> None
     assert one["evidence"][-1] == f"`offloader orphans rescue {cut}` copies it into the archive."
     last, digest = world.ledgers[cut].last_entry, "CRC32C"
     record = RescuedLedger(
-        cut, one["createdMs"], last, one["bytes"], "data", world.topics[0], digest, (1, 1, 1), (), (), (), b"", 0, "joe"
+        cut, one["createdMs"], last, one["bytes"], "data", world.topics[0], digest, 1, 1, 1, (), (), (), b"", 0, "joe"
     )
     Rescues(line.archive.store, "memory").write(cut, 0, record, lambda: "t")
     lost = "On 1970-01-01T00:00:00.000Z 0 of its entries were rescued; no bookie gave the others."
