@@ -20,6 +20,7 @@ from offloader.lifecycle.topics.cursors.former import former_removals
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.cursors.policy import UnusedSubscriptions
 from offloader.lifecycle.topics.cursors.saved import SavedCursor
+from offloader.metadata.records import Records
 from offloader.model import TopicName
 from tests.fakes.cluster_subscriptions import HeldCursor
 
@@ -203,15 +204,15 @@ def test_a_record_is_read_once_to_be_counted(world, monkeypatch):
     for number in range(3):
         world.topic.cursors[f"old{number}"] = HeldCursor((1, 0), active_ms=1)
     world.brokers.flush()
-    policy, reads, read = task(world, bounds=DeletionBounds(number=3)).policy, list[str](), world.queue._read
+    policy, reads, read = task(world, bounds=DeletionBounds(number=3)).policy, list[str](), Records.read
     policy.run()
     assert len(states(world)) == 3
 
-    def counted(name, slot):
-        reads.append(name)
-        return read(name, slot)
+    def counted(records, slot):
+        reads.append(records.key(slot))
+        return read(records, slot)
 
-    monkeypatch.setattr(world.queue, "_read", counted)
+    monkeypatch.setattr(Records, "read", counted)
     policy.run()
     assert len(reads) == 3
     policy.run()
