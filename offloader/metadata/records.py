@@ -45,11 +45,11 @@ class Records(NumberedLog, Generic[Record]):
         while slots := [slot for slot in self.slots() if until is None or slot <= until]:
             if known is not None and known.slot == slots[-1]:
                 return known
-            if missing == slots[-1]:
-                raise DamagedRecordError(f"{self.key(missing)}: it is listed, and cannot be found")
             try:
                 return self.read(slots[-1])
-            except ObjectNotFoundError:  # a later one replaces it, or it was removed
+            except ObjectNotFoundError as error:  # a later one replaces it, or it was removed
+                if missing == slots[-1]:
+                    raise DamagedRecordError(f"{self.key(missing)}: it is listed, and is not there") from error
                 missing = slots[-1]
         return None
 
