@@ -16,7 +16,7 @@ from offloader.bridge.operations.verify import BridgeCheck, BridgeReport, Broker
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.output import text_or_none
 from offloader.cli.parsing import TOPIC
-from offloader.cli.reading import LedgersOption, ledger_options, opened
+from offloader.cli.reading import LedgersOption, ledger_options
 from offloader.cli.topics import chosen, journals_of
 from offloader.config.units import format_size
 from offloader.errors import ConfigError, FatalError, RetryableError, TopicNotFoundError
@@ -108,13 +108,13 @@ def _check_ledgers(
     wanted = [t for t in sorted({*scanned.topics, *topics}) if not named or {str(t), t.partitioned_name} & named]
     count, findings = 0, [f for f in scanned.findings if not named or f.kind is not FindingKind.STRAY_OBJECT]
     in_bucket: set[str] = set()
-    with closing(opened(session, bucket).stores) as stores:
-        for topic in wanted:
-            found = bucket.find(topic, scanned)
-            count += len(found.ledgers)
-            in_bucket |= {str(topic), topic.partitioned_name} if found.ledgers else set()
-            findings += verify_ledgers(found, lambda url: stores.open(url).store, quick=quick)
-            findings += [f for f in scanned.of(topic).findings if f.kind in _WITHOUT_PARTNER]
+    stores = session.open_archive(bucket).stores
+    for topic in wanted:
+        found = bucket.find(topic, scanned)
+        count += len(found.ledgers)
+        in_bucket |= {str(topic), topic.partitioned_name} if found.ledgers else set()
+        findings += verify_ledgers(found, lambda url: stores.open(url).store, quick=quick)
+        findings += [f for f in scanned.of(topic).findings if f.kind in _WITHOUT_PARTNER]
     archived = {name for t in session.catalogs.topics() for name in (str(t), t.partitioned_name)} if named else set()
     return count, list(dict.fromkeys(findings)), {topic for topic in topics if str(topic) in in_bucket - archived}
 
