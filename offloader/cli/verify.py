@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import closing
 from dataclasses import replace
 
 import click
 
 from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.bucket import LedgerBucket
-from offloader.archive.opened import OpenArchive
-from offloader.archive.reading.stores import Stores
 from offloader.bridge.operations.verify import BridgeCheck, BridgeReport, BrokersView
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.output import text_or_none
@@ -159,14 +156,13 @@ def verify_bridges(session: CommandSession, topics: Collection[TopicName], *, qu
         raise FatalError(f"{min(unknown)} is not in the archive; `offloader topics list` shows what is")
     session.bookkeeper(TIMEOUT)  # says at once where no metadata service is configured
     report = BridgeReport()
-    with closing(Stores(session.storage, borrowed=session.store, opener=session.dependencies.store)) as stores:
-        check = BridgeCheck(OpenArchive(stores), lambda topic: _view(session, topic), quick=quick)
-        failed = None
-        for topic in wanted:
-            try:
-                report += check.topic(topic)
-            except RetryableError as error:
-                failed = failed or FatalError(f"{topic} was not checked: {error}")
+    check = BridgeCheck(session.open_archive(), lambda topic: _view(session, topic), quick=quick)
+    failed = None
+    for topic in wanted:
+        try:
+            report += check.topic(topic)
+        except RetryableError as error:
+            failed = failed or FatalError(f"{topic} was not checked: {error}")
     _show_bridged(session, report)
     if failed is not None:
         raise failed

@@ -42,7 +42,7 @@ from offloader.pages.site import Site
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.exactness import EXPOSING, check_exactness
-from offloader.runtime.connections import Runtime, bookkeeper_settings, pulsar_settings
+from offloader.runtime.connections import Dependencies, Runtime, bookkeeper_settings, pulsar_settings
 from offloader.storage.metered import MeteredStore
 from offloader.version import installed
 
@@ -63,8 +63,10 @@ class Application:
         timeout: float | None = None,
         wrapper: Wrapper = UNWRAPPED,
         workers: Wrapper = UNWRAPPED,
+        dependencies: Dependencies | None = None,
     ) -> None:
         self.config = config
+        self._dependencies = dependencies
         self._wrapper = wrapper
         self._workers = workers
         self._until_caught_up = until_caught_up
@@ -85,7 +87,7 @@ class Application:
         """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError."""
         with ExitStack() as stack:
             stack.callback(self.ended.set)
-            runtime = stack.enter_context(Runtime(self.config))
+            runtime = stack.enter_context(Runtime(self.config, self._dependencies))
             metrics, cluster = self._reach(runtime, stack)
             public, secrets = without_secrets(pulsar_settings(self.config), runtime.storage)
             if spark_side.is_local(self.config.spark.master):

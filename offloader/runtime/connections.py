@@ -285,7 +285,7 @@ class Runtime:
         from offloader.archive.reading.stores import Stores
 
         others = () if ledgers is None else (ledgers.store,)
-        stores = self.closing(Stores(self.storage, others, borrowed=self.store))
+        stores = self.closing(Stores(self.storage, others, borrowed=self.store, opener=self.dependencies.bucket))
         return OpenArchive(stores, ledgers, CatalogCache(self.store, MOST_KEPT))
 
     @property

@@ -58,6 +58,7 @@ def bridged(line: Line) -> tuple[Line, Bridging, Brokers]:
     line.dependencies = replace(
         line.dependencies,
         store=store,
+        bucket=store,
         admin=lambda _: cast("ClosableAdmin", brokers),
         bookkeeper=lambda _config, _timeout: (metadata, bookies),
     )
