@@ -45,7 +45,6 @@ from offloader.offload.spark.supervised import SupervisedQuery
 from offloader.offload.worker.entry_sources import Wrapper
 from offloader.offload.worker.secrets import Public
 from offloader.offload.worker.tasks import WorkerSettings
-from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
 from offloader.runtime.connections import Runtime, bookkeeper_settings, pulsar_settings
 from offloader.runtime.deletion import names_of, stored_topics
@@ -88,7 +87,7 @@ class Seat:
 
     def open(self, stack: ExitStack) -> Driver:
         """Take the journal, and begin. Whatever ran the shard before meets a fence. `stack`: gets what ends it."""
-        runtime = stack.enter_context(self._reached.runtime.child(self.config))
+        runtime = self._reached.runtime.child(self.config)
         driver = self._build_driver(stack, runtime)
         lifecycle = self._build_lifecycle(stack, runtime, driver.context.journal)
         self.driver = driver
@@ -125,9 +124,8 @@ class Seat:
         config, reached, metrics, store = self.config, self._reached, self._metrics, runtime.store
         waiting = partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
         journal = stack.enter_context(Journal.open(store, config.application, new_uuid, metrics.journaled, waiting))
-        pulsar = pulsar_settings(config)
-        pins = stack.enter_context(closing(BrokerPins(pulsar, check_journal=journal.check_from_beside)))
-        source = stack.enter_context(closing(BrokerSource(pulsar)))
+        stack.callback(runtime.close)  # before the journal is closed
+        pins = runtime.closing(BrokerPins(pulsar_settings(config), check_journal=journal.check_from_beside))
         pools = {kind: Pool(threads, kind) for kind, threads in derived.threads(config).items()}
         for pool in pools.values():
             stack.callback(pool.shutdown)
@@ -140,7 +138,7 @@ class Seat:
             catalogs=Catalogs(store, config.application),
             admin=runtime.admin,
             pins=pins,
-            source=source,
+            source=runtime.source,
             policies=config.policies,
             metrics=metrics,
             work=Work(pools, reached.clock_ms),
@@ -157,7 +155,7 @@ class Seat:
         server = stack.enter_context(closing(PlanServer(run=new_uuid())))
         plans = LanePlans(context, registry, server, derived.lanes(config, reached.slots.number), rates)
         lifecycle = config.lifecycle
-        reach = BridgeReach(runtime, source, reached.pieces, reached.cluster)
+        reach = BridgeReach(runtime, reached.pieces, reached.cluster)
         grace, interval = lifecycle.archive_grace_ms, lifecycle.deletion_interval_ms
         retaining = Retaining(context, grace, interval, reached.clocks)
         bridging = BridgeFeature(context, config.bridge, reach.parts(new_uuid), urgent=reached.until_caught_up)

@@ -23,6 +23,7 @@ from offloader.errors import ConfigError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.stock_keys import STOCK_BUCKET
 from offloader.ports.admin import Admin
+from offloader.ports.entry_source import EntrySource
 from offloader.ports.object_store import ObjectStore
 from offloader.ports.subscriptions import Subscriptions
 from offloader.pulsar.settings import PulsarSettings
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # each takes long to import, and most commands need none of t
     from offloader.lifecycle.ledgers.scanned import LedgerScanner
     from offloader.migrate.proof import ShowingReader
     from offloader.model import TopicName
+    from offloader.pulsar.rest import RestClient
 
 
 MOST_KEPT = 256
@@ -263,6 +265,20 @@ class Runtime:
     def admin(self) -> Admin:
         """Pulsar's admin REST."""
         return self._parent.admin if self._parent else self.closing(self.dependencies.admin(self.config))
+
+    @cached_property
+    def rest(self) -> RestClient:
+        """The admin REST without its methods: for what `Admin` does not ask."""
+        from offloader.pulsar.rest import RestClient
+
+        return self.closing(RestClient(pulsar_settings(self.config)))
+
+    @cached_property
+    def source(self) -> EntrySource:
+        """Entries as brokers deliver them."""
+        from offloader.pulsar.broker_source import BrokerSource
+
+        return self.closing(BrokerSource(pulsar_settings(self.config)))
 
     @cached_property
     def visits(self) -> Admin:

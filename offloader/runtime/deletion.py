@@ -199,15 +199,13 @@ def system_topic(runtime: Runtime, cluster: str, events: SystemTopicEvents) -> S
         return None
     from offloader.lifecycle.deletion.system_topic.opening import SystemTopicOpening, open_mark
     from offloader.lifecycle.deletion.system_topic.pulsar_channel import check_library
-    from offloader.pulsar.rest import RestClient  # httpx takes 0.1 s to import
 
     check_library()
     settings = pulsar_settings(runtime.config)
-    rest = runtime.closing(RestClient(settings))
     opened = partial(open_mark, runtime.store, cluster, runtime.dependencies.new_token, partial(token_bytes, _SECRET))
     try:
         mark = opened()
     except OutcomeUnknownError:
         mark = opened()
     partitions = section.two_phase_deletion_ledger_deletion_parallelism
-    return SystemTopicOpening(settings, rest, mark, events, partitions)
+    return SystemTopicOpening(settings, runtime.rest, mark, events, partitions)

@@ -20,7 +20,6 @@ from offloader.bridge.swapping import StaleOrFine, Swapper, SwapWorld
 from offloader.bridge.transfer import PieceWorkers
 from offloader.errors import AuthorizationFailedError, ConfigError
 from offloader.model import TopicName
-from offloader.ports.entry_source import EntrySource
 from offloader.pulsar.offloading import broker_offloading
 from offloader.runtime.connections import Runtime
 from offloader.storage.open import Buckets
@@ -29,13 +28,12 @@ BUCKET = "bridge.bucket"
 
 
 class BridgeReach:
-    """Thread safe. `source`: reads as stock clients do. `workers`: send and check parts."""
+    """Thread safe. `workers`: send and check parts."""
 
-    def __init__(self, runtime: Runtime, source: EntrySource, workers: PieceWorkers, cluster: str) -> None:
+    def __init__(self, runtime: Runtime, workers: PieceWorkers, cluster: str) -> None:
         self._runtime = runtime
         self._config = runtime.config.bridge
         self._admin = runtime.admin
-        self._source = source
         self._workers = workers
         self._cluster = cluster
         self._lock = threading.Lock()
@@ -88,7 +86,7 @@ class BridgeReach:
 
     def _swapper(self) -> Swapper:
         metadata, _ = self._runtime.bookkeeper()
-        proof = BrokerProof(self._source, self._config.proof_timeout_ms / 1000)
+        proof = BrokerProof(self._runtime.source, self._config.proof_timeout_ms / 1000)
         world = SwapWorld(self._admin, metadata.nodes, metadata.topic_path, self._buckets.open, proof, metadata.has)
         return Swapper(world)
 

@@ -13,7 +13,6 @@ from crc32c import crc32c
 
 from offloader.bridge.core.record import RecordSize, size_of
 from offloader.bridge.proof import SKIPS
-from offloader.config import Config
 from offloader.config.units import format_size, format_time
 from offloader.errors import ConfigError, DamagedObjectError, OffloadError, TopicNotFoundError
 from offloader.metadata.layout import proof_key
@@ -21,7 +20,7 @@ from offloader.model import TopicName
 from offloader.offload.core.check import Check, attempt, fail, ok, remedy_for, warn
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.offloading import BrokerOffloading, broker_offloading
-from offloader.runtime.connections import Runtime, pulsar_settings
+from offloader.runtime.connections import Runtime
 from offloader.state.managed_ledger_codec import decode_record
 
 HOUR_MS = 3_600_000
@@ -209,7 +208,7 @@ def bridge_facts(runtime: Runtime, topic: TopicName) -> BridgeFacts:
         offloading,
         attempt(admin.runtime_configuration),
         attempt(partial(admin.retention, topic)),
-        attempt(partial(_asked_own_policies, runtime.config, topic)),
+        attempt(partial(_asked_own_policies, runtime, topic)),
         attempt(partial(_found_record, runtime, topic)),
         attempt(partial(_tried_bucket, runtime, offloading)),
         runtime.config.storage.endpoint or "",
@@ -217,12 +216,9 @@ def bridge_facts(runtime: Runtime, topic: TopicName) -> BridgeFacts:
     )
 
 
-def _asked_own_policies(config: Config, topic: TopicName) -> bool:
-    from offloader.pulsar.admin import AdminClient
-
+def _asked_own_policies(runtime: Runtime, topic: TopicName) -> bool:
     whole = TopicName.parse(topic.partitioned_name)
-    with closing(AdminClient(pulsar_settings(config))) as admin:
-        return bool(admin.rest.get(f"{whole.rest_path}/offloadPolicies", applied="false"))
+    return bool(runtime.rest.get(f"{whole.rest_path}/offloadPolicies", applied="false"))
 
 
 def _found_record(runtime: Runtime, topic: TopicName) -> FoundRecord:

@@ -36,7 +36,6 @@ from offloader.operations.doctor.store_checks import AZURES_RULE, BucketFacts
 from offloader.ports.admin import Admin, TopicInfo
 from offloader.ports.entry_source import Extent
 from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.settings import PulsarSettings
 from offloader.runtime.connections import Runtime, pulsar_settings
 from offloader.runtime.deletion import ledger_scanner
 from offloader.storage.open import AZURE_SCHEMES, GOOGLE_SCHEMES
@@ -121,7 +120,7 @@ class RealProbes:
             return effective_policies(admin, topic)
 
     def read_topic(self, topic: TopicName) -> str:
-        return SubscriptionProbe(self._pulsar, self.admin).read_topic(topic)
+        return SubscriptionProbe(self._runtime).read_topic(topic)
 
     def bookies(self) -> Mapping[str, OffloadError | None] | None:
         if not self._runtime.has_bookkeeper:
@@ -271,17 +270,15 @@ def try_upload(store: ObjectStore, sizes: Sequence[int] = PARTS) -> None:
 class SubscriptionProbe:
     """Acknowledges nothing. Deletes the subscription only where its token proves that this probe created it."""
 
-    def __init__(self, settings: PulsarSettings, admin: Admin) -> None:
-        self._settings = settings
-        self._admin = admin
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._settings = pulsar_settings(runtime.config)
 
     def read_topic(self, topic: TopicName) -> str:
         """Open a reader while the subscription is held, by this probe or by the running application. Returns what was
         done. Raises SubscriptionBusyError where another consumer holds the subscription, and what brokers raise."""
-        from offloader.pulsar.broker_source import BrokerSource
-
-        with self._subscribed(topic) as holder, closing(BrokerSource(self._settings)) as source:
-            source.open(topic, 0, 0, max_bytes=1).close()
+        with self._subscribed(topic) as holder, self._runtime.child() as own:
+            own.source.open(topic, 0, 0, max_bytes=1).close()
         return f"{topic} can be read while the subscription {self._settings.subscription} is held{holder}"
 
     @contextmanager
@@ -295,7 +292,7 @@ class SubscriptionProbe:
             except SubscriptionBusyError as error:
                 yield self._running_application(topic, error)
                 return
-            kept = self._admin.pin_token(topic, self._settings.subscription)
+            kept = self._runtime.admin.pin_token(topic, self._settings.subscription)
             try:
                 yield "; it stays, since these brokers do not show whether it is new" if kept is None else ""
             finally:
@@ -304,11 +301,9 @@ class SubscriptionProbe:
 
     def _running_application(self, topic: TopicName, busy: SubscriptionBusyError) -> str:
         """Words about the consumer that holds the subscription, if it is the application's. Raises `busy` else."""
-        from offloader.pulsar.admin import AdminClient
         from offloader.pulsar.subscription_rest import consumers_of
 
-        with closing(AdminClient(self._settings)) as admin:
-            stats = admin.rest.get(f"{topic.rest_path}/stats")
+        stats = self._runtime.rest.get(f"{topic.rest_path}/stats")
         names = [consumer.name for consumer in consumers_of(stats, self._settings.subscription)]
         if not names:
             raise busy
