@@ -126,12 +126,12 @@ def _door(
     section, now_ms = parts.section, parts.clocks.now_ms
     if topic is None or section.system_topic == "publish" or not parts.runtime.has_bookkeeper:
         return None
-    examiner = LedgerExaminer(_ledgers(parts), queue, bounds_of(section), now_ms, _copies(parts, queue))
+    examiner = LedgerExaminer(_open_ledgers(parts), queue, bounds_of(section), now_ms, _copies(parts, queue))
     interval = min(parts.interval, MOST_BETWEEN_MESSAGES)
     return stack.enter_context(closing(topic.acceptor(examiner, timing_of(section), interval)))
 
 
-def _ledgers(parts: LifecycleParts) -> Callable[[ExitStack], BookKeeperSide]:
+def _open_ledgers(parts: LifecycleParts) -> Callable[[ExitStack], BookKeeperSide]:
     """Opens BookKeeper's side, without what was rescued, and with a scanner that reads no copies back."""
 
     def opened(stack: ExitStack) -> BookKeeperSide:
@@ -269,7 +269,7 @@ def _orphan_scan(parts: LifecycleParts, queue: DeletionQueue) -> LifecycleTask |
     scanner, held = bucket_scanner(runtime, now_ms, parts.cluster), holds(runtime.config.policies)
     bounds, limits = bounds_of(section), ScanLimits(settings.quarantine, settings.most)
     sides = (
-        LedgerScanRound(_ledgers(parts), queue, bounds, limits, now_ms),
+        LedgerScanRound(_open_ledgers(parts), queue, bounds, limits, now_ms),
         BucketScanRound(scanner, queue, bounds, limits, now_ms, held),
     )
     return OrphanScanTask(settings.interval_ms / 1000, sides, OrphanScanReport(parts.metrics))
