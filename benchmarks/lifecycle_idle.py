@@ -26,8 +26,8 @@ from offloader.lifecycle.deletion.records import (
 from offloader.metadata.journal import Journal
 from offloader.metrics.metrics import Metrics
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
+from offloader.runtime.connections import Dependencies, Runtime
 from offloader.storage.memory import MemoryStore
-from tests.fakes.cluster import MemoryCluster
 
 T = TypeVar("T")
 MARKED = 1_000
@@ -53,8 +53,9 @@ class _Application:
         self._journal = journal
         self.store.asked.clear()
         threads = threading.active_count()
-        admin = MemoryCluster(name=CLUSTER).admin
-        parts = LifecycleParts(self.config, admin, self.store, journal, Metrics(), CLUSTER)
+        parts = LifecycleParts(
+            Runtime(self.config, Dependencies(store=lambda _: self.store)), journal, Metrics(), CLUSTER
+        )
         self._stack = ExitStack()
         self.tasks = lifecycle_tasks(parts, lambda: False, self._stack)
         self.at_start = self.store.asked.total()

@@ -12,11 +12,11 @@ from offloader.archive.spark.parsing import parse_options
 from offloader.bookkeeper.settings import BookieSettings, PlainAuthentication
 from offloader.config import Config
 from offloader.errors import BrokerUnavailableError, ConfigError
-from offloader.offload import settings
 from offloader.pages.access import PageAccess
 from offloader.pulsar.auth import authentication
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
+from offloader.runtime.connections import pulsar_settings, store_settings
 from offloader.storage.settings import StoreSettings
 
 SECRET = "s3cr3t"
@@ -32,7 +32,7 @@ namespaces: {{public/default: {{enabled: true}}}}
 
 def _settings() -> Iterator[object]:
     config = Config.parse(FILE, {})
-    pulsar, store = settings.pulsar(config), settings.store(config)
+    pulsar, store = pulsar_settings(config), store_settings(config.storage)
     assert SECRET in pulsar.auth_params
     assert SECRET in dict(store.options).values()
     yield from (config.metrics, PageAccess(f"{SECRET}-that-nobody-guesses"))

@@ -39,10 +39,10 @@ from offloader.metadata import requests
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.requests import Request, RequestKind
 from offloader.model import Position, TopicName
-from offloader.offload import settings
 from offloader.offload.application import Application
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
+from offloader.runtime.connections import pulsar_settings, store_settings
 from offloader.storage.open import open_store
 
 FOLDER = Path("demo-data")
@@ -191,7 +191,7 @@ def _offload(
         _wait(lambda: False, application, PRODUCE_SECONDS)
         _end_producers(producers, production)
     console.print("[bold]3/6[/] every open segment is closed by hand (`offloader topics offload TOPIC`) and sealed")
-    admin = AdminClient(settings.pulsar(config))
+    admin = AdminClient(pulsar_settings(config))
     stack.callback(admin.close)
     ends = _close_all(config, admin)
     with _table(console, application):
@@ -321,7 +321,7 @@ def _wait(done: Callable[[], bool], application: Application, seconds: float) ->
 
 
 def _close_all(config: Config, admin: AdminClient) -> dict[TopicName, Position]:
-    store = open_store(settings.store(config))
+    store = open_store(store_settings(config.storage))
     ends: dict[TopicName, Position] = {}
     for topic in admin.topics(NAMESPACE):
         last = admin.topic_info(topic).last_confirmed
@@ -356,8 +356,8 @@ class Compared:
 
 
 def _compare(config: Config, topic: TopicName, end: Position) -> Compared:
-    store = open_store(settings.store(config))
-    source = BrokerSource(settings.pulsar(config))
+    store = open_store(store_settings(config.storage))
+    source = BrokerSource(pulsar_settings(config))
     try:
         catalog = Catalogs(store, config.application).load(topic)
         broker = _from_broker(source, topic, catalog.claim.begin if catalog.claim else end, end)
@@ -389,7 +389,7 @@ def _from_broker(
 
 def _read_by_gateway(config: Config, topic: str) -> int:
     """How many messages Pulsar's own client reads of an archived topic, without a Pulsar."""
-    store = open_store(settings.store(config))
+    store = open_store(store_settings(config.storage))
     address: Queue[str | OffloadError] = Queue()
     quiet = config.gateway.model_copy(update={"metrics_listen": ""})
     server = GatewayApplication(OpenArchive(Stores.of(store)), quiet, lambda: os.urandom(8).hex(), address.put)

@@ -23,8 +23,7 @@ from integration.bridge.truth import Seen, see
 from integration.soak import SOAK
 from integration.starting import started
 from integration.world import World
-from offloader.cli.command import CommandSession
-from offloader.cli.dependencies import Dependencies
+from offloader.cli.command import CommandDependencies, CommandSession
 from offloader.cli.migration_report import proven
 from offloader.cli.output import TextOutput
 from offloader.storage.settings import StoreSettings
@@ -110,7 +109,7 @@ def test_stock_clients_read_what_they_read_before(bridged: Bridged) -> None:
 def test_the_proof_of_a_migration_s_way_back_knows_every_kind_of_topic(bridged: Bridged, monkeypatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    with closing(CommandSession(Dependencies(), bridged.config, TextOutput())) as session:
+    with closing(CommandSession(CommandDependencies(), bridged.config, TextOutput())) as session:
         proofs = {one.topic: proven(session, one.topic) for one in bridged.made}
     assert {topic: proof.wrong for topic, proof in proofs.items() if proof.wrong} == {}
     assert all(proof.equal for proof in proofs.values())

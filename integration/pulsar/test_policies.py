@@ -31,6 +31,7 @@ from offloader.model import TopicName
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.settings import PulsarSettings
+from offloader.runtime.connections import Dependencies, Runtime
 from offloader.storage.memory import MemoryStore
 from offloader.storage.settings import StoreSettings
 
@@ -240,7 +241,8 @@ def test_the_policy_removes_neither_replicated_subscriptions_nor_those_that_offl
     journal = Journal.open(store, "main", lambda: "token")
     with closing(AdminClient(PulsarSettings(admin_url=pulsar.admin_url))) as admin:
         clocks = Clocks(broker_ms=host_ms, broker_is_independent=True)  # as if this Pulsar had a host of its own
-        made = LifecycleParts(config, admin, store, journal, Metrics(), "standalone", clocks)
+        dependencies = Dependencies(store=lambda _: store, admin=lambda _: admin)
+        made = LifecycleParts(Runtime(config, dependencies), journal, Metrics(), "standalone", clocks)
         tasks = lifecycle_tasks(made, bool, ExitStack())
         assert [task.name for task in tasks] == ["deletion", "cursors"]
         queue = DeletionQueue(store, "standalone", lambda: str(next(_NAMES)))

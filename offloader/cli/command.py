@@ -6,28 +6,24 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
-from functools import cached_property
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from offloader import logs
-from offloader.bookkeeper.api import Bookies
-from offloader.bookkeeper.metadata import MetadataTree
-from offloader.cli.dependencies import ClosableAdmin, Dependencies
 from offloader.cli.output import OUTPUTS, Output, say
 from offloader.cli.parsing import with_options
 from offloader.config import Config
-from offloader.config.config import ArchiveConfig, parse_archive, read_text
-from offloader.errors import ConfigError, OffloadError, OvertakenError
-from offloader.metadata.catalog import Catalogs
-from offloader.offload.settings import store_of
-from offloader.ports.object_store import ObjectStore
-from offloader.ports.subscriptions import Subscriptions
+from offloader.errors import OffloadError, OvertakenError
+from offloader.runtime.connections import Dependencies, Runtime, pulsar_settings
 from offloader.stderr_lines import stderr_as_json
-from offloader.storage.settings import StoreSettings
+
+if TYPE_CHECKING:  # each takes long to import, and most commands need none of them
+    from offloader.operations.doctor.probes import Probes
+    from offloader.operations.restore.ports import Cluster
 
 OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
 
@@ -44,86 +40,35 @@ OPTIONS = (
 )  # fmt: skip
 
 
-class CommandSession:
+def _probes(runtime: Runtime) -> Probes:
+    from offloader.operations.doctor.probes import RealProbes
+
+    return RealProbes(runtime)
+
+
+def _target(config: Config) -> Cluster:
+    from offloader.operations.restore.target import TargetCluster
+
+    return TargetCluster(pulsar_settings(config))
+
+
+@dataclass(frozen=True)
+class CommandDependencies(Dependencies):
+    """What only commands reach: the doctor's probes, and the cluster that a topic is restored to."""
+
+    probes: Callable[[Runtime], Probes] = _probes
+    target: Callable[[Config], Cluster] = _target
+
+
+class CommandSession(Runtime):
     """One call of a command. What it opens, it opens when it is first needed and closes at its end."""
 
-    def __init__(self, dependencies: Dependencies, config_path: Path | None, output: Output) -> None:
-        self.dependencies = dependencies
+    dependencies: CommandDependencies
+
+    def __init__(self, dependencies: CommandDependencies, config_path: Path | None, output: Output) -> None:
+        super().__init__(config_path, dependencies)
         self.output = output
-        self._config_path = config_path
-        self._bookkeeper: tuple[MetadataTree, Bookies] | None = None
-        self._stack = ExitStack()
         self.asked: dict[str, str] = {}  # the application that each request went to
-
-    @cached_property
-    def config(self) -> Config:
-        """The configuration. Raises ConfigError."""
-        return Config.load(self._path)
-
-    @cached_property
-    def archive_config(self) -> Config | ArchiveConfig:
-        """What a command needs that only reads the archive. Raises ConfigError."""
-        return parse_archive(read_text(self._path))
-
-    @cached_property
-    def storage(self) -> StoreSettings:
-        """How the archive is reached. Raises ConfigError."""
-        return store_of(self.archive_config.storage)
-
-    @cached_property
-    def store(self) -> ObjectStore:
-        """The archive."""
-        store = self.dependencies.store(self.storage)
-        self._stack.callback(store.close)
-        return store
-
-    @cached_property
-    def admin(self) -> ClosableAdmin:
-        """Pulsar's admin REST."""
-        admin = self.dependencies.admin(self.config)
-        self._stack.callback(admin.close)
-        return admin
-
-    @cached_property
-    def subscriptions(self) -> Subscriptions:
-        """Subscriptions as brokers have them."""
-        found = self.dependencies.subscriptions(self.config)
-        self._stack.callback(found.close)
-        return found
-
-    @cached_property
-    def visits(self) -> ClosableAdmin:
-        """Brokers, as far as unloaded topics are visited."""
-        visits = self.dependencies.visits(self.config)
-        self._stack.callback(visits.close)
-        return visits
-
-    def bookkeeper(self, timeout: float, config: Config | None = None) -> tuple[MetadataTree, Bookies]:
-        """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; `config`:
-        another cluster's. The first call's count.
-
-        Raises ConfigError, MetadataUnavailableError.
-        """
-        if self._bookkeeper is None:
-            store, bookies = self._bookkeeper = self.dependencies.bookkeeper(config or self.config, timeout)
-            self._stack.callback(store.close)
-            self._stack.callback(bookies.close)
-        return self._bookkeeper
-
-    @cached_property
-    def catalogs(self) -> Catalogs:
-        """The archive's catalogs, for reading."""
-        return Catalogs(self.store, "")
-
-    @property
-    def _path(self) -> Path:
-        if self._config_path is None:
-            raise ConfigError("no configuration: name one with --config FILE or in OFFLOADER_CONFIG")
-        return self._config_path
-
-    def close(self) -> None:
-        """Close what was opened."""
-        self._stack.close()
 
 
 def command(
@@ -166,11 +111,8 @@ def _run(
     try:
         with stderr_as_json() if structured and starts_spark else nullcontext() as stream:
             logs.set_up(log_level or default_level, structured=structured, stream=stream)
-            session = CommandSession(ctx.obj or Dependencies(), config_path, OUTPUTS[output]())
-            try:
+            with CommandSession(ctx.obj or CommandDependencies(), config_path, OUTPUTS[output]()) as session:
                 return body(session, **arguments) or OK
-            finally:
-                session.close()
     except OffloadError as error:
         if debug:
             raise

@@ -21,7 +21,7 @@ def doctor_command(session: CommandSession) -> int:
     \b
     JSON: one object a line, {check, verdict, message, remedy}; verdict is ok, warn or fail.
     """
-    probes = session.dependencies.probes(session.config, session.admin, session.store)
+    probes = session.dependencies.probes(session)
     failed = 0
     for check in examine(session.config, probes):
         session.output.lines(

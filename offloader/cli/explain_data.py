@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
@@ -14,7 +15,7 @@ from offloader.bookkeeper.bookie_http import parse_http_url
 from offloader.bridge.log import BridgeReader
 from offloader.cli.command import CommandSession, command
 from offloader.cli.cursors.listing import TIMEOUT, partitions_of
-from offloader.cli.orphans.deletion_parts import names_of, stored_topics, with_rescues
+from offloader.cli.orphans.deletion_parts import stored_topics, with_rescues
 from offloader.cli.parsing import parsed
 from offloader.config.policies import enabled_topics
 from offloader.errors import (
@@ -25,7 +26,6 @@ from offloader.errors import (
     OffloadError,
     TopicNotFoundError,
 )
-from offloader.lifecycle.deletion.configured import close_scanner
 from offloader.lifecycle.explaining.bookie_facts import PATHS, bookie_facts
 from offloader.lifecycle.explaining.bookies import explain_bookie
 from offloader.lifecycle.explaining.ledgers import LedgerFacts, explain_ledger
@@ -44,6 +44,7 @@ from offloader.lifecycle.topics.unloaded import PassedOver, UnloadedTopic
 from offloader.lifecycle.topics.visit_plan import VisitPlanner
 from offloader.model import Place, TopicName
 from offloader.ports.subscriptions import SubscriptionUse
+from offloader.runtime.deletion import names_of, verifying_scanner
 from offloader.state.names import managed_ledger_of, topic_of
 from offloader.state.subscription import CursorState
 from offloader.state.topic import PulsarTopic
@@ -209,7 +210,7 @@ def _of_bookie(session: CommandSession, stored: StoredTopics, bookie: str, url: 
 
 def _of_ledger(session: CommandSession, stored: StoredTopics, ledger: int) -> Explanation:
     unknown: list[str] = []
-    scan = _asked(unknown, "the scan", lambda: _scan(session, stored, ledger))
+    scan = _asked(unknown, "the scan", lambda: _scan(session, ledger))
     try:
         metadata = stored.tree.read(ledger).metadata
     except LedgerNotFoundError:
@@ -233,13 +234,9 @@ def _owner(stored: StoredTopics, owner: str) -> StoredTopic | None:
         return None
 
 
-def _scan(session: CommandSession, stored: StoredTopics, ledger: int) -> LedgerScan:
-    make = session.dependencies.scanner
-    scanner = make(session.config, stored.tree, stored.bookies, session.admin, session.dependencies.clock_ms)
-    try:
+def _scan(session: CommandSession, ledger: int) -> LedgerScan:
+    with closing(verifying_scanner(session, session.dependencies.clock_ms)) as scanner:
         return with_rescues(session, scanner.scan([ledger]))
-    finally:
-        close_scanner(scanner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import click
 from offloader.cli.command import OK, CommandSession, command
 from offloader.cli.groups import GroupWithDefault
 from offloader.cli.output import say
-from offloader.cli.reading import opened
 
 
 class RunByDefault(GroupWithDefault):
@@ -42,7 +41,7 @@ def run_gateway(session: CommandSession) -> int:
 
     chosen = session.archive_config.gateway
     application = GatewayApplication(
-        opened(session),
+        session.open_archive(),
         chosen,
         session.dependencies.new_token,
         lambda url: say(f"serving {session.store.url} at {url}", err=True),

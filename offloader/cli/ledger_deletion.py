@@ -13,9 +13,8 @@ from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.ledgers import ledgers
 from offloader.cli.orphans.bucket import stock_scanner
 from offloader.cli.orphans.bucket_phases import marking_clock
-from offloader.cli.orphans.deletion_parts import queue_of_cluster, shown, side_of, timing
+from offloader.cli.orphans.deletion_parts import lists_of, queue_of_cluster, shown, side_of, timing
 from offloader.cli.orphans.quarantine import YES
-from offloader.cli.orphans.scanning import lists_of
 from offloader.cli.parsing import parse_pair, parsed
 from offloader.errors import FatalError
 from offloader.lifecycle.bucket.copy_demand import demand_copy
@@ -23,7 +22,6 @@ from offloader.lifecycle.bucket.holds import holds
 from offloader.lifecycle.bucket.orphans import ObjectScan
 from offloader.lifecycle.bucket.quarantine import ObjectQuarantine
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
-from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.demand import (
     DeleteLedgerPayload,
     DemandAnswered,
@@ -45,6 +43,7 @@ from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.stock_copies import bucket_name
 from offloader.lifecycle.ledgers.told import refusal_told
 from offloader.model import TopicName
+from offloader.runtime.deletion import bounds_of
 
 _NOT_YET = "nothing is marked without --yes"
 _REFUSED = "something stands against any deletion"
@@ -124,8 +123,7 @@ def delete(
     if in_bucket:
         found = ask_for_copy(session, payload, stock, yes=yes)
         return _said(session, payload, found.answer, found.why, record=found.record, refusals=found.refusals)
-    with side_of(session) as side:
-        return _demand(session, payload, side, suspect=suspect, yes=yes)
+    return _demand(session, payload, side_of(session), suspect=suspect, yes=yes)
 
 
 def _demand(

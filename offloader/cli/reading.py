@@ -14,9 +14,7 @@ from offloader.archive.archive import Archive
 from offloader.archive.ledgers.bucket import LedgerBucket
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.messages.message import DEFAULT_LIMITS, MessageLimits, parse_message_size
-from offloader.archive.opened import CatalogCache, OpenArchive
 from offloader.archive.reading.reader import OnDamage, ReadOptions
-from offloader.archive.reading.stores import Stores
 from offloader.archive.selection import parse_bound
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.command import CommandSession
@@ -24,12 +22,9 @@ from offloader.cli.parsing import C, parse_pair, parsed, with_options
 from offloader.errors import ConfigError, DataLostError, FatalError
 from offloader.metadata.listing import holds_data
 from offloader.model import TopicName
-from offloader.offload import settings
+from offloader.runtime.connections import pulsar_settings
 
 log = logging.getLogger(__name__)
-
-# Commands read a topic once: they keep what one stretch of a plan needs, and some manifests.
-MOST_KEPT = 256
 
 SEE_LIST = "; `offloader topics list` shows what is"
 
@@ -55,7 +50,7 @@ class LedgersOption:
                     "--cluster and --ask-pulsar are for --ledgers, the bucket that stock brokers have offloaded to"
                 )
             return None
-        admin = settings.pulsar(session.config) if self.ask_pulsar else None
+        admin = pulsar_settings(session.config) if self.ask_pulsar else None
         return LedgerBucket(session.storage.beside(self.url, "--ledgers"), admin=admin, cluster=self.cluster)
 
 
@@ -154,16 +149,9 @@ def message_options(command: C) -> C:
     )
 
 
-def opened(session: CommandSession, ledgers: LedgerBucket | None = None) -> OpenArchive:
-    """The archive of the configuration; `ledgers`: and the bucket of stock brokers beside it."""
-    others = () if ledgers is None else (ledgers.store,)
-    stores = Stores(session.storage, others, borrowed=session.store)
-    return OpenArchive(stores, ledgers, CatalogCache(session.store, MOST_KEPT))
-
-
 def archived(session: CommandSession, topic: TopicName, ledgers: LedgersOption) -> ArchivedTopic:
     """One topic. Raises FatalError where the archive does not have it."""
-    archive = opened(session, ledgers.bucket(session))
+    archive = session.open_archive(ledgers.bucket(session))
     found = Archive(archive).find(topic)
     if found is None:
         raise archive.unknown(topic, SEE_LIST)
@@ -174,7 +162,7 @@ def archived_partitions(
     session: CommandSession, topic: TopicName, ledgers: LedgersOption, options: ReadOptions, *, follow: bool = False
 ) -> list[ArchivedTopic]:
     """A topic, or the partitions of that name, by number. Raises FatalError where the archive has neither."""
-    opening = opened(session, ledgers.bucket(session))
+    opening = session.open_archive(ledgers.bucket(session))
     archive = Archive(opening, options=options, pulsar=session.dependencies.live(session.config) if follow else None)
     whole = archive.find(topic)
     if whole is not None:

@@ -16,7 +16,7 @@ from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.output import say
 from offloader.cli.parsing import TOPIC, parsed, positive_size
 from offloader.cli.progress_bar import download_progress
-from offloader.cli.reading import SEE_LIST, catalog_is_gone, opened
+from offloader.cli.reading import SEE_LIST, catalog_is_gone
 from offloader.cli.restored_subscriptions import NONE_MADE, SubscriptionsWanted, SubscriptionTeller
 from offloader.cli.topics import topics
 from offloader.config import Config
@@ -25,7 +25,6 @@ from offloader.cursors.backlog import segments_to_read
 from offloader.cursors.copies import CursorCopy
 from offloader.cursors.facts import archived_schemas
 from offloader.errors import DataLostError
-from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.stored import StoredCursor
 from offloader.metadata import listing
 from offloader.metadata.root import read_root
@@ -40,6 +39,8 @@ from offloader.operations.restore.restore import ArchiveSource, Outline, Restore
 from offloader.operations.restore.schemas import SchemaVersions
 from offloader.operations.restore.subscriptions import RestoreStanding, SubscriptionRestorer
 from offloader.operations.restore.tail import Tail
+from offloader.runtime.connections import Runtime
+from offloader.runtime.deletion import stored_topics
 
 BOOKIE_SECONDS = 10.0  # for one answer of a bookie
 
@@ -193,7 +194,7 @@ def restore(
 
 def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: RestoreOptions) -> Iterator[Job]:
     """Refuses whatever is refused, before anything is sent."""
-    root, opening = read_root(session.store).uuid, opened(session)
+    root, opening = read_root(session.store).uuid, session.open_archive()
     archive = Archive(opening)
     for topic, to in planned.pairs:
         origin = Origin(root, topic)
@@ -277,7 +278,7 @@ def _stored(session: CommandSession, config: Config) -> Callable[[TopicName, str
     """What the target's metadata service and bookies say of a subscription; None: they are not configured."""
     if config.pulsar.metadata_service_uri is None:
         return None
-    return StoredTopics(*session.bookkeeper(BOOKIE_SECONDS, config), BOOKIE_SECONDS).cursor
+    return stored_topics(session.closing(Runtime(config, session.dependencies)), BOOKIE_SECONDS).cursor
 
 
 def _show_plan(session: CommandSession, job: Job, *, new: bool) -> None:

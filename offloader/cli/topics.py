@@ -17,7 +17,7 @@ from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.groups import SpreadGroup
 from offloader.cli.output import say, text_or_none
 from offloader.cli.parsing import TIME, TOPIC
-from offloader.cli.reading import not_archived, opened
+from offloader.cli.reading import not_archived
 from offloader.config.units import format_time
 from offloader.errors import ConfigError, FatalError, IntegrityError, OffloadError, TopicNotFoundError
 from offloader.metadata import layout, listing, requests
@@ -241,7 +241,7 @@ def segments(session: CommandSession, topic: TopicName) -> None:
     """
     journals = journals_of(session)
     columns = ("topic", "uuid", "status", "start", "end", "entries", "bytes", "assigned", "offloaded", "reason")
-    archive, names = opened(session), chosen(session, journals, topic)
+    archive, names = session.open_archive(), chosen(session, journals, topic)
     rows = [row for name in names for row in _segment_rows(archive, name, state_of(journals, name))]
     session.output.table(columns, rows, f"{topic} has no segments yet")
 

@@ -13,10 +13,8 @@ from offloader.cli.output import say
 from offloader.cli.parsing import parsed
 from offloader.cli.progress_bar import step_progress
 from offloader.cli.topics import topics
-from offloader.config.policies import enabled_topics
 from offloader.errors import FatalError
 from offloader.lifecycle.explaining.words import counted, size_text
-from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.unloaded import PassedOver, UnloadedTopic
 from offloader.lifecycle.topics.visit_outcome import VisitOutcome
 from offloader.lifecycle.topics.visit_report import (
@@ -28,7 +26,8 @@ from offloader.lifecycle.topics.visit_report import (
     plan_text,
     tells,
 )
-from offloader.lifecycle.topics.visiting import VisitClock, VisitParts, VisitPlaces, VisitRate, visit_parts
+from offloader.lifecycle.topics.visiting import VisitClock, VisitParts
+from offloader.runtime.deletion import visits_of
 
 _TIMEOUT = 10.0  # seconds that a bookie may take
 
@@ -149,12 +148,7 @@ def _visited(parts: VisitParts, due: list[UnloadedTopic]) -> Iterator[VisitOutco
 
 
 def _parts(session: CommandSession) -> VisitParts:
-    config, dependencies = session.config, session.dependencies
-    store, bookies = session.bookkeeper(_TIMEOUT)
-    if not isinstance(store, MetadataTree):
+    tree, _ = session.bookkeeper(_TIMEOUT)
+    if not isinstance(tree, MetadataTree):
         raise FatalError("pulsar.metadataServiceUri: topics can be planned from ZooKeeper's nodes only")
-    names = subscription_names(config.pulsar.subscription, session.admin)
-    enabled = enabled_topics(config.policies, session.admin.namespace_properties)
-    places = VisitPlaces(store, bookies, session.visits, session.admin.loaded_by, names, enabled)
-    rate = VisitRate(config.lifecycle.visits.at_once, config.lifecycle.visits.a_minute)
-    return visit_parts(places, VisitClock(dependencies.clock_ms, dependencies.sleep), rate)
+    return visits_of(session, VisitClock(session.dependencies.clock_ms, session.dependencies.sleep))

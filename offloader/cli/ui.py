@@ -83,8 +83,9 @@ def ui(
     access = PageAccess.of(host, _token(token_file), names)
     keys = PemFiles(dict(private_keys)) if private_keys else None
     storage = impatient(session.storage)
-    store = session.dependencies.store(storage)
-    stores, catalogs = Stores(storage, borrowed=store), CatalogCache(store, MOST_RECORDS, MOST_TOPICS)
+    store = session.closing(session.dependencies.store(storage))
+    stores = session.closing(Stores(storage, borrowed=store))
+    catalogs = CatalogCache(store, MOST_RECORDS, MOST_TOPICS)
     archive = ViewedArchive(OpenArchive(stores, catalogs=catalogs), time.monotonic, keys)
     renderer = Renderer("offloader.viewer", shared={"brand": "Pulsar archive"})
     site = Site(ArchivePages(archive, renderer, time.monotonic).paths(), renderer, access)
@@ -97,8 +98,6 @@ def ui(
         stop.wait()
     finally:
         server.close()
-        stores.close()
-        store.close()
 
 
 def impatient(storage: StoreSettings) -> StoreSettings:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import closing
 from dataclasses import replace
 
 import click
 
 from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.bucket import LedgerBucket
-from offloader.archive.opened import OpenArchive
-from offloader.archive.reading.stores import Stores
 from offloader.bridge.operations.verify import BridgeCheck, BridgeReport, BrokersView
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.output import text_or_none
 from offloader.cli.parsing import TOPIC
-from offloader.cli.reading import LedgersOption, ledger_options, opened
+from offloader.cli.reading import LedgersOption, ledger_options
 from offloader.cli.topics import chosen, journals_of
 from offloader.config.units import format_size
 from offloader.errors import ConfigError, FatalError, RetryableError, TopicNotFoundError
@@ -108,13 +105,13 @@ def _check_ledgers(
     wanted = [t for t in sorted({*scanned.topics, *topics}) if not named or {str(t), t.partitioned_name} & named]
     count, findings = 0, [f for f in scanned.findings if not named or f.kind is not FindingKind.STRAY_OBJECT]
     in_bucket: set[str] = set()
-    with closing(opened(session, bucket).stores) as stores:
-        for topic in wanted:
-            found = bucket.find(topic, scanned)
-            count += len(found.ledgers)
-            in_bucket |= {str(topic), topic.partitioned_name} if found.ledgers else set()
-            findings += verify_ledgers(found, lambda url: stores.open(url).store, quick=quick)
-            findings += [f for f in scanned.of(topic).findings if f.kind in _WITHOUT_PARTNER]
+    stores = session.open_archive(bucket).stores
+    for topic in wanted:
+        found = bucket.find(topic, scanned)
+        count += len(found.ledgers)
+        in_bucket |= {str(topic), topic.partitioned_name} if found.ledgers else set()
+        findings += verify_ledgers(found, lambda url: stores.open(url).store, quick=quick)
+        findings += [f for f in scanned.of(topic).findings if f.kind in _WITHOUT_PARTNER]
     archived = {name for t in session.catalogs.topics() for name in (str(t), t.partitioned_name)} if named else set()
     return count, list(dict.fromkeys(findings)), {topic for topic in topics if str(topic) in in_bucket - archived}
 
@@ -159,14 +156,13 @@ def verify_bridges(session: CommandSession, topics: Collection[TopicName], *, qu
         raise FatalError(f"{min(unknown)} is not in the archive; `offloader topics list` shows what is")
     session.bookkeeper(TIMEOUT)  # says at once where no metadata service is configured
     report = BridgeReport()
-    with closing(Stores(session.storage, borrowed=session.store, opener=session.dependencies.store)) as stores:
-        check = BridgeCheck(OpenArchive(stores), lambda topic: _view(session, topic), quick=quick)
-        failed = None
-        for topic in wanted:
-            try:
-                report += check.topic(topic)
-            except RetryableError as error:
-                failed = failed or FatalError(f"{topic} was not checked: {error}")
+    check = BridgeCheck(session.open_archive(), lambda topic: _view(session, topic), quick=quick)
+    failed = None
+    for topic in wanted:
+        try:
+            report += check.topic(topic)
+        except RetryableError as error:
+            failed = failed or FatalError(f"{topic} was not checked: {error}")
     _show_bridged(session, report)
     if failed is not None:
         raise failed

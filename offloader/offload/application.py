@@ -39,11 +39,11 @@ from offloader.offload.worker.entry_sources import UNWRAPPED, Wrapper
 from offloader.offload.worker.secrets import without_secrets
 from offloader.pages.access import PageAccess
 from offloader.pages.site import Site
+from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.exactness import EXPOSING, check_exactness
+from offloader.runtime.connections import Dependencies, Runtime, bookkeeper_settings, pulsar_settings
 from offloader.storage.metered import MeteredStore
-from offloader.storage.open import open_store
 from offloader.version import installed
 
 log = logging.getLogger(__name__)
@@ -63,8 +63,10 @@ class Application:
         timeout: float | None = None,
         wrapper: Wrapper = UNWRAPPED,
         workers: Wrapper = UNWRAPPED,
+        dependencies: Dependencies | None = None,
     ) -> None:
         self.config = config
+        self._dependencies = dependencies
         self._wrapper = wrapper
         self._workers = workers
         self._until_caught_up = until_caught_up
@@ -85,18 +87,18 @@ class Application:
         """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError."""
         with ExitStack() as stack:
             stack.callback(self.ended.set)
-            admin, metrics, store, cluster = self._reach(stack)
-            public, secrets = without_secrets(derived.pulsar(self.config), derived.store(self.config))
+            runtime = stack.enter_context(Runtime(self.config, self._dependencies))
+            metrics, cluster = self._reach(runtime, stack)
+            public, secrets = without_secrets(pulsar_settings(self.config), runtime.storage)
             if spark_side.is_local(self.config.spark.master):
                 os.environ.update(secrets)  # before the JVM starts: its Python processes inherit it
             session = spark_side.session(self.config.spark, self.config.application)
             stack.callback(_quietly(session.stop))
             checkpoint = stack.enter_context(_checkpoint(self.config.spark.checkpoint))
             slots = spark_side.Slots(session)
-            fleet = self._fleet(store)
+            fleet = self._fleet(runtime.store)
             reached = Reached(
-                admin=admin,
-                store=store,
+                runtime=runtime,
                 cluster=cluster,
                 session=session,
                 slots=slots,
@@ -106,7 +108,7 @@ class Application:
                 clock_ms=self._clock_ms,
                 workers=self._workers,
                 agrees=_nobody if fleet is None else fleet.agrees,
-                clocks=derived.clocks(self.config, store, admin, new_uuid),
+                clocks=derived.clocks(runtime),
                 until_caught_up=self._until_caught_up,
             )
             if fleet is not None and not self._may_return(fleet, metrics):
@@ -152,22 +154,19 @@ class Application:
             )
         return failure
 
-    def _reach(self, stack: ExitStack) -> tuple[AdminClient, Metrics, ObjectStore, str]:
+    def _reach(self, runtime: Runtime, stack: ExitStack) -> tuple[Metrics, str]:
         """What can be refused without harm to a process of the same name that is at work."""
-        config = self.config
-        bookies = derived.bookkeeper(config)
+        bookies = bookkeeper_settings(self.config)
         if bookies is not None:
             check_installed()
-        admin = stack.enter_context(closing(AdminClient(derived.pulsar(config))))
-        _check_brokers(admin, vouched=config.pulsar.entries_are_exact)
-        metrics = stack.enter_context(closing(Metrics.start(config.metrics, self._site)))
+        _check_brokers(runtime.admin, vouched=self.config.pulsar.entries_are_exact)
+        metrics = stack.enter_context(closing(Metrics.start(self.config.metrics, self._site)))
         if metrics.server is not None:
             log.info("how it stands is shown at %s/", metrics.server.url)
-        store = MeteredStore(self._wrapper.store(open_store(derived.store(config))), metrics.store_request)
-        stack.callback(store.close)
+        runtime.store = MeteredStore(self._wrapper.store(runtime.store), metrics.store_request)
         bookkeeper = "" if bookies is None else instance_id(bookies)
-        root = open_root(store, admin.cluster(), new_uuid, bookkeeper=bookkeeper)
-        return admin, metrics, store, root.cluster
+        root = open_root(runtime.store, runtime.admin.cluster(), runtime.dependencies.new_token, bookkeeper=bookkeeper)
+        return metrics, root.cluster
 
     def _site(self, metrics: Metrics) -> Site:
         """The page beside the metrics."""
@@ -271,7 +270,7 @@ def stop_on_signals(application: Application) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _check_brokers(admin: AdminClient, *, vouched: bool) -> None:
+def _check_brokers(admin: Admin, *, vouched: bool) -> None:
     try:
         configuration = admin.runtime_configuration()
     except AuthorizationFailedError as error:

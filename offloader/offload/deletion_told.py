@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType, PendingDeleteLedgerInfo
+from offloader.lifecycle.deletion.system_topic.interfaces import NotAnnounced
 from offloader.lifecycle.deletion.watcher import PendingDeletions
 from offloader.metrics import Metrics
 from offloader.printable import printable
@@ -97,3 +98,28 @@ class DeletionTold:
 _TOLD = (DeletionAnswer.DOES_NOT_MATCH, DeletionAnswer.INVALID, DeletionAnswer.HOLDS_DATA)
 _PENDING = (DeletionState.MARKED, DeletionState.DELETING, DeletionState.UNDOING, DeletionState.GIVEN_UP)
 _IN_FLIGHT = (DeletionState.MARKED, DeletionState.DELETING)
+
+
+class SystemTopicCounts:
+    """`SystemTopicEvents` as metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def sent(self, ledger_type: LedgerType) -> None:
+        self._metrics.deletion_sent(ledger_type)
+
+    def not_sent(self, why: NotAnnounced) -> None:
+        self._metrics.deletion_not_sent(why)
+
+    def received(self) -> None:
+        self._metrics.deletion_received()
+
+    def acknowledged(self) -> None:
+        self._metrics.deletion_message("acknowledged")
+
+    def sent_again(self) -> None:
+        self._metrics.deletion_message("sent again")
+
+    def gave_up(self) -> None:
+        self._metrics.deletion_message("gave up")

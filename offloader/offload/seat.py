@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -20,13 +20,12 @@ from offloader.bridge.driver.parts import BridgeReach
 from offloader.bridge.driver.spark import PieceJobs
 from offloader.config import Config
 from offloader.lifecycle.clocks import Clocks
+from offloader.lifecycle.topics.cursors.live import LiveCursors
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
-from offloader.metadata.stock_keys import STOCK_BUCKET
 from offloader.metrics import Metrics
 from offloader.model import Lane
 from offloader.offload import settings as derived
-from offloader.offload.copying import copying_of
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
@@ -35,6 +34,7 @@ from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.retaining import Retaining
+from offloader.offload.driver.topic_copies import CursorCopying, FactsCopying, TopicCopying
 from offloader.offload.driver.work import Pool, Work
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
 from offloader.offload.lifecycle_thread import LifecycleThread
@@ -45,22 +45,20 @@ from offloader.offload.spark.supervised import SupervisedQuery
 from offloader.offload.worker.entry_sources import Wrapper
 from offloader.offload.worker.secrets import Public
 from offloader.offload.worker.tasks import WorkerSettings
-from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.admin import AdminClient
-from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
-from offloader.storage.open import open_store
+from offloader.runtime.connections import Runtime, bookkeeper_settings, pulsar_settings
+from offloader.runtime.deletion import names_of, stored_topics
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Reached:
-    """What all shards of a process share. `agrees`: whether the shard of a name lives, and deals as we do. `clocks`:
-    what ages are computed with. `workers`: what tests wrap around what executors reach."""
+    """What all shards of a process share. `runtime`: lends its store and its admin client. `agrees`: whether the shard
+    of a name lives, and deals as we do. `clocks`: what ages are computed with. `workers`: what tests wrap around what
+    executors reach."""
 
-    admin: AdminClient
-    store: ObjectStore
+    runtime: Runtime
     cluster: str
     session: SparkSession
     slots: spark_side.Slots
@@ -89,8 +87,9 @@ class Seat:
 
     def open(self, stack: ExitStack) -> Driver:
         """Take the journal, and begin. Whatever ran the shard before meets a fence. `stack`: gets what ends it."""
-        driver = self._build_driver(stack)
-        lifecycle = self._build_lifecycle(stack, driver.context.journal)
+        runtime = self._reached.runtime.child(self.config)
+        driver = self._build_driver(stack, runtime)
+        lifecycle = self._build_lifecycle(stack, runtime, driver.context.journal)
         self.driver = driver
         thread = threading.Thread(target=self._drive, args=(driver,), name="driver")
         thread.start()
@@ -116,18 +115,17 @@ class Seat:
         folder = f"{reached.checkpoint}/{new_uuid()}"
         threads = driver.plans.limits[lane].threads
         stock = config.lifecycle.stock_bucket
-        workers = WorkerSettings(reached.public, derived.bookkeeper(config), threads, reached.workers, stock)
+        workers = WorkerSettings(reached.public, bookkeeper_settings(config), threads, reached.workers, stock)
         work, commit = worker_function(workers), partial(driver.journal_receipts, lane)
         wait = config.spark.trigger_ms / 1000
         return spark_side.start_query(reached.session, driver.plans.server, lane, work, commit, folder, wait)
 
-    def _build_driver(self, stack: ExitStack) -> Driver:
-        config, reached, metrics = self.config, self._reached, self._metrics
-        admin, store = reached.admin, reached.store
+    def _build_driver(self, stack: ExitStack, runtime: Runtime) -> Driver:
+        config, reached, metrics, store = self.config, self._reached, self._metrics, runtime.store
         waiting = partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
         journal = stack.enter_context(Journal.open(store, config.application, new_uuid, metrics.journaled, waiting))
-        pins = stack.enter_context(closing(BrokerPins(derived.pulsar(config), check_journal=journal.check_from_beside)))
-        source = stack.enter_context(closing(BrokerSource(derived.pulsar(config))))
+        stack.callback(runtime.close)  # before the journal is closed
+        pins = runtime.closing(BrokerPins(pulsar_settings(config), check_journal=journal.check_from_beside))
         pools = {kind: Pool(threads, kind) for kind, threads in derived.threads(config).items()}
         for pool in pools.values():
             stack.callback(pool.shutdown)
@@ -138,16 +136,16 @@ class Seat:
             store=store,
             journal=journal,
             catalogs=Catalogs(store, config.application),
-            admin=admin,
+            admin=runtime.admin,
             pins=pins,
-            source=source,
+            source=runtime.source,
             policies=config.policies,
             metrics=metrics,
             work=Work(pools, reached.clock_ms),
             clock_ms=reached.clock_ms,
             new_uuid=new_uuid,
             jitter=random.random,
-            stock=self._stock(stack),
+            stock=runtime.stock_bucket if config.lifecycle.stock_bucket else None,
             deal=derived.deal(config),
         )
         rates = RateLimits()
@@ -157,35 +155,25 @@ class Seat:
         server = stack.enter_context(closing(PlanServer(run=new_uuid())))
         plans = LanePlans(context, registry, server, derived.lanes(config, reached.slots.number), rates)
         lifecycle = config.lifecycle
-        reach = BridgeReach(config, admin, store, source, reached.pieces, reached.cluster, stack)
+        reach = BridgeReach(runtime, reached.pieces, reached.cluster)
         grace, interval = lifecycle.archive_grace_ms, lifecycle.deletion_interval_ms
         retaining = Retaining(context, grace, interval, reached.clocks)
         bridging = BridgeFeature(context, config.bridge, reach.parts(new_uuid), urgent=reached.until_caught_up)
         requests = RequestHandler(context, config.spark.trigger_ms, retaining, bridging)
-        copying = copying_of(context, config, stack)
+        copying = copying_of(context, runtime)
         # Also where there are no others (any more): what the journal says to be on its way has to arrive.
         self.passing_on = PassingOn(context, registry, reached.agrees, requests.is_asked)
         return Driver(
             context, registry, plans, requests, retaining, [bridging], config.spark.trigger_ms, copying, self.passing_on
         )
 
-    def _stock(self, stack: ExitStack) -> ObjectStore | None:
-        """The bucket of Pulsar's own offloader, where the configuration names it."""
-        bucket = self.config.lifecycle.stock_bucket
-        if not bucket:
-            return None
-        settings = derived.store(self.config).beside(bucket, STOCK_BUCKET)
-        return stack.enter_context(closing(open_store(settings, read_only=True)))
-
-    def _build_lifecycle(self, stack: ExitStack, journal: Journal) -> LifecycleThread | None:
+    def _build_lifecycle(self, stack: ExitStack, runtime: Runtime, journal: Journal) -> LifecycleThread | None:
         """What is done once for the whole cluster, shard 0 does, whoever runs that. None where nothing of it is
         switched on."""
         if derived.deal(self.config).index != 0:
             return None
         reached = self._reached
-        parts = LifecycleParts(
-            self.config, reached.admin, reached.store, journal, self._metrics, reached.cluster, reached.clocks
-        )
+        parts = LifecycleParts(runtime, journal, self._metrics, reached.cluster, reached.clocks)
         tasks = lifecycle_tasks(parts, lambda: thread.stopping, stack)
         if not tasks:
             return None
@@ -203,3 +191,13 @@ class Seat:
 def new_uuid() -> str:
     """A random one."""
     return str(uuid.uuid4())
+
+
+def copying_of(context: Context, runtime: Runtime) -> tuple[TopicCopying, ...]:
+    """What is copied of topics besides their entries: schemas of every topic; subscriptions where a policy says so."""
+    facts = FactsCopying(context, runtime.statistics)
+    if not context.policies.any_says("archive_cursors"):
+        return (facts,)
+    # Opened by the first look: the application starts, and copies nothing yet, where it cannot be reached.
+    stored = cache(partial(stored_topics, runtime)) if runtime.has_bookkeeper else None
+    return facts, CursorCopying(context, LiveCursors(runtime.statistics, stored, cache(partial(names_of, runtime))))

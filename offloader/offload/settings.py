@@ -1,18 +1,15 @@
-"""From the configuration to the settings that the edges take."""
+"""From the configuration to what the application goes by: shards, lanes, threads, retention."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
 
-from offloader.bookkeeper.connect import BookKeeperSettings
-from offloader.bookkeeper.settings import BookieSettings
 from offloader.config import Config
-from offloader.config.connections import Storage
-from offloader.config.levels import ENTRY_OVERHEAD, TopicPolicy
+from offloader.config.levels import TopicPolicy
 from offloader.errors import ConfigError
 from offloader.lifecycle.bucket.reading import asked_store_time
 from offloader.lifecycle.clocks import Clocks, has_own_clock, is_this_host
@@ -21,42 +18,20 @@ from offloader.metadata.deal import Deal, DealBy, family_of, shard_name
 from offloader.model import MIB, Lane
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.driver.work import THREADS, WorkKind
-from offloader.ports.admin import Admin
-from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.settings import StoreSettings
+from offloader.runtime.connections import Runtime, everywhere, pulsar_settings
 
 log = logging.getLogger(__name__)
 
 SLOW_READ_AHEAD = 2 * MIB  # what comes slowly is not there to be read ahead
 
 
-def pulsar(config: Config) -> PulsarSettings:
-    """How the driver and the workers reach Pulsar."""
-    section = config.pulsar
-    return PulsarSettings(
-        service_url=section.service_url,
-        admin_url=section.admin_url,
-        auth_plugin="" if section.auth_plugin == "none" else section.auth_plugin,
-        auth_params=section.auth_params.get_secret_value() if section.auth_params else "",
-        tls_trust_certs_file=section.tls_trust_certs_file_path or "",
-        tls_allow_insecure=section.tls_allow_insecure_connection,
-        tls_verify_hostname=section.tls_hostname_verification,
-        subscription=section.subscription,
-        application=config.application,
-        connect_timeout=section.connection_timeout_ms / 1000,
-        operation_timeout=section.operation_timeout_ms / 1000,
-        keep_alive=section.keep_alive_ms / 1000,
-    )
-
-
-def clocks(config: Config, reached_store: ObjectStore, admin: Admin, new_token: Callable[[], str]) -> Clocks:
+def clocks(runtime: Runtime) -> Clocks:
     """What ages are computed with: this host's clock, the store's and a broker's."""
-    brokers = (urlsplit(url).hostname or "" for url in pulsar(config).admin_urls)
+    brokers = (urlsplit(url).hostname or "" for url in pulsar_settings(runtime.config).admin_urls)
     return Clocks(
-        store_ms=partial(asked_store_time, reached_store, new_token),
-        broker_ms=admin.time_ms,
-        store_is_independent=has_own_clock(store(config)),
+        store_ms=partial(asked_store_time, runtime.store, runtime.dependencies.new_token),
+        broker_ms=runtime.admin.time_ms,
+        store_is_independent=has_own_clock(runtime.storage),
         broker_is_independent=not any(is_this_host(host) for host in brokers),
     )
 
@@ -97,25 +72,6 @@ def chosen_shard(config: Config, index: int | None) -> Config:
     return of_shard(config, index or 0)
 
 
-def bookkeeper(config: Config) -> BookKeeperSettings | None:
-    """How workers reach bookies; None: no metadata service is set."""
-    section = config.pulsar.bookies
-    if config.pulsar.metadata_service_uri is None:
-        return None
-    bookies = BookieSettings(
-        connect_timeout=section.connection_timeout_ms / 1000,
-        request_timeout=section.operation_timeout_ms / 1000,
-        tls=section.tls,
-        tls_trust_certs_file=section.tls_trust_certs_file_path or "",
-        tls_certificate_file=section.tls_certificate_file_path or "",
-        tls_key_file=section.tls_key_file_path or "",
-        tls_allow_insecure=section.tls_allow_insecure_connection,
-        tls_verify_hostname=section.tls_hostname_verification,
-        max_entry=max(BookieSettings.max_entry, max(_everywhere(config, "max_entry_size")) + ENTRY_OVERHEAD),
-    )
-    return BookKeeperSettings(config.pulsar.metadata_service_uri, bookies, bookies.request_timeout)
-
-
 def retention(policy: TopicPolicy) -> RetentionPolicy:
     """How long a topic's archive is kept."""
     return RetentionPolicy(
@@ -126,23 +82,6 @@ def retention(policy: TopicPolicy) -> RetentionPolicy:
         policy.hold,
         keep_unacknowledged=policy.keep_unacknowledged,
     )
-
-
-def _everywhere(config: Config, setting: str) -> list[int]:
-    """A setting's values for whichever topics."""
-    policies = config.policies
-    return [int(policies.resolve(setting, layers).value) for layers in policies.scopes()]
-
-
-def store(config: Config) -> StoreSettings:
-    """How the driver and the workers reach the store."""
-    return store_of(config.storage)
-
-
-def store_of(section: Storage) -> StoreSettings:
-    """A section `storage` as `open_store` takes it: the store's own module reads the options."""
-    options = tuple(sorted((key, str(value)) for key, value in section.options.items()))
-    return StoreSettings(root=section.root, endpoint=section.endpoint, region=section.region, options=options)
 
 
 def lanes(config: Config, slots: int) -> Mapping[Lane, LaneLimits]:
@@ -172,7 +111,7 @@ def lanes(config: Config, slots: int) -> Mapping[Lane, LaneLimits]:
             slow, time_budget_ms=section.slow_lane.time_budget_ms, hard_limit_ms=section.slow_lane.hard_limit_ms
         )
     else:
-        shortest = min(_everywhere(config, "max_rollover_ms"))
+        shortest = min(everywhere(config, "max_rollover_ms"))
         slow = replace(slow, longest_ms=max(slow.hard_limit_ms, min(shortest // 2, section.slow_lane.hard_limit_ms)))
     return {Lane.FAST: fast, Lane.SLOW: slow}
 

@@ -24,7 +24,7 @@ class StoreSettings:
     the usual AWS chain decides (environment, profile, instance role), as Google's and Azure's do for theirs.
     `setting` is what errors call the root: a path of the configuration, an option of the command line.
 
-    `store_of` (`offloader/offload/settings.py`) makes them of a configuration's section `storage`.
+    `store_settings` (`offloader/runtime/connections.py`) makes them of a configuration's section `storage`.
     """
 
     root: str

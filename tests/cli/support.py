@@ -10,7 +10,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from offloader.cli.dependencies import Dependencies
+from offloader.cli.command import CommandDependencies
 from offloader.cli.main import main
 from offloader.metadata.root import open_root
 from tests.archive.support import Archive
@@ -59,7 +59,7 @@ class Line:
 
     def __post_init__(self) -> None:
         numbers = itertools.count()
-        self.dependencies = Dependencies(
+        self.dependencies = CommandDependencies(
             store=lambda _: self.archive.store,
             admin=lambda _: self.cluster.admin,
             probes=lambda *_: self.probes,

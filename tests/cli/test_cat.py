@@ -239,7 +239,7 @@ def test_what_is_kept_of_records_does_not_grow_with_them_or_with_partitions(
         line.archive.claim(number, 0)
         for entry in range(20):
             line.archive.add(stream(number, entry, entry))
-    monkeypatch.setattr("offloader.cli.reading.MOST_KEPT", 10)
+    monkeypatch.setattr("offloader.runtime.connections.MOST_KEPT", 10)
     (line.folder / "offloader.yaml").write_text(line.config)
     session = CommandSession(line.dependencies, line.folder / "offloader.yaml", OUTPUTS["text"]())
     gc.collect()

@@ -11,7 +11,7 @@ from offloader._proto.bookie_service_pb2 import BookieServiceInfoFormat
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.bookkeeper.metadata import decode_http_url
 from offloader.bookkeeper.model import LedgerState
-from offloader.cli.dependencies import Dependencies
+from offloader.cli.command import CommandDependencies
 from offloader.errors import AuthorizationFailedError, BookieUnavailableError, FatalError
 from offloader.lifecycle.explaining.bookie_facts import (
     CONFIGURATION,
@@ -260,7 +260,7 @@ def test_partitions_are_found_without_the_metadata_service(line, brokers) -> Non
 @pytest.mark.parametrize("what", ["4", "b1"])
 def test_ledgers_and_bookies_need_the_metadata_service(line, brokers, what) -> None:
     without_metadata_service(line, brokers)
-    line.dependencies = replace(line.dependencies, bookkeeper=Dependencies().bookkeeper)
+    line.dependencies = replace(line.dependencies, bookkeeper=CommandDependencies().bookkeeper)
     assert "pulsar.metadataServiceUri" in line.run("explain", what).stderr
 
 
@@ -417,6 +417,9 @@ def test_the_scan_says_whether_a_ledger_is_an_orphan(line, world) -> None:
     asked = []
 
     class Scanner:
+        def close(self):
+            """Nothing is open."""
+
         def scan(self, only=None):
             asked.append(tuple(only))
             seen = seen_ledger(99, 0, world.metadata.read(99).metadata)
@@ -434,6 +437,9 @@ def test_the_scan_says_whether_a_ledger_is_an_orphan(line, world) -> None:
 
 def test_a_scan_that_fails_costs_only_what_it_would_have_said(line, world) -> None:
     class Scanner:
+        def close(self):
+            """Nothing is open."""
+
         def scan(self, only=None):
             raise BookieUnavailableError("away")
 

@@ -9,7 +9,7 @@ import pytest
 
 from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
-from offloader.cli.dependencies import Dependencies
+from offloader.cli.command import CommandDependencies
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
 from offloader.model import TopicName
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger
@@ -287,7 +287,7 @@ def test_a_bookie_may_take_as_long_as_the_command_says_however_little_the_config
         return tuple(reversed(bookkeeper.client()))
 
     monkeypatch.setattr("offloader.bookkeeper.connect.clients", clients)
-    line.dependencies = replace(line.dependencies, bookkeeper=Dependencies.bookkeeper)
+    line.dependencies = replace(line.dependencies, bookkeeper=CommandDependencies.bookkeeper)
     reach = f"pulsar: {{metadataServiceUri: 'zk:h', bookies: {{operationTimeout: {configured}}}, "
     line.config = line.config.replace("pulsar: {", reach)
     line.ok("ledgers", "inspect", "12", "--timeout", asked)
@@ -325,5 +325,5 @@ def test_what_is_not_there(line) -> None:
 
 
 def _unset(line) -> str:
-    line.dependencies = replace(line.dependencies, bookkeeper=Dependencies.bookkeeper)
+    line.dependencies = replace(line.dependencies, bookkeeper=CommandDependencies.bookkeeper)
     return line.error("ledgers", "inspect", "1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.cli.dependencies import Dependencies
+from offloader.cli.command import CommandDependencies
 from offloader.model import TopicName
 from offloader.offload.driver.request_handler import RequestHandler
 from tests.bridge.driver.simulation import TOPIC, BridgedSimulation
@@ -54,7 +54,7 @@ class Migration:
         store = sim.store
         assert store is not None
         line.config = CONFIG
-        line.dependencies = Dependencies(
+        line.dependencies = CommandDependencies(
             store=lambda _: store,
             admin=lambda _: admin,
             clock_ms=sim.clock,

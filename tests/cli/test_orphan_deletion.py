@@ -290,7 +290,7 @@ def test_a_purge_sends_what_it_deletes_to_the_system_topic_where_the_configurati
         topics.consumers["patched-broker"] = {}
     monkeypatch.setattr(
         "offloader.cli.orphans.purge.system_topic",
-        lambda _config, _store, _cluster, events, _stack: SimpleNamespace(publisher=lambda: publisher(topics, events)),
+        lambda _session, _cluster, events: SimpleNamespace(publisher=lambda: publisher(topics, events)),
     )
     line.config = LEDGERS + LIMITS.replace(
         "lifecycle: {", f"lifecycle: {{systemTopic: {use}, topicTwoPhaseDeletionEnabled: true, "

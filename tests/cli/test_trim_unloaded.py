@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from offloader.bookkeeper.api import Bookies
-from offloader.cli.dependencies import ClosableAdmin
 from offloader.errors import BrokerUnavailableError
+from offloader.runtime.connections import ClosableAdmin
 from tests.cli.support import Line
 from tests.lifecycle.topics.support import NAMESPACE, PIN, Idle
 

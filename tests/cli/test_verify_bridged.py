@@ -11,9 +11,9 @@ import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.bridge.core.record import with_contexts
-from offloader.cli.dependencies import ClosableAdmin
 from offloader.errors import BrokerUnavailableError
 from offloader.ports.object_store import ObjectStore
+from offloader.runtime.connections import ClosableAdmin
 from offloader.state.managed_ledger import OffloadContext
 from offloader.state.names import managed_ledger_name
 from offloader.storage.settings import StoreSettings
@@ -58,6 +58,7 @@ def bridged(line: Line) -> tuple[Line, Bridging, Brokers]:
     line.dependencies = replace(
         line.dependencies,
         store=store,
+        bucket=store,
         admin=lambda _: cast("ClosableAdmin", brokers),
         bookkeeper=lambda _config, _timeout: (metadata, bookies),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -15,12 +16,12 @@ from offloader.metadata.heartbeats import Heartbeat, Heartbeats
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicState
 from offloader.model import TopicName
-from offloader.offload import application as module
 from offloader.offload.application import Application
 from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.seat import new_uuid
 from offloader.offload.settings import chosen_shard
 from offloader.offload.spark import session as spark_side
+from offloader.runtime.connections import ClosableAdmin, Dependencies
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.fakes.scripted import ScriptedFaults
 from tests.metadata.support import claim
@@ -44,22 +45,24 @@ class Surroundings:
         brokers = SimpleNamespace(
             close=lambda: None, cluster=lambda: "c", runtime_configuration=dict, time_ms=lambda: None
         )
-        monkeypatch.setattr(module, "AdminClient", lambda _: brokers)
-        monkeypatch.setattr(module, "open_store", lambda _: MemoryStore(backing))
+        admin = cast("ClosableAdmin", brokers)
+        self.dependencies = Dependencies(store=lambda _: MemoryStore(backing), admin=lambda _: admin)
         self.session(monkeypatch, lambda: SimpleNamespace(stop=lambda: None))
 
     def session(self, monkeypatch: pytest.MonkeyPatch, made: Callable[[], object]) -> None:
         monkeypatch.setattr(spark_side, "session", lambda *_: made())
         monkeypatch.setattr(spark_side, "Slots", lambda _: SimpleNamespace(number=2, changed=lambda: False))
 
+    def application(
+        self, checkpoint: str = "null", *, shard: int | None = None, more: str = "", **options: Any
+    ) -> Application:
+        config = chosen_shard(Config.parse(CONFIG.format(checkpoint=checkpoint) + more, {}), shard)
+        return Application(config, dependencies=self.dependencies, **options)
+
 
 @pytest.fixture
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> Surroundings:
     return Surroundings(monkeypatch)
-
-
-def application(checkpoint: str = "null") -> Application:
-    return Application(Config.parse(CONFIG.format(checkpoint=checkpoint), {}))
 
 
 def test_without_java_nobody_is_overtaken(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,13 +71,13 @@ def test_without_java_nobody_is_overtaken(surroundings: Surroundings, monkeypatc
 
     surroundings.session(monkeypatch, refused)
     with pytest.raises(FatalError, match="no Java"):
-        application().run()
+        surroundings.application().run()
     surroundings.healthy.check_not_overtaken()
 
 
 def test_without_a_folder_for_checkpoints_nobody_is_overtaken(surroundings: Surroundings) -> None:
     with pytest.raises((OSError, OffloadError)):
-        application("/nowhere/at/all").run()
+        surroundings.application("/nowhere/at/all").run()
     surroundings.healthy.check_not_overtaken()
 
 
@@ -84,7 +87,7 @@ def test_one_that_can_run_overtakes(surroundings: Surroundings, monkeypatch: pyt
 
     monkeypatch.setattr(spark_side, "start_query", query)
     with pytest.raises(FatalError, match="this far"):
-        application().run()
+        surroundings.application().run()
     with pytest.raises(OvertakenError):
         surroundings.healthy.check_not_overtaken()
 
@@ -92,7 +95,7 @@ def test_one_that_can_run_overtakes(surroundings: Surroundings, monkeypatch: pyt
 def test_what_tests_wrap_is_what_the_application_reaches(surroundings: Surroundings) -> None:
     fault = '[{"role": "driver", "call": "*", "effect": "before"}]'
     with pytest.raises(StoreUnavailableError):
-        Application(Config.parse(CONFIG.format(checkpoint="null"), {}), wrapper=ScriptedFaults("driver", fault)).run()
+        surroundings.application(wrapper=ScriptedFaults("driver", fault)).run()
     surroundings.healthy.check_not_overtaken()
 
 
@@ -100,8 +103,7 @@ def test_a_shard_that_died_again_and_again_leaves_its_journal_to_the_process_tha
     surroundings: Surroundings,
 ) -> None:
     Heartbeats(surroundings.store, "app").write(Heartbeat(0, 2, "topic", 1, "another", 1, taken=9))
-    config = Config.parse(CONFIG.format(checkpoint="null") + "shards: {count: 2, takeOverAfter: 600s}\n", {})
-    waiting = Application(chosen_shard(config, 0))
+    waiting = surroundings.application(shard=0, more="shards: {count: 2, takeOverAfter: 600s}\n")
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(waiting.run()))
     thread.start()
@@ -121,9 +123,8 @@ def test_a_shard_that_was_overtaken_says_that_it_may_be_started_again(
     context = SimpleNamespace(setLogLevel=lambda _: None)
     surroundings.session(monkeypatch, lambda: SimpleNamespace(stop=lambda: None, sparkContext=context))
     monkeypatch.setattr(spark_side, "start_query", overtaken)
-    config = Config.parse(CONFIG.format(checkpoint="null") + "shards: {count: 2}\n", {})
     with pytest.raises(OvertakenError, match="started again, it takes its topics back"):
-        Application(chosen_shard(config, 1)).run()
+        surroundings.application(shard=1, more="shards: {count: 2}\n").run()
     surroundings.healthy.check_not_overtaken()  # that of another shard
 
 
@@ -142,8 +143,7 @@ def test_what_is_on_its_way_to_another_shard_arrives_whoever_has_the_journal(
     surroundings.session(monkeypatch, lambda: SimpleNamespace(stop=lambda: None, sparkContext=context))
     query = SimpleNamespace(isActive=True, stop=lambda: None)
     monkeypatch.setattr(spark_side, "start_query", lambda *_: query)
-    config = Config.parse(CONFIG.format(checkpoint="null") + section, {})
-    running = Application(chosen_shard(config, None), until_caught_up=until_caught_up, timeout=60)
+    running = surroundings.application(more=section, until_caught_up=until_caught_up, timeout=60)
     monkeypatch.setattr(PassingOn, "_done", lambda *_: running.stop())
     assert running.run() in (0, 2)
     arrived = catalogs.head(topic).claim

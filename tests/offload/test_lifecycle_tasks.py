@@ -36,9 +36,9 @@ from offloader.metadata.root import open_root
 from offloader.metadata.state import Claim
 from offloader.metrics import Metrics
 from offloader.model import Position
-from offloader.offload.deletion_told import DeletionTold
+from offloader.offload.deletion_told import DeletionTold, SystemTopicCounts
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
-from offloader.offload.system_topic import SystemTopicCounts
+from offloader.runtime.connections import Dependencies, Runtime
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
@@ -46,6 +46,7 @@ from tests.lifecycle.deletion.support import candidate
 from tests.lifecycle.deletion.test_service import DELETED, WIDE, Setting
 
 RUNS = bool  # never stopping
+CLOSABLE = SimpleNamespace(close=lambda: None)
 BASE = """
 application: main
 storage: {root: "file:///tmp/archive"}
@@ -53,9 +54,11 @@ pulsar: {serviceUrl: "pulsar://b:6650", adminUrl: "http://b:8080", metadataServi
 """
 
 
-def parts(store, text: str = BASE) -> LifecycleParts:
+def parts(store, text: str = BASE, **opened) -> LifecycleParts:
+    """`opened`: what else the tasks reach, and how it is opened."""
     journal = Journal.open(store, "main", lambda: "token")
-    return LifecycleParts(Config.parse(text, {}), SimpleNamespace(), store, journal, Metrics(), "main")
+    dependencies = Dependencies(store=lambda _: store, admin=lambda _: CLOSABLE, **opened)
+    return LifecycleParts(Runtime(Config.parse(text, {}), dependencies), journal, Metrics(), "main")
 
 
 def test_where_nothing_is_switched_on_there_is_no_task():
@@ -79,7 +82,7 @@ def test_a_store_that_does_not_answer_does_not_end_the_start():
     store = MemoryStore()
     made = parts(store)
     faulty = FaultyStore(store, StoreFaults([StoreFault("*", Effect.BEFORE, StoreUnavailableError, times=99)]))
-    made = LifecycleParts(made.config, made.admin, faulty, made.journal, made.metrics, made.cluster)
+    made = replace(made, runtime=Runtime(made.runtime.config, Dependencies(store=lambda _: faulty)))
     assert [one.name for one in lifecycle_tasks(made, RUNS, ExitStack())] == ["deletion", "former-removals"]
 
 
@@ -121,7 +124,7 @@ def test_each_task_is_there_where_it_is_switched_on():
 
 
 def test_the_door_comes_before_the_mirror(monkeypatch):
-    monkeypatch.setattr("offloader.offload.system_topic.check_library", lambda: None)
+    monkeypatch.setattr("offloader.lifecycle.deletion.system_topic.pulsar_channel.check_library", lambda: None)
     monkeypatch.setattr("offloader.lifecycle.deletion.system_topic.opening.check_library", lambda: None)
     on = "topicTwoPhaseDeletionEnabled: true, "
 
@@ -138,7 +141,7 @@ def test_the_door_comes_before_the_mirror(monkeypatch):
 
 @pytest.mark.parametrize(("said", "bucket"), [("stockBucket: s3://stock", "stock"), ("systemTopic: accept", None)])
 def test_the_door_looks_at_copies_where_somebody_says_which_bucket_they_are_in(monkeypatch, said, bucket):
-    monkeypatch.setattr("offloader.offload.system_topic.check_library", lambda: None)
+    monkeypatch.setattr("offloader.lifecycle.deletion.system_topic.pulsar_channel.check_library", lambda: None)
     monkeypatch.setattr("offloader.lifecycle.deletion.system_topic.opening.check_library", lambda: None)
     text = BASE.replace("file:///tmp/archive", "s3://archive") + f"lifecycle: {{systemTopic: accept, {said}}}"
     (door, *_) = lifecycle_tasks(parts(MemoryStore(), text.replace(", systemTopic: accept", "")), RUNS, ExitStack())
@@ -248,13 +251,14 @@ def test_what_an_earlier_version_left_pending_is_named_each_round_and_never_forg
 
 def test_the_application_loads_topics_for_second_looks_within_the_rate(monkeypatch):
     slept, module = list[float](), "offloader.offload.lifecycle_tasks"
-    monkeypatch.setattr(f"{module}.clients", lambda _: (SimpleNamespace(close=lambda: None),) * 2)
-    monkeypatch.setattr(f"{module}.BrokerSubscriptions", lambda _: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(f"{module}.subscription_names", lambda *_: None)
+    monkeypatch.setattr("offloader.runtime.deletion.names_of", lambda _: None)
     monkeypatch.setattr(f"{module}.sleep_until_stopping", lambda _, seconds: slept.append(seconds))
     monkeypatch.setattr(f"{module}.host_ms", lambda: 1_000)
     said = "lifecycle: {removeCursorsAfter: 30d, visits: {atOnce: 3, aMinute: 6}}"
-    task, _ = lifecycle_tasks(parts(MemoryStore(), BASE + said), RUNS, ExitStack())
+    made = parts(
+        MemoryStore(), BASE + said, bookkeeper=lambda *_: (CLOSABLE, CLOSABLE), subscriptions=lambda _: CLOSABLE
+    )
+    task, _ = lifecycle_tasks(made, RUNS, ExitStack())
     assert isinstance(task, DeletionTask)
     for expected in ([], [10.0]):  # also from one pass to the next
         with ExitStack() as stack:

@@ -15,12 +15,12 @@ from offloader.config import Config
 from offloader.config.levels import ENTRY_OVERHEAD
 from offloader.errors import ConfigError, MetadataUnavailableError
 from offloader.model import MIB, FailureKind, Slice, Source
-from offloader.offload import settings
 from offloader.offload.worker import entry_sources
 from offloader.offload.worker.entry_sources import REST, EntrySources
 from offloader.offload.worker.slice_worker import refused
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
+from offloader.runtime.connections import bookkeeper_settings
 from tests.config.texts import BASE
 from tests.offload.test_worker import work
 
@@ -111,7 +111,7 @@ def test_after_a_failed_connection_it_is_tried_again_some_seconds_later(
 
 
 def test_workers_are_told_how_to_reach_bookies() -> None:
-    assert settings.bookkeeper(Config.parse(BASE, {})) is None
+    assert bookkeeper_settings(Config.parse(BASE, {})) is None
     text = BASE.replace(
         '8080"}',
         (
@@ -119,7 +119,7 @@ def test_workers_are_told_how_to_reach_bookies() -> None:
             "operationTimeout: 2s}}"
         ),
     )
-    found = settings.bookkeeper(Config.parse(text, {}))
+    found = bookkeeper_settings(Config.parse(text, {}))
     assert isinstance(found, BookKeeperSettings)
     assert (found.metadata_uri, found.metadata_timeout) == ("zk:h1,h2", 2.0)
     assert (found.bookies.tls, found.bookies.tls_trust_certs_file, found.bookies.request_timeout) == (
@@ -132,13 +132,13 @@ def test_workers_are_told_how_to_reach_bookies() -> None:
 
 def test_bookies_may_send_entries_as_large_as_any_topic_may_have() -> None:
     text = BASE.replace('8080"}', '8080", metadataServiceUri: "zk:h1"}')
-    found = settings.bookkeeper(Config.parse(text, {}))
+    found = bookkeeper_settings(Config.parse(text, {}))
     assert found is not None
     assert found.bookies.max_entry == 16 * MIB
     topic = (
         'namespaces: {public/default: {topics: {"persistent://public/default/large": {policies: '
         "{maxEntrySizeInBytes: 64M}}}}}"
     )
-    found = settings.bookkeeper(Config.parse(f"{text}\n{topic}", {}))
+    found = bookkeeper_settings(Config.parse(f"{text}\n{topic}", {}))
     assert found is not None
     assert found.bookies.max_entry == 64 * MIB + ENTRY_OVERHEAD

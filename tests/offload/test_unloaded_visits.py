@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import NoReturn
+from dataclasses import replace
+from typing import Any, NoReturn, cast
 
 import pytest
 
 import offloader.offload.lifecycle_tasks
-from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.config import Config
 from offloader.errors import ConfigError, MetadataUnavailableError
 from offloader.lifecycle.topics.visit_task import UnloadedTopicsTask
 from offloader.metrics import Metrics
 from offloader.model import TopicName
 from offloader.offload.lifecycle_tasks import unloaded_topics
+from offloader.runtime.connections import ClosableAdmin, Dependencies, Runtime
 from tests.fakes.cluster import MemoryCluster
 from tests.lifecycle.topics.support import Idle
 
@@ -30,18 +31,23 @@ def config(*, on: bool, more: str = "") -> Config:
     return Config.parse(CONFIG % (more, str(on).lower()))
 
 
+def task_of(found: Config, **opened: Any) -> UnloadedTopicsTask | None:
+    """The application's task; `opened`: how what it reaches is opened, by default an idle cluster's admin alone."""
+    dependencies = replace(Dependencies(admin=lambda _: cast("ClosableAdmin", MemoryCluster().admin)), **opened)
+    return unloaded_topics(Runtime(found, dependencies), Metrics(), lambda: False)
+
+
 def test_off_there_is_no_task() -> None:
-    assert unloaded_topics(config(on=False), MemoryCluster().admin, Metrics(), lambda: False) is None
+    assert task_of(config(on=False)) is None
 
 
-def test_on_it_reaches_nothing_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(settings: BookKeeperSettings) -> NoReturn:
-        raise MetadataUnavailableError(f"{settings.metadata_uri} does not answer")
+def test_on_it_reaches_nothing_before_it_runs() -> None:
+    def away(found: Config, _timeout: float) -> NoReturn:
+        raise MetadataUnavailableError(f"{found.pulsar.metadata_service_uri} does not answer")
 
-    monkeypatch.setattr(offloader.offload.lifecycle_tasks, "clients", away)
     cluster = MemoryCluster()
     service = ', metadataServiceUri: "zk://127.0.0.1:1/ledgers"'
-    task = unloaded_topics(config(on=True, more=service), cluster.admin, Metrics(), lambda: False)
+    task = task_of(config(on=True, more=service), admin=lambda _: cluster.admin, bookkeeper=away)
     assert task is not None
     assert cluster.faults.calls.total() == 0
     with pytest.raises(MetadataUnavailableError):
@@ -54,7 +60,7 @@ def test_without_a_metadata_service_the_missing_setting_is_named() -> None:
 
 
 def run_once(found: Config) -> None:
-    task = unloaded_topics(found, MemoryCluster().admin, Metrics(), lambda: False)
+    task = task_of(found)
     assert task is not None
     task.run()
 
@@ -63,8 +69,6 @@ def run_once(found: Config) -> None:
 def idle(monkeypatch: pytest.MonkeyPatch) -> Idle:
     """A cluster in its own time, whose brokers and metadata service the application reaches."""
     cluster, module = Idle(), offloader.offload.lifecycle_tasks
-    monkeypatch.setattr(module, "clients", lambda _: (cluster.metadata, cluster))
-    monkeypatch.setattr(module, "AdminClient", lambda _: cluster)
     monkeypatch.setattr(module, "host_ms", lambda: cluster.now_ms)
     monkeypatch.setattr(module, "sleep_until_stopping", lambda _, seconds: cluster.sleep(seconds))
     return cluster
@@ -77,7 +81,7 @@ def due(cluster: Idle, number: int, visits: str) -> UnloadedTopicsTask:
     cluster.tick(3600)
     text = CONFIG.replace("visitUnloaded: %s", f"visitUnloaded: true, visits: {{{visits}}}")
     found = Config.parse(text % ', metadataServiceUri: "zk://127.0.0.1:1/ledgers"')
-    task = unloaded_topics(found, MemoryCluster().admin, Metrics(), lambda: False)
+    task = task_of(found, bookkeeper=lambda *_: (cluster.metadata, cluster), visits=lambda _: cluster)
     assert task is not None
     return task
 

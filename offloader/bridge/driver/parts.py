@@ -6,14 +6,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
-from offloader.bookkeeper.bookies import BookieClient
-from offloader.bookkeeper.connect import BookKeeperSettings, clients
-from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bridge.building import BuildSettings, LedgerBuilds
 from offloader.bridge.core.record import no_room
 from offloader.bridge.core.rounds import BridgedLedger, BridgeRound, UnbridgedLedger
@@ -23,63 +18,39 @@ from offloader.bridge.proof import BrokerProof, not_ready
 from offloader.bridge.sources import LedgerBookies
 from offloader.bridge.swapping import StaleOrFine, Swapper, SwapWorld
 from offloader.bridge.transfer import PieceWorkers
-from offloader.config import Config
 from offloader.errors import AuthorizationFailedError, ConfigError
 from offloader.model import TopicName
-from offloader.offload import settings as derived
-from offloader.ports.admin import Admin
-from offloader.ports.entry_source import EntrySource
-from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.offloading import broker_offloading
-from offloader.storage.open import Buckets, open_store
+from offloader.runtime.connections import Runtime
+from offloader.storage.open import Buckets
 
 BUCKET = "bridge.bucket"
 
 
 class BridgeReach:
-    """Thread safe. `source`: reads as stock clients do. `workers`: send and check parts. `stack`: gets what must be
-    closed in the end."""
+    """Thread safe. `workers`: send and check parts."""
 
-    def __init__(
-        self,
-        config: Config,
-        admin: Admin,
-        store: ObjectStore,
-        source: EntrySource,
-        workers: PieceWorkers,
-        cluster: str,
-        stack: ExitStack,
-    ) -> None:
-        self._config = config
-        self._admin = admin
-        self._store = store
-        self._source = source
+    def __init__(self, runtime: Runtime, workers: PieceWorkers, cluster: str) -> None:
+        self._runtime = runtime
+        self._config = runtime.config.bridge
+        self._admin = runtime.admin
         self._workers = workers
         self._cluster = cluster
-        self._stack = stack
-        self._lock = threading.RLock()
-        self._buckets = stack.enter_context(closing(Buckets(derived.store(config), open_store)))
+        self._lock = threading.Lock()
+        self._buckets = runtime.closing(Buckets(runtime.storage, runtime.dependencies.store))
         self._builds: LedgerBuilds | None = None
-        self._clients: tuple[MetadataTree, BookieClient] | None = None
 
     def parts(self, new_token: Callable[[], str]) -> BridgeParts | None:
         """None where no metadata service is configured: the records that would have to be rewritten are there."""
-        settings = derived.bookkeeper(self._config)
-        if settings is None:
+        if not self._runtime.has_bookkeeper:
             return None
-        return BridgeParts(
-            BridgeLog(self._store, new_token),
-            lambda: self._builder(settings),
-            lambda: self._swapper(settings),
-            self.bucket_of,
-            self.refusal,
-            partial(self._no_room, settings),
-        )
+        log = BridgeLog(self._runtime.store, new_token)
+        return BridgeParts(log, self._builder, self._swapper, self.bucket_of, self.refusal, self._no_room)
 
     def bucket_of(self, topic: TopicName) -> str:
         """The bucket's URL. Raises ConfigError where neither we nor the brokers name one."""
-        if self._config.bridge.bucket:
-            return self._config.bridge.bucket
+        if self._config.bucket:
+            return self._config.bucket
         offloading = broker_offloading(self._admin.offload_policies(topic))
         if not offloading.bucket:
             raise ConfigError(
@@ -100,34 +71,24 @@ class BridgeReach:
             configuration = None
         return not_ready(topic, offloading, configuration, self._admin.version)
 
-    def _no_room(
-        self, settings: BookKeeperSettings, topic: TopicName, ledgers: Sequence[BridgedLedger], bucket: str
-    ) -> str:
-        metadata, _ = self._connected(settings)
+    def _no_room(self, topic: TopicName, ledgers: Sequence[BridgedLedger], bucket: str) -> str:
+        metadata, _ = self._runtime.bookkeeper()
         node = metadata.nodes.get(metadata.topic_path(topic), latest=True)
-        return "" if node is None else no_room(topic, node.value, ledgers, bucket, self._config.bridge.record_size)
+        return "" if node is None else no_room(topic, node.value, ledgers, bucket, self._config.record_size)
 
-    def _builder(self, settings: BookKeeperSettings) -> LedgerBuilds:
+    def _builder(self) -> LedgerBuilds:
         with self._lock:
             if self._builds is None:
-                rules = BuildSettings(self._cluster, self._config.bridge.copy_size)
-                bookies = LedgerBookies(*self._connected(settings))
-                self._builds = LedgerBuilds(self._store, self._buckets.open, bookies, self._workers, rules)
+                rules = BuildSettings(self._cluster, self._config.copy_size)
+                bookies = LedgerBookies(*self._runtime.bookkeeper())
+                self._builds = LedgerBuilds(self._runtime.store, self._buckets.open, bookies, self._workers, rules)
             return self._builds
 
-    def _swapper(self, settings: BookKeeperSettings) -> Swapper:
-        metadata, _ = self._connected(settings)
-        proof = BrokerProof(self._source, self._config.bridge.proof_timeout_ms / 1000)
+    def _swapper(self) -> Swapper:
+        metadata, _ = self._runtime.bookkeeper()
+        proof = BrokerProof(self._runtime.source, self._config.proof_timeout_ms / 1000)
         world = SwapWorld(self._admin, metadata.nodes, metadata.topic_path, self._buckets.open, proof, metadata.has)
         return Swapper(world)
-
-    def _connected(self, settings: BookKeeperSettings) -> tuple[MetadataTree, BookieClient]:
-        with self._lock:
-            if self._clients is None:
-                self._clients = clients(settings)
-                for each in self._clients:
-                    self._stack.enter_context(closing(each))
-            return self._clients
 
 
 def not_retained(topic: TopicName) -> str:

@@ -11,21 +11,17 @@ from uuid import uuid4
 
 from crc32c import crc32c
 
-from offloader.bookkeeper.connect import clients
 from offloader.bridge.core.record import RecordSize, size_of
 from offloader.bridge.proof import SKIPS
-from offloader.config import Config
 from offloader.config.units import format_size, format_time
 from offloader.errors import ConfigError, DamagedObjectError, OffloadError, TopicNotFoundError
 from offloader.metadata.layout import proof_key
 from offloader.model import TopicName
-from offloader.offload import settings
 from offloader.offload.core.check import Check, attempt, fail, ok, remedy_for, warn
-from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.offloading import BrokerOffloading, broker_offloading
+from offloader.runtime.connections import Runtime
 from offloader.state.managed_ledger_codec import decode_record
-from offloader.storage.open import open_store
 
 HOUR_MS = 3_600_000
 TOPIC_POLICIES = "remove it (pulsar-admin topicPolicies remove-offload-policies TOPIC) and set the namespace's instead"
@@ -203,54 +199,51 @@ def _place(endpoint: str) -> str:
     return endpoint.partition("://")[2].rstrip("/").lower() or endpoint.lower()
 
 
-def bridge_facts(config: Config, admin: Admin, store: ObjectStore, topic: TopicName) -> BridgeFacts:
+def bridge_facts(runtime: Runtime, topic: TopicName) -> BridgeFacts:
     """Of one topic. Each answer that fails is told in its place."""
+    admin = runtime.admin
     offloading = attempt(lambda: broker_offloading(admin.offload_policies(topic)))
     return BridgeFacts(
         topic,
         offloading,
         attempt(admin.runtime_configuration),
         attempt(partial(admin.retention, topic)),
-        attempt(partial(_asked_own_policies, config, topic)),
-        attempt(partial(_found_record, config, topic)),
-        attempt(partial(_tried_bucket, config, store, offloading)),
-        config.storage.endpoint or "",
+        attempt(partial(_asked_own_policies, runtime, topic)),
+        attempt(partial(_found_record, runtime, topic)),
+        attempt(partial(_tried_bucket, runtime, offloading)),
+        runtime.config.storage.endpoint or "",
         attempt(admin.version),
     )
 
 
-def _asked_own_policies(config: Config, topic: TopicName) -> bool:
-    from offloader.pulsar.admin import AdminClient
-
+def _asked_own_policies(runtime: Runtime, topic: TopicName) -> bool:
     whole = TopicName.parse(topic.partitioned_name)
-    with closing(AdminClient(settings.pulsar(config))) as admin:
-        return bool(admin.rest.get(f"{whole.rest_path}/offloadPolicies", applied="false"))
+    return bool(runtime.rest.get(f"{whole.rest_path}/offloadPolicies", applied="false"))
 
 
-def _found_record(config: Config, topic: TopicName) -> FoundRecord:
-    reached = settings.bookkeeper(config)
-    if reached is None:
+def _found_record(runtime: Runtime, topic: TopicName) -> FoundRecord:
+    if not runtime.has_bookkeeper:
         raise ConfigError("pulsar.metadataServiceUri: is not set")
-    tree, bookies = clients(reached)
-    with closing(tree), closing(bookies):
+    with runtime.child() as own:
+        tree, _ = own.bookkeeper()
         path = tree.topic_path(topic)
         node = tree.nodes.get(path, latest=True)
         if node is None:
             raise TopicNotFoundError(f"{topic} has no managed ledger at {path}: another metadata service has it")
         decode_record(node.value)
-        return FoundRecord(path, size_of(node.value, config.bridge.record_size))
+        return FoundRecord(path, size_of(node.value, runtime.config.bridge.record_size))
 
 
-def _tried_bucket(config: Config, archive: ObjectStore, offloading: BrokerOffloading | OffloadError) -> TriedBucket:
-    url = config.bridge.bucket
+def _tried_bucket(runtime: Runtime, offloading: BrokerOffloading | OffloadError) -> TriedBucket:
+    url = runtime.config.bridge.bucket
     if not url:
         if isinstance(offloading, OffloadError):
             raise offloading
         if not offloading.bucket:
             raise ConfigError("bridge.bucket: is not set, and the brokers name no bucket of theirs")
         url = f"s3://{offloading.bucket}"
-    with closing(open_store(settings.store(config).beside(url, "bridge.bucket"))) as bucket:
-        return TriedBucket(url, try_bucket(archive, bucket))
+    with closing(runtime.dependencies.store(runtime.storage.beside(url, "bridge.bucket"))) as bucket:
+        return TriedBucket(url, try_bucket(runtime.store, bucket))
 
 
 def try_bucket(archive: ObjectStore, bucket: ObjectStore) -> bool:

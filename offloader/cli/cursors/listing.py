@@ -10,7 +10,7 @@ import click
 from offloader.ahead import map_ahead, unawaited_pool
 from offloader.cli.command import CommandSession, command
 from offloader.cli.cursors import cursors
-from offloader.cli.orphans.deletion_parts import names_of, stored_topics
+from offloader.cli.orphans.deletion_parts import stored_topics
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME, parsed
 from offloader.errors import DamagedRecordError, OffloadError, TopicNotFoundError
@@ -20,6 +20,7 @@ from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.cursors.stored import ListedSubscription, by_bytes_held, listed
 from offloader.model import TopicName
 from offloader.ports.subscriptions import SubscriptionUse
+from offloader.runtime.deletion import names_of
 
 READERS = 8  # topics that are read at a time
 TOLD = 1000  # topics between two lines that say how far it is

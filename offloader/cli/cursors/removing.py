@@ -27,7 +27,6 @@ from offloader.cli.orphans.quarantine import YES
 from offloader.cli.output import say_failed
 from offloader.cli.parsing import TOPIC
 from offloader.errors import FatalError, OffloadError
-from offloader.lifecycle.deletion.configured import bounds_of
 from offloader.lifecycle.deletion.machine import due_at
 from offloader.lifecycle.deletion.marking import Marker, MarkOutcome
 from offloader.lifecycle.deletion.queue import DeletionQueue
@@ -41,6 +40,7 @@ from offloader.lifecycle.topics.cursors.former import removed_former
 from offloader.metadata.root import read_root
 from offloader.model import TopicName
 from offloader.printable import meant
+from offloader.runtime.deletion import bounds_of
 
 BY = "offloader topics cursors remove"
 COLUMNS = ("topic", "cursor", "state", "markedAt", "goesAt", "tries", "answer", "reason")

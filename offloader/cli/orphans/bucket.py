@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, cast
 
 import click
 
-from offloader.bridge.log import BridgeReader
 from offloader.cli.command import CommandSession
 from offloader.cli.output import say
 from offloader.cli.parsing import C, with_options
@@ -19,18 +18,14 @@ from offloader.config.units import format_size
 from offloader.errors import FatalError, OffloadError, OvertakenError
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan, sums
-from offloader.lifecycle.bucket.reading import check_records
-from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.candidates import OrphanSide, OrphanVerdict
 from offloader.lifecycle.explaining.words import counted
-from offloader.lifecycle.ledgers.references import References
 from offloader.metadata.root import read_root
+from offloader.runtime import deletion
+from offloader.runtime.deletion import ReadReferences
 
 _EVERY = 2.0  # seconds between two lines of progress
-
-ReadReferences = Callable[[], Sequence[References]]
-"""Reads all ledger lists of all metadata stores, when it is called."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +69,16 @@ def scan_bucket(
 
     Where there is no archive, or it cannot be reached, that is all there is to tell, unless the bucket is asked for:
     then ConfigError, or what the store raises. Raises what the stock offloader's store and `references` raise."""
-    grace = session.config.lifecycle.quarantine_floor_ms
-    of = session.dependencies
     said = _Progress()
     try:
-        scanner = BucketScanner(session.store, of.clock_ms, of.new_token, grace, cluster=cluster, progress=said)
-        found = scanner.scan()
+        clock = session.dependencies.clock_ms
+        found = deletion.bucket_scanner(session, clock, cluster, said).scan()
     except OvertakenError:
         raise
     except OffloadError as error:
         if option.only or option.stock is not None:
             raise
-        return ObjectScan(of.clock_ms(), (), {}, {}, (f"The bucket cannot be looked at: {error}",))
+        return ObjectScan(session.dependencies.clock_ms(), (), {}, {}, (f"The bucket cannot be looked at: {error}",))
     if option.stock is None:
         return found
     with stock_scanner(session, option.stock, references, cluster) as stock:
@@ -108,10 +101,7 @@ def stock_scanner(
     of = session.dependencies
     name = cluster or read_root(session.store).cluster
     with closing(of.store(session.storage.beside(url, "--stock"))) as store:
-        section, bridged = session.config.lifecycle, BridgeReader(session.store).of
-        grace, alone = section.quarantine_floor_ms, section.bucket_is_not_shared
-        check = partial(check_records, session.store)
-        yield StockScanner(store, references, name, of.clock_ms, grace, bridged, check, alone)
+        yield deletion.stock_scanner(session, store, references, name, of.clock_ms)
 
 
 def bucket_counts(scan: ObjectScan) -> dict[str, int]:

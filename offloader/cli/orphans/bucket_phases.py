@@ -7,20 +7,16 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from offloader.cli.command import OK, CommandSession
+from offloader.cli.orphans.deletion_parts import queue_of_root
 from offloader.errors import ObjectNotFoundError
 from offloader.lifecycle.bucket.holds import holds, why_orphan_held
 from offloader.lifecycle.bucket.names import KeyStanding
 from offloader.lifecycle.bucket.orphans import BucketOrphan, ObjectScan
 from offloader.lifecycle.bucket.quarantine import ObjectMark, ObjectQuarantine
-from offloader.lifecycle.bucket.scan import BucketScanner
-from offloader.lifecycle.bucket.side import BucketSide
-from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.candidates import OrphanSide
-from offloader.lifecycle.deletion.configured import bounds_of, timing_of
 from offloader.lifecycle.deletion.marking import moved_clock
-from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.explaining.words import counted, moment_text
-from offloader.metadata.root import read_root
+from offloader.runtime.deletion import bounds_of, bucket_scanner, timing_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +35,12 @@ def parse_orphan(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() else text
 
 
-def bucket_scanner(session: CommandSession) -> BucketScanner:
-    """Of the archive, as it is configured."""
-    of = session.dependencies
-    grace = session.config.lifecycle.quarantine_floor_ms
-    return BucketScanner(session.store, of.clock_ms, of.new_token, grace)
-
-
-def bucket_side(session: CommandSession, stock: StockScanner | None = None) -> BucketSide:
-    """The archive as a side of deletion. `stock`: the bucket of Pulsar's own offloader, where records name it."""
-    return BucketSide(session.store, bucket_scanner(session), stock, held=holds(session.config.policies))
-
-
 def explain_object(session: CommandSession, thing: str) -> int:
     """Print what is known of one object or upload. Raises ObjectNotFoundError."""
     key = thing if session.store.stat(thing) is not None else thing.partition(":")[2]
     uploads = [each for each in session.store.list_uploads(key) if each.upload == thing] if key != thing else []
     grace = session.config.lifecycle.quarantine_floor_ms
-    told, scan = bucket_scanner(session).look([] if uploads else [thing], uploads, grace)
+    told, scan = bucket_scanner(session, session.dependencies.clock_ms).look([] if uploads else [thing], uploads, grace)
     if thing not in told:
         raise ObjectNotFoundError(f"there is no object or upload {thing} below the root")
     found = told[thing]
@@ -77,12 +61,12 @@ def explain_object(session: CommandSession, thing: str) -> int:
 def marking_clock(session: CommandSession, *, yes: bool) -> Callable[[], int]:
     """The archive's store's, which the second phase goes by; ours where nothing is written."""
     ours = session.dependencies.clock_ms
-    return moved_clock(ours, bucket_scanner(session).now()) if yes else ours
+    return moved_clock(ours, bucket_scanner(session, ours).now()) if yes else ours
 
 
 def mark_objects(session: CommandSession, scan: ObjectScan, ids: Collection[str] | None, *, yes: bool) -> MarkedPart:
     """Mark objects and uploads of a scan, by default all that are certain."""
-    queue = DeletionQueue(session.store, read_root(session.store).cluster, session.dependencies.new_token)
+    queue = queue_of_root(session)
     bounds = bounds_of(session.config.lifecycle)
     clock = marking_clock(session, yes=yes)
     held = holds(session.config.policies)

@@ -1,24 +1,22 @@
-"""What the commands about deletions work with, and how they show one."""
+"""What the commands about orphans and deletions scan and work with, and how they show a deletion."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.cli.command import CommandSession
 from offloader.cli.orphans.bucket import stock_scanner
-from offloader.cli.orphans.bucket_phases import bucket_side
-from offloader.cli.orphans.scanning import has_ledgers, lists_of
+from offloader.cli.orphans.copies_on_spark import CopiesOnSpark
 from offloader.cli.output import say
 from offloader.errors import ConfigError, FatalError, OffloadError
 from offloader.lifecycle.clocks import Clocks
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
-from offloader.lifecycle.deletion.configured import close_scanner, leftovers_beside, timing_of
 from offloader.lifecycle.deletion.machine import due_at
-from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
     DeletionState,
@@ -33,19 +31,72 @@ from offloader.lifecycle.deletion.subscription_side import SubscriptionSide
 from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.deletion.undo import BucketWayBack, WayBack, WayBackOf, ZooKeeperWayBack
 from offloader.lifecycle.explaining.words import moment_text
+from offloader.lifecycle.ledgers.copies import VerifyCopies
 from offloader.lifecycle.ledgers.leftovers import is_pending_acks
+from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.ledgers.scanned import LedgerScan
+from offloader.lifecycle.ledgers.scanner import ClusterScanner
+from offloader.lifecycle.ledgers.stock_copies import stock_copies
 from offloader.lifecycle.rescue.evidence import RescueEvidence
-from offloader.lifecycle.topics.cursors.configured import subscription_names
 from offloader.lifecycle.topics.cursors.former import FormerRemoval, pending_former
-from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
 from offloader.lifecycle.topics.pace import pacing
 from offloader.metadata.rescue_log import Rescues
 from offloader.metadata.root import open_root, read_root
+from offloader.runtime import deletion
 
 BOOKIE_SECONDS = 10.0
+_EVERY = 2.0  # seconds between two lines of progress
 _RECORD = re.compile(r"[A-Z_]{1,20}-([0-9]{20}(-[0-9a-f-]{1,36})?|[0-9a-f]{40})(-[a-z]{1,10})?")
+
+
+@contextmanager
+def ledger_scanner(session: CommandSession, *, on_spark: bool = False) -> Iterator[ClusterScanner]:
+    """Of the configured cluster. `on_spark`: where copies are read back. Raises ConfigError,
+    MetadataUnavailableError."""
+    copies, clock = _copies(session, on_spark=on_spark), session.dependencies.clock_ms
+    with closing(deletion.ledger_scanner(session, clock, copies, ScanProgress(), BOOKIE_SECONDS)) as scanner:
+        yield scanner
+
+
+def _copies(session: CommandSession, *, on_spark: bool) -> VerifyCopies:
+    bucket = session.config.lifecycle.stock_bucket
+    if not on_spark:
+        return stock_copies(bucket, session.storage)
+    if not bucket:
+        raise ConfigError("--on-spark reads copies back: set lifecycle.stockBucket, the bucket that has them")
+    return CopiesOnSpark(session.config.spark, bucket, session.storage)
+
+
+def lists_of(session: CommandSession) -> Callable[[], tuple[References, ...]]:
+    """Reads all ledger lists of all metadata stores, when it is called; what it opens for that, it closes."""
+
+    def read() -> tuple[References, ...]:
+        with ledger_scanner(session) as scanner:
+            return scanner.references()
+
+    return read
+
+
+def known_cluster(session: CommandSession) -> str | None:
+    """The cluster that answers; None: nobody says, and the archive's own word must do."""
+    try:
+        return session.admin.cluster()
+    except OffloadError:
+        return None
+
+
+class ScanProgress:
+    """Lines on standard error, not more than one in some seconds: a small cluster's scan says nothing."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+
+    def __call__(self, what: str, count: int) -> None:
+        if self._clock() - self._last >= _EVERY:
+            self._last = self._clock()
+            say(f"scan: {what}: {count}", err=True)
 
 
 def queue_of_root(session: CommandSession) -> DeletionQueue:
@@ -79,15 +130,15 @@ def sides_of(session: CommandSession, stock: str | None = None) -> Iterator[dict
     their bucket."""
     with ExitStack() as stack:
         sides: dict[LedgerType, DeletionSide] = {}
-        if has_ledgers(session):
-            ledgers = stack.enter_context(side_of(session))
+        if session.has_bookkeeper:
+            ledgers = side_of(session)
             sides[LedgerType.LEDGER] = ledgers
-            sides[LedgerType.MANAGED_LEDGER] = leftovers_beside(ledgers)
+            sides[LedgerType.MANAGED_LEDGER] = deletion.leftovers_beside(ledgers)
             sides[LedgerType.SUBSCRIPTION] = subscription_side(session)
         theirs = None
         if stock is not None:
             theirs = stack.enter_context(stock_scanner(session, stock, lists_of(session)))
-        bucket = bucket_side(session, theirs)
+        bucket = deletion.bucket_side(session, session.dependencies.clock_ms, theirs)
         sides[LedgerType.OBJECT] = bucket
         if theirs is not None:
             sides[LedgerType.OFFLOAD_LEDGER] = bucket
@@ -95,29 +146,23 @@ def sides_of(session: CommandSession, stock: str | None = None) -> Iterator[dict
 
 
 def subscription_side(session: CommandSession, timeout_s: float = BOOKIE_SECONDS) -> SubscriptionSide:
-    """That of subscriptions; lifecycle.visits says how many topics are loaded at a time and a minute. Raises
-    ConfigError."""
-    of, visits = session.dependencies, session.config.lifecycle.visits
-    return SubscriptionSide(
-        stored_topics(session, timeout_s),
-        session.subscriptions,
-        names_of(session),
-        clocks_of(session).now_ms,
-        visits.at_once,
-        pacing(visits.a_minute, of.clock_ms, of.sleep),
-    )
+    """That of subscriptions; lifecycle.visits says how many topics are loaded a minute. Raises ConfigError."""
+    check_timeout(timeout_s)
+    of = session.dependencies
+    pace = pacing(session.config.lifecycle.visits.a_minute, of.clock_ms, of.sleep)
+    return deletion.subscription_side(session, clocks_of(session).now_ms, pace, timeout=timeout_s)
 
 
 def stored_topics(session: CommandSession, timeout_s: float) -> StoredTopics:
     """What is stored of subscriptions. Raises ConfigError, FatalError, MetadataUnavailableError."""
+    check_timeout(timeout_s)
+    return deletion.stored_topics(session, timeout_s)
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Raises FatalError where no bookie could answer in time."""
     if timeout_s <= 0:
         raise FatalError("--timeout 0: no bookie answers in no time; say at least 1s")
-    return StoredTopics(*session.bookkeeper(timeout_s), timeout_s)
-
-
-def names_of(session: CommandSession, *, offline: bool = False) -> SubscriptionNames:
-    """What the cluster's own subscriptions are called; as by default where brokers cannot be asked."""
-    return subscription_names(session.config.pulsar.subscription, None if offline else session.admin)
 
 
 def clocks_of(session: CommandSession) -> Clocks:
@@ -157,18 +202,13 @@ def say_former(session: CommandSession) -> list[FormerRemoval]:
     return found
 
 
-@contextmanager
-def side_of(session: CommandSession) -> Iterator[BookKeeperSide]:
-    """BookKeeper's side. Raises ConfigError, MetadataUnavailableError."""
-    tree, bookies = session.bookkeeper(BOOKIE_SECONDS)
+def side_of(session: CommandSession) -> BookKeeperSide:
+    """BookKeeper's side. Raises ConfigError, FatalError, MetadataUnavailableError."""
+    tree, _ = session.bookkeeper(BOOKIE_SECONDS)
     if not isinstance(tree, MetadataTree):
         raise FatalError("the metadata service is no ZooKeeper: nothing can be deleted there under guard")
-    scanner = session.dependencies.scanner(session.config, tree, bookies, session.admin, session.dependencies.clock_ms)
-    try:
-        rescues = RescueEvidence(lambda: rescues_of_cluster(session))
-        yield BookKeeperSide(tree, bookies, scanner, LoadedTopics.of(session.admin), rescues=rescues)
-    finally:
-        close_scanner(scanner)
+    scanner = deletion.verifying_scanner(session, session.dependencies.clock_ms)
+    return deletion.bookkeeper_side(session, scanner, RescueEvidence(lambda: rescues_of_cluster(session)))
 
 
 def rescues_of_cluster(session: CommandSession) -> Rescues:
@@ -187,7 +227,7 @@ def with_rescues(session: CommandSession, scan: LedgerScan) -> LedgerScan:
 
 def timing(session: CommandSession) -> DeletionTiming:
     """When deletions go on, by the configuration."""
-    return timing_of(session.config.lifecycle)
+    return deletion.timing_of(session.config.lifecycle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ import click
 from offloader.cli.command import OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.bucket_phases import explain_object, parse_orphan
-from offloader.cli.orphans.deletion_parts import rescues_of_cluster, with_rescues
-from offloader.cli.orphans.scanning import ledger_scanner
+from offloader.cli.orphans.deletion_parts import ledger_scanner, rescues_of_cluster, with_rescues
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
 from offloader.errors import FatalError, LedgerNotFoundError, OffloadError

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -27,9 +27,7 @@ from offloader.cli.orphans.deletion_parts import (
     timing,
 )
 from offloader.cli.orphans.quarantine import YES
-from offloader.cli.orphans.scanning import has_ledgers
 from offloader.cli.output import say
-from offloader.lifecycle.deletion.configured import bounds_of, timing_of
 from offloader.lifecycle.deletion.machine import DeletionTurn, due_at, turn
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import (
@@ -43,7 +41,7 @@ from offloader.lifecycle.deletion.system_topic.interfaces import NotAnnounced
 from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.deletion.watcher import PendingDeletions
 from offloader.metadata.root import read_root
-from offloader.offload.system_topic import system_topic
+from offloader.runtime.deletion import bounds_of, system_topic, timing_of
 
 SHOWN = 20
 
@@ -76,12 +74,11 @@ def announcing(session: CommandSession, announced: Announced) -> Iterator[Announ
     if session.config.lifecycle.system_topic not in ("publish", "both"):
         yield lambda _: None
         return
-    with ExitStack() as stack:
-        cluster = read_root(session.store).cluster
-        topic = system_topic(session.config, session.store, cluster, announced, stack)
-        if topic is None:
-            raise RuntimeError("the system topic is off")
-        yield stack.enter_context(closing(topic.publisher())).announce
+    topic = system_topic(session, read_root(session.store).cluster, announced)
+    if topic is None:
+        raise RuntimeError("the system topic is off")
+    with closing(topic.publisher()) as publisher:
+        yield publisher.announce
 
 
 class Heard:
@@ -254,7 +251,7 @@ def _service(
 
 def _unreachable(session: CommandSession, stock: str | None) -> dict[LedgerType, str]:
     found = {}
-    if not has_ledgers(session):
+    if not session.has_bookkeeper:
         for kind in (LedgerType.LEDGER, LedgerType.MANAGED_LEDGER, LedgerType.SUBSCRIPTION):
             what = "subscriptions" if kind is LedgerType.SUBSCRIPTION else "ledgers"
             found[kind] = f"{what} are looked at in ZooKeeper: set pulsar.metadataServiceUri"

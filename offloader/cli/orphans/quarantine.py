@@ -12,16 +12,15 @@ from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.bucket import BucketOption, bucket_options, scan_bucket
 from offloader.cli.orphans.bucket_phases import MarkedPart, mark_objects, marked_told, parse_orphan
-from offloader.cli.orphans.deletion_parts import moment, queue_of_cluster, side_of, timing
-from offloader.cli.orphans.scanning import has_ledgers, lists_of
+from offloader.cli.orphans.deletion_parts import lists_of, moment, queue_of_cluster, side_of, timing
 from offloader.cli.output import say
 from offloader.cli.parsing import parsed
 from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.candidates import OrphanSide
-from offloader.lifecycle.deletion.configured import bounds_of, leftovers_beside
 from offloader.lifecycle.deletion.quarantine import Keeping, LedgerMark, LeftoverMark, LeftoverQuarantine, Quarantine
 from offloader.lifecycle.ledgers.told import leftover_told, told
 from offloader.metadata.root import read_root
+from offloader.runtime.deletion import bounds_of, leftovers_beside
 
 YES = click.option("--yes", is_flag=True, help="Do it; without it, only say what would be done.")
 
@@ -82,7 +81,7 @@ def _marked(
     ledgers = {one for one in things if isinstance(one, int)}
     objects = {one for one in things if isinstance(one, str)}
     every = not things
-    if every and not has_ledgers(session) and not option.left_out:
+    if every and not session.has_bookkeeper and not option.left_out:
         if not option.only:
             say("pulsar.metadataServiceUri is not set: only the bucket is scanned", err=True)
         option = replace(option, only=True)
@@ -103,17 +102,17 @@ def _has_archive(session: CommandSession) -> bool:
 
 def _mark_ledgers(session: CommandSession, named: Collection[int] | None, *, yes: bool) -> MarkedPart:
     section = session.config.lifecycle
-    with side_of(session) as side:
-        scan = side.scanner.scan(named)
-        if named is not None and side.rescues is not None:
-            scan = side.rescues.told(scan)
-        queue = queue_of_cluster(session, create=yes)
-        phase = Quarantine(queue, side, bounds_of(section), session.dependencies.clock_ms, "command", dry=not yes)
-        held: tuple[LedgerMark, ...] = ()
-        if named is None:
-            clock = session.dependencies.clock_ms
-            held = Keeping(queue, side.is_there, side.scanner.scan, clock, "command", dry=not yes).remember(scan)
-        found = phase.mark(scan, named)
+    side = side_of(session)
+    scan = side.scanner.scan(named)
+    if named is not None and side.rescues is not None:
+        scan = side.rescues.told(scan)
+    queue = queue_of_cluster(session, create=yes)
+    phase = Quarantine(queue, side, bounds_of(section), session.dependencies.clock_ms, "command", dry=not yes)
+    held: tuple[LedgerMark, ...] = ()
+    if named is None:
+        clock = session.dependencies.clock_ms
+        held = Keeping(queue, side.is_there, side.scanner.scan, clock, "command", dry=not yes).remember(scan)
+    found = phase.mark(scan, named)
     marks = (*found.marks, *held)
     return MarkedPart(
         "nothing is marked" if found.refusals else marked_told(session, found.number, "ledger", yes=yes),
@@ -140,13 +139,11 @@ def _fields(one: LedgerMark) -> dict[str, object]:
 
 def quarantine_leftovers(session: CommandSession, names: tuple[str, ...], *, yes: bool) -> int:
     """Scan, and mark those with these names."""
-    now_ms = session.dependencies.clock_ms
-    with side_of(session) as ledgers:
-        side = leftovers_beside(ledgers)
-        scan = side.scanner.scan(frozenset())
-        queue = queue_of_cluster(session, create=yes)
-        phase = LeftoverQuarantine(queue, side, bounds_of(session.config.lifecycle), now_ms, "command", dry=not yes)
-        found = phase.mark(scan, names)
+    now_ms, side = session.dependencies.clock_ms, leftovers_beside(side_of(session))
+    scan = side.scanner.scan(frozenset())
+    queue = queue_of_cluster(session, create=yes)
+    phase = LeftoverQuarantine(queue, side, bounds_of(session.config.lifecycle), now_ms, "command", dry=not yes)
+    found = phase.mark(scan, names)
     said = marked_told(session, found.number, "left-over managed ledger", yes=yes)
     session.output.message(
         "nothing is marked" if found.refusals else said,

@@ -92,8 +92,7 @@ def rescue(
 
 
 def _judged(session: CommandSession, ledgers: Sequence[int]) -> dict[int, LedgerVerdict]:
-    with side_of(session) as side:
-        return {one.ledger.ledger: one for one in side.scanner.scan(set(ledgers)).verdicts}
+    return {one.ledger.ledger: one for one in side_of(session).scanner.scan(set(ledgers)).verdicts}
 
 
 def _check_gone(session: CommandSession, gone: Collection[str], ledgers: Collection[int]) -> None:

@@ -19,10 +19,9 @@ from offloader.cli.formats import FORMATS
 from offloader.cli.orphans import orphans
 from offloader.cli.orphans.deletion_parts import BOOKIE_SECONDS, moment, queue_of_root
 from offloader.cli.orphans.quarantine import YES
-from offloader.cli.orphans.scanning import has_ledgers
 from offloader.cli.output import say
 from offloader.cli.progress_bar import download_progress
-from offloader.cli.reading import message_options, opened, range_options
+from offloader.cli.reading import message_options, range_options
 from offloader.errors import FatalError, LedgerNotFoundError, OffloadError
 from offloader.lifecycle.bucket.holds import holds
 from offloader.lifecycle.deletion.ledger_records import marked_as_rescued
@@ -147,7 +146,7 @@ def _forget_one(session: CommandSession, found: Rescues, ledger: int, *, yes: bo
 
 def _is_only_copy(session: CommandSession, ledger: int, rescued: RescuedLedger | None) -> bool | None:
     """Another ledger may have its id by now. None: not known."""
-    if not has_ledgers(session):
+    if not session.has_bookkeeper:
         return None
     try:
         there = session.bookkeeper(BOOKIE_SECONDS)[0].read(ledger).metadata
@@ -213,7 +212,7 @@ def read(
     if not entries:
         _check_kind(session, ledger)
     selection = selected(start, end)
-    source = Archive(opened(session), options=reading).rescued(ledger)
+    source = Archive(session.open_archive(), options=reading).rescued(ledger)
     wanted = MessageFilter(selection.published_from, selection.published_to)
     found = source.items(selection) if entries else messages_of(source, selection, wanted, private_keys)
     printed = FORMATS[form or session.output.name](source.name)

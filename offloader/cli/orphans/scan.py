@@ -18,7 +18,7 @@ from offloader.cli.orphans.bucket import (
     bucket_summary,
     scan_bucket,
 )
-from offloader.cli.orphans.deletion_parts import with_rescues
+from offloader.cli.orphans.deletion_parts import known_cluster, ledger_scanner, lists_of, with_rescues
 from offloader.cli.orphans.ledgers_shown import (
     candidate_fields,
     candidate_line,
@@ -29,7 +29,6 @@ from offloader.cli.orphans.ledgers_shown import (
     leftover_fields,
     missing_fields,
 )
-from offloader.cli.orphans.scanning import has_ledgers, known_cluster, ledger_scanner, lists_of
 from offloader.cli.output import say
 from offloader.errors import MetadataUnavailableError
 from offloader.lifecycle.bucket.holds import holds, with_holds
@@ -148,7 +147,7 @@ def scan(session: CommandSession, *, bucket: BucketOption, most: int, on_spark: 
 
 
 def _found(session: CommandSession, option: BucketOption, *, on_spark: bool) -> FoundOrphans:
-    if not option.only and not option.left_out and not has_ledgers(session):
+    if not option.only and not option.left_out and not session.has_bookkeeper:
         say("pulsar.metadataServiceUri is not set: only the bucket is scanned", err=True)
         option = replace(option, only=True)
     ledgers, cluster = None, None

@@ -4,6 +4,7 @@ subscriptions a third."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,3 +49,7 @@ class DeletionSide(Protocol):
         `in_time`: asked before the request that nothing outdates. False: the time of the try is over, an operator
         may have taken the deletion back, and nothing is sent: the answer is TOO_LATE."""
         ...
+
+
+OpenSide = Callable[[ExitStack], DeletionSide]
+"""Opens a side; what must be closed is left with the stack. Raises OffloadError."""

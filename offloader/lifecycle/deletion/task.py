@@ -8,12 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from offloader.errors import OffloadError
-from offloader.lifecycle.deletion.configured import OpenSide
 from offloader.lifecycle.deletion.machine import DeletionTry, FailedLook
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerNode, LedgerType, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.service import Announce, DeletionRules, LedgerDeletionService
-from offloader.lifecycle.deletion.side import DeletionSide, SideLooks
+from offloader.lifecycle.deletion.side import DeletionSide, OpenSide, SideLooks
 from offloader.lifecycle.deletion.watcher import DeletionWatcher
 
 SOON = 1.0  # seconds; more is due

@@ -170,3 +170,7 @@ class LedgerScanner(Protocol):
         None: there was no such scan of some ledgers, it found something against deletion, it is too old, or other
         stores are to be read by now. Raises MetadataUnavailableError."""
         ...
+
+    def close(self) -> None:
+        """End the sessions that were opened for other stores."""
+        ...

@@ -13,10 +13,8 @@ from uuid import uuid4
 from crc32c import crc32c
 
 from offloader.bookkeeper.bookie_source import BookKeeperSource
-from offloader.bookkeeper.connect import BookKeeperSettings, clients
 from offloader.bookkeeper.status import Answer, answer
 from offloader.bridge.operations.doctor import BridgeFacts, bridge_facts
-from offloader.config import Config
 from offloader.config.lifecycle import Lifecycle
 from offloader.errors import (
     BookieUnavailableError,
@@ -27,22 +25,20 @@ from offloader.errors import (
     UnprovenStoreError,
 )
 from offloader.java import check_user, find_java
-from offloader.lifecycle.ledgers.scanner import open_scanner
 from offloader.lifecycle.ledgers.told import refusal_told
 from offloader.metadata.deal import family_of
 from offloader.metadata.layout import ROOT, proof_key
 from offloader.metadata.root import prove, read_root
 from offloader.metadata.state import Root
-from offloader.metadata.stock_keys import STOCK_BUCKET
 from offloader.model import MIB, TopicName
-from offloader.offload import settings
 from offloader.operations.doctor.google_checks import GoogleBucket
 from offloader.operations.doctor.store_checks import AZURES_RULE, BucketFacts
 from offloader.ports.admin import Admin, TopicInfo
 from offloader.ports.entry_source import Extent
 from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import AZURE_SCHEMES, GOOGLE_SCHEMES, open_store
+from offloader.runtime.connections import Runtime, pulsar_settings
+from offloader.runtime.deletion import ledger_scanner
+from offloader.storage.open import AZURE_SCHEMES, GOOGLE_SCHEMES
 from offloader.storage.settings import StoreSettings
 
 PARTS = 5 * MIB, 5 * MIB + 8_192, 64  # the least that S3 takes, another length, and a short last part
@@ -94,14 +90,13 @@ class Probes(Protocol):
 class RealProbes:
     """The real one."""
 
-    def __init__(self, config: Config, admin: Admin, store: ObjectStore) -> None:
-        self.admin = admin
-        self.store = store
-        self._config = config
-        self._pulsar = settings.pulsar(config)
-        self._bookkeeper = settings.bookkeeper(config)
-        self._lifecycle = config.lifecycle
-        self._store_settings = settings.store(config)
+    def __init__(self, runtime: Runtime) -> None:
+        self.admin = runtime.admin
+        self.store = runtime.store
+        self._runtime = runtime
+        self._pulsar = pulsar_settings(runtime.config)
+        self._lifecycle = runtime.config.lifecycle
+        self._store_settings = runtime.storage
 
     def java(self) -> str:
         found = find_java()
@@ -125,36 +120,32 @@ class RealProbes:
             return effective_policies(admin, topic)
 
     def read_topic(self, topic: TopicName) -> str:
-        return SubscriptionProbe(self._pulsar, self.admin).read_topic(topic)
+        return SubscriptionProbe(self._runtime).read_topic(topic)
 
     def bookies(self) -> Mapping[str, OffloadError | None] | None:
-        if self._bookkeeper is None:
+        if not self._runtime.has_bookkeeper:
             return None
-        with closing(LedgerProbes(self._bookkeeper)) as ledgers:
-            return ledgers.bookies()
+        with self._runtime.child() as own:
+            return LedgerProbes(own).bookies()
 
     def read_ledger(self, topic: TopicName) -> str:
-        if self._bookkeeper is None:
+        if not self._runtime.has_bookkeeper:
             raise ConfigError("pulsar.metadataServiceUri: is not set")
-        with closing(LedgerProbes(self._bookkeeper)) as ledgers:
-            return ledgers.read(topic, self.admin.topic_info(topic))
+        with self._runtime.child() as own:
+            return LedgerProbes(own).read(topic, self.admin.topic_info(topic))
 
     def ledger_deletion(self) -> tuple[str, ...] | None:
-        if self._bookkeeper is None or self._lifecycle == Lifecycle():
+        if not self._runtime.has_bookkeeper or self._lifecycle == Lifecycle():
             return None
-        from offloader.bookkeeper.zookeeper import ZooKeeper  # kazoo is an extra
-
-        tree, bookies = clients(self._bookkeeper)
-        with closing(tree), closing(bookies):
-            scanner = open_scanner(self._lifecycle, tree, bookies, self.admin, connect=ZooKeeper)
-            with closing(scanner):
-                return tuple(refusal_told(one) for one in scanner.prospects())
+        clock = self._runtime.dependencies.clock_ms
+        with self._runtime.child() as own, closing(ledger_scanner(own, clock)) as scanner:
+            return tuple(refusal_told(one) for one in scanner.prospects())
 
     def stock_bucket(self) -> str | None:
         if not self._lifecycle.stock_bucket:
             return None
-        settings = self._store_settings.beside(self._lifecycle.stock_bucket, STOCK_BUCKET)
-        with closing(open_store(settings, read_only=True)) as store:
+        with self._runtime.child() as own:
+            store = own.stock_bucket
             next(iter(store.list("")), None)
             store.stat(ROOT)  # what is not there: only who may read is told so
             return store.url
@@ -172,7 +163,7 @@ class RealProbes:
         return BucketFacts(prefix, rules), ahead(date)
 
     def bridge(self, topic: TopicName) -> BridgeFacts:
-        return bridge_facts(self._config, self.admin, self.store, topic)
+        return bridge_facts(self._runtime, topic)
 
 
 def _google_bucket(settings: StoreSettings) -> GoogleBucket:
@@ -199,11 +190,12 @@ def _azure_container(settings: StoreSettings) -> BucketFacts:
 
 
 class LedgerProbes:
-    """The metadata service and its bookies, reached as workers do. Raises as `offloader.bookkeeper.connect.connect`."""
+    """The metadata service and its bookies, reached as workers do. Raises as `Runtime.bookkeeper`."""
 
-    def __init__(self, settings: BookKeeperSettings) -> None:
-        self._timeout = settings.bookies.connect_timeout + settings.bookies.request_timeout
-        self._metadata, self._bookies = clients(settings)
+    def __init__(self, runtime: Runtime) -> None:
+        section = runtime.config.pulsar.bookies
+        self._timeout = (section.connection_timeout_ms + section.operation_timeout_ms) / 1000
+        self._metadata, self._bookies = runtime.bookkeeper()
         self._source = BookKeeperSource(self._metadata, self._bookies)
 
     def bookies(self) -> Mapping[str, OffloadError | None]:
@@ -224,10 +216,6 @@ class LedgerProbes:
         if not entries:
             raise BookieUnavailableError(f"{topic}: no bookie sent an entry within {self._timeout:g} s")
         return f"{topic}: entry {entries[0].ledger}:{entries[0].entry} was read from its bookies"
-
-    def close(self) -> None:
-        """End the connections."""
-        self._source.close()
 
     def _failure(self, name: str, future: Future[Any]) -> OffloadError | None:
         try:
@@ -282,17 +270,15 @@ def try_upload(store: ObjectStore, sizes: Sequence[int] = PARTS) -> None:
 class SubscriptionProbe:
     """Acknowledges nothing. Deletes the subscription only where its token proves that this probe created it."""
 
-    def __init__(self, settings: PulsarSettings, admin: Admin) -> None:
-        self._settings = settings
-        self._admin = admin
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._settings = pulsar_settings(runtime.config)
 
     def read_topic(self, topic: TopicName) -> str:
         """Open a reader while the subscription is held, by this probe or by the running application. Returns what was
         done. Raises SubscriptionBusyError where another consumer holds the subscription, and what brokers raise."""
-        from offloader.pulsar.broker_source import BrokerSource
-
-        with self._subscribed(topic) as holder, closing(BrokerSource(self._settings)) as source:
-            source.open(topic, 0, 0, max_bytes=1).close()
+        with self._subscribed(topic) as holder, self._runtime.child() as own:
+            own.source.open(topic, 0, 0, max_bytes=1).close()
         return f"{topic} can be read while the subscription {self._settings.subscription} is held{holder}"
 
     @contextmanager
@@ -306,7 +292,7 @@ class SubscriptionProbe:
             except SubscriptionBusyError as error:
                 yield self._running_application(topic, error)
                 return
-            kept = self._admin.pin_token(topic, self._settings.subscription)
+            kept = self._runtime.admin.pin_token(topic, self._settings.subscription)
             try:
                 yield "; it stays, since these brokers do not show whether it is new" if kept is None else ""
             finally:
@@ -315,11 +301,9 @@ class SubscriptionProbe:
 
     def _running_application(self, topic: TopicName, busy: SubscriptionBusyError) -> str:
         """Words about the consumer that holds the subscription, if it is the application's. Raises `busy` else."""
-        from offloader.pulsar.admin import AdminClient
         from offloader.pulsar.subscription_rest import consumers_of
 
-        with closing(AdminClient(self._settings)) as admin:
-            stats = admin.rest.get(f"{topic.rest_path}/stats")
+        stats = self._runtime.rest.get(f"{topic.rest_path}/stats")
         names = [consumer.name for consumer in consumers_of(stats, self._settings.subscription)]
         if not names:
             raise busy

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from offloader.cli.orphans.scanning import ScanProgress
+from offloader.cli.orphans.deletion_parts import ScanProgress
 from offloader.errors import (
     AuthorizationFailedError,
     BrokerUnavailableError,

@@ -127,6 +127,9 @@ class JudgingScanner:
         del leftovers
         return self.scan(only)
 
+    def close(self) -> None:
+        """Nothing is opened."""
+
     def _again(self, one: SeenLedger) -> SeenLedger:
         return one
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict
-from types import SimpleNamespace
 
 from offloader.config import Config
-from offloader.lifecycle.deletion.configured import bounds_of, timing_of
 from offloader.lifecycle.deletion.machine import due_at
 from offloader.lifecycle.deletion.records import LedgerType
 from offloader.lifecycle.deletion.task import DeletionTask
@@ -15,6 +13,8 @@ from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
 from offloader.offload.lifecycle_tasks import LifecycleParts, lifecycle_tasks
+from offloader.runtime.connections import Dependencies, Runtime
+from offloader.runtime.deletion import bounds_of, timing_of
 from offloader.storage.memory import MemoryStore
 
 from .support import candidate
@@ -65,7 +65,7 @@ def test_no_field_is_left_to_its_default():
 def test_the_application_s_task_has_them():
     store = MemoryStore()
     journal = Journal.open(store, "main", lambda: "token")
-    parts = LifecycleParts(DIFFERENT, SimpleNamespace(), store, journal, Metrics(), "main")
+    parts = LifecycleParts(Runtime(DIFFERENT, Dependencies(store=lambda _: store)), journal, Metrics(), "main")
     task = next(one for one in lifecycle_tasks(parts, bool, ExitStack()) if one.name == "deletion")
     assert isinstance(task, DeletionTask)
     assert (task.on, task.interval, task.rules.parallelism) == (True, 18.0, 11)

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from integration.soak import SOAK
-from offloader.lifecycle.deletion.configured import cluster_sides, leftovers_beside
 from offloader.lifecycle.deletion.machine import undone
 from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import LeftoverQuarantine
@@ -18,6 +17,7 @@ from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.objections import OperatorsWord
 from offloader.lifecycle.ledgers.scanner import ClusterScanner
 from offloader.lifecycle.ledgers.stores import StoreFinder
+from offloader.runtime.deletion import leftovers_beside, sides_together
 from tests.examples import tries
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.ledger_metadata import ADDRESS
@@ -144,7 +144,7 @@ def test_what_another_side_has_read_long_ago_serves_nobody():
     assert found.goes_on(LedgerType.LEDGER)
 
 
-def test_what_is_opened_for_one_side_serves_the_other_until_both_are_ended(monkeypatch):
+def test_what_is_opened_for_one_side_serves_the_other_until_both_are_ended():
     it, opened, closed = Rounds(), list[object](), list[object]()
 
     def opens(stack):
@@ -152,8 +152,7 @@ def test_what_is_opened_for_one_side_serves_the_other_until_both_are_ended(monke
         stack.callback(closed.append, it.side)
         return it.side
 
-    monkeypatch.setattr("offloader.lifecycle.deletion.configured.bookkeeper_side", lambda *_: opens)
-    sides = [LazySide(one) for one in cluster_sides(None, None, None, None)]
+    sides = [LazySide(one) for one in sides_together(opens)]
     for number in (1, 2):
         for side in reversed(sides):
             assert side.look([]).refusals == ()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.bookkeeper.entry_codec import digest_for, encode, master_key
 from offloader.bookkeeper.model import StoredEntry
-from offloader.config import Config
 from offloader.errors import ConfigError
 from offloader.model import LedgerList, LedgerSpan, TopicName
 from offloader.offload.core.check import Verdict
@@ -20,6 +17,7 @@ from offloader.ports.admin import TopicInfo
 from tests.fakes.bookkeeper import SimulatedCluster
 from tests.lifecycle.ledgers.clusters import cluster
 from tests.lifecycle.ledgers.written import Meanwhile, Written
+from tests.runtime.support import runtime_of
 
 TOPIC = TopicName.parse("public/default/t")
 
@@ -29,8 +27,15 @@ def test_a_cluster_without_bookies_is_a_failure() -> None:
     assert (check.name, check.verdict, check.message) == ("metadata-service", Verdict.FAIL, "no bookie is registered")
 
 
+BASE = """
+application: app
+pulsar: {serviceUrl: "pulsar://h:6650", adminUrl: "http://h:8080", metadataServiceUri: "zk://memory:1/ledgers"}
+storage: {root: "file:///unused"}
+"""
+
+
 @pytest.fixture
-def ledgers(monkeypatch: pytest.MonkeyPatch):
+def ledgers():
     """Ledger 13 has one entry; 12 was offloaded by Pulsar itself and deleted from BookKeeper."""
     cluster = SimulatedCluster(1, 3, prompt=True)
     metadata = cluster.create(13, 3, 3, 2)
@@ -38,8 +43,7 @@ def ledgers(monkeypatch: pytest.MonkeyPatch):
     for bookie in cluster.bookies.values():
         bookie.memory.add(13, 0, stored, master_key(b""))
     bookies, store = cluster.client()
-    monkeypatch.setattr("offloader.operations.doctor.probes.clients", lambda _: (store, bookies))
-    return LedgerProbes(BookKeeperSettings("zk:nowhere"))
+    return LedgerProbes(runtime_of(BASE, bookkeeper=lambda *_: (store, bookies)))
 
 
 def info(last_confirmed):
@@ -57,17 +61,9 @@ def test_where_pulsar_has_offloaded_everything_nothing_is_read(ledgers) -> None:
     )
 
 
-BASE = """
-application: app
-pulsar: {serviceUrl: "pulsar://h:6650", adminUrl: "http://h:8080", metadataServiceUri: "zk://memory:1/ledgers"}
-storage: {root: "file:///unused"}
-"""
-
-
 def test_the_stock_bucket_is_opened_listed_and_read(tmp_path: Path) -> None:
     def probes(section: str) -> RealProbes:
-        other: Any = None
-        return RealProbes(Config.parse(f"{BASE}lifecycle: {{{section}}}", {}), other, other)
+        return RealProbes(runtime_of(f"{BASE}lifecycle: {{{section}}}"))
 
     assert probes("").stock_bucket() is None
     there = tmp_path / "offload"
@@ -88,13 +84,13 @@ def test_the_stock_bucket_is_opened_listed_and_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_would_be_refused_is_told_without_a_scan(monkeypatch: pytest.MonkeyPatch, lifecycle, expected) -> None:
+def test_what_would_be_refused_is_told_without_a_scan(lifecycle, expected) -> None:
     written = Written(cluster(1))
     asked: list[str] = []
     bookies, tree = written.bookkeeper.client()
     tree.nodes = Meanwhile(written.nodes, asked.append)
-    monkeypatch.setattr("offloader.operations.doctor.probes.clients", lambda _: (tree, bookies))
-    store: Any = None
-    probes = RealProbes(Config.parse(BASE + lifecycle, {}), written.pulsar.admin, store)
+    admin = written.pulsar.admin
+    found = runtime_of(BASE + lifecycle, admin=lambda _: admin, bookkeeper=lambda *_: (tree, bookies))
+    probes = RealProbes(found)
     assert probes.ledger_deletion() == expected
     assert not [path for path in asked if path.startswith("/managed-ledgers/")]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from offloader.config import Config
 from offloader.errors import AccessDeniedError
 from offloader.operations.doctor.probes import RealProbes, ahead
 from offloader.operations.doctor.store_checks import BucketFacts
@@ -16,6 +13,7 @@ from offloader.storage import s3_client
 from offloader.storage.s3_client import life_cycle_rules
 from offloader.storage.settings import StoreSettings
 from tests.config.texts import BASE
+from tests.runtime.support import runtime_of
 
 KEYS = {"region_name": "us-east-1", "aws_access_key_id": "key", "aws_secret_access_key": "secret"}
 
@@ -61,6 +59,5 @@ def test_rules_that_cannot_be_read(endpoint) -> None:
 @pytest.mark.parametrize("root", ["s3://absent/x", "S3://absent/x"])
 def test_a_bucket_is_asked_however_its_scheme_is_written(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_client, "life_cycle_rules", lambda settings: (settings.root, (), None))
-    nothing: Any = None
-    probes = RealProbes(Config.parse(BASE.replace("s3://archive/pulsar", root), {}), nothing, nothing)
+    probes = RealProbes(runtime_of(BASE.replace("s3://archive/pulsar", root)))
     assert probes.bucket() == (BucketFacts(root), None)

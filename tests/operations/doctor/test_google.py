@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from offloader.config import Config
 from offloader.errors import AccessDeniedError
 from offloader.offload.core.check import Verdict
 from offloader.operations.doctor import google_checks
 from offloader.operations.doctor.google_checks import GoogleBucket
 from offloader.operations.doctor.probes import RealProbes
 from tests.config.texts import BASE
+from tests.runtime.support import runtime_of
 from tests.storage.gcs_server import BUCKET, google_in_memory
 from tests.storage.proxy import Proxy, Rule, json_error
 
@@ -49,9 +49,8 @@ def test_settings_of_a_bucket(facts: dict[str, Any], verdicts: list[Verdict]) ->
 
 
 def probes(endpoint: str) -> RealProbes:
-    nothing: Any = None
     text = BASE.replace('"s3://archive/pulsar"', f'"gs://{BUCKET}/pulsar", endpoint: "{endpoint}"')
-    return RealProbes(Config.parse(text, {}), nothing, nothing)
+    return RealProbes(runtime_of(text))
 
 
 def test_a_bucket_tells_of_itself() -> None:

@@ -1,0 +1,1 @@
+"""The composition root: connections and services, constructed from the configuration."""
