@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from offloader.model import Lane, RollReason, TopicName
-from offloader.offload.core import planner
-from offloader.offload.core.decisions import Decision, TopicView
-from offloader.offload.driver import facets, observed
+from offloader.offload.core import facets, planner
+from offloader.offload.core.decisions import Decision
+from offloader.offload.core.facets import Rest, Retirement
+from offloader.offload.core.topic import Topic
+from offloader.offload.driver import observed
 from offloader.offload.driver.driver import OTHERS
-from offloader.offload.driver.facets import Rest, Retirement
 from offloader.offload.driver.lane_plans import LONGEST_REST_MS, LaneBatch
 from offloader.offload.driver.polling import LEAST_MS
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from tests.offload.simulation import Simulation
 
@@ -46,9 +46,9 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[TopicName]:
     names: list[TopicName] = []
     plain = planner.decide
 
-    def decide(view: TopicView, *arguments: object) -> Decision:
-        names.append(view.state.topic)
-        return plain(view, *arguments)
+    def decide(topic: Topic, *arguments: Any) -> Decision:
+        names.append(topic.name)
+        return plain(topic, *arguments)
 
     monkeypatch.setattr("offloader.offload.driver.lane_plans.planner.decide", decide)
     return names

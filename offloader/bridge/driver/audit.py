@@ -22,8 +22,8 @@ from offloader.bridge.log import BridgeLog, last_finished
 from offloader.bridge.swapping import StaleOrFine
 from offloader.errors import FatalError, OffloadError, RetryableError
 from offloader.model import LedgerList, TopicName
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)

@@ -37,8 +37,8 @@ from offloader.config.bridging import Bridge
 from offloader.errors import FatalError, OffloadError
 from offloader.model import Position, TopicName
 from offloader.offload.core.evidence import Being
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.offload.live.status import Trouble
 

@@ -23,10 +23,10 @@ from offloader.metadata.state import TopicState
 from offloader.metrics import Metrics
 from offloader.model import TopicName
 from offloader.offload.core.evidence import Being
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.feature import remember
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo
 

@@ -11,7 +11,7 @@ from offloader.bridge.core.schedule import blocking, not_bridged
 from offloader.bridge.driver.progress import is_wanted, progress_of, view_of
 from offloader.metrics import Metrics
 from offloader.model import TopicName
-from offloader.offload.driver.topic import Topic
+from offloader.offload.core.topic import Topic
 
 log = logging.getLogger(__name__)
 

@@ -18,16 +18,15 @@ from offloader.metadata.deal import is_shard_of
 from offloader.metadata.state import CatalogHead, Claim
 from offloader.model import LedgerList, Loss, Position, Taking, TopicName
 from offloader.offload.core import evidence, segments
-from offloader.offload.core.decisions import TopicRules
 from offloader.offload.core.evidence import TopicListing
+from offloader.offload.core.facets import Committed, Observed, TopicRules
+from offloader.offload.core.topic import Topic, source_of
 from offloader.offload.driver import observed
 from offloader.offload.driver.admin_queries import kept, managed_ledger
 from offloader.offload.driver.committing import append_record, there_again
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.facets import Committed, Observed
 from offloader.offload.driver.inquiries import inquire
 from offloader.offload.driver.losses import CREATED_AGAIN, NOT_KEPT, RELEASE
-from offloader.offload.driver.topic import Topic, source_of
 from offloader.offload.driver.work import Attempt
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd

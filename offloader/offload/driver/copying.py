@@ -14,9 +14,9 @@ from offloader.migrate.ledger_copy import LedgerCopier, TakenLedger, WantedCopy
 from offloader.model import FailureKind, TopicName
 from offloader.offload.core import segments
 from offloader.offload.core.decisions import Copy
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.receiving import tell_of_abandoned
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import Admin
 

@@ -9,10 +9,10 @@ from offloader.metadata.state import OpenTopic, TopicState
 from offloader.model import Failure, FailureKind, Loss, Position, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Lost
+from offloader.offload.core.facets import LossState
 from offloader.offload.core.retry_schedule import BACKOFF_LAST_MS
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.facets import LossState
-from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)
 

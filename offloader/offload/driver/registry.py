@@ -23,12 +23,12 @@ from offloader.model import Taking, TopicName
 from offloader.offload.core.namespace_policies import STOCK_OFFLOAD
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.retry_schedule import RetrySchedule
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import retiring
 from offloader.offload.driver.adoption import adopt, next_incarnation, rules_of
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.discovery import DiscoveredTopics, Findings
 from offloader.offload.driver.inquiries import have_first_seen
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import explain_tail
 from offloader.offload.driver.work import Attempt, WorkKind
 

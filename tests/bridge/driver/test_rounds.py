@@ -22,7 +22,7 @@ from offloader.metadata.requests import Request, RequestKind
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
 from offloader.offload.driver.request_handler import RequestHandler
-from offloader.offload.driver.topic import Topic
+from offloader.offload.core.topic import Topic
 from tests.bridge.driver.simulation import TOPIC, BridgedSimulation, KilledError, MemoryBuilds, MemorySwaps
 from tests.offload.simulation import Simulation
 

@@ -1,4 +1,4 @@
-"""Which topics a step of a round looks at: those of which something changed, and those whose time has come."""
+"""Which topics a step of a round looks at: those of which something changed, and those whose time has come. Pure."""
 
 from __future__ import annotations
 
