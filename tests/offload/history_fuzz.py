@@ -34,7 +34,7 @@ from offloader.model import (
 )
 from offloader.offload.core import history, segments
 from offloader.offload.core.borders import BorderSearch
-from offloader.offload.core.decisions import Begin, Budget, Copy, Decision, Read, Seal
+from offloader.offload.core.decisions import Begin, Copy, Decision, DecisionLimits, Read, Seal
 from offloader.offload.core.facets import Learnt, TopicRules
 from offloader.offload.core.lanes import LaneLimits, Speed
 from offloader.offload.core.planner import decide
@@ -142,7 +142,7 @@ class FuzzedTopic:
             self._act(decision)
 
     def decide(self) -> Decision:
-        return decide(self._topic(), self.state, self._budget(), self.now, self.new_uuid)
+        return decide(self._topic(), self.state, self._decision_limits(), self.now, self.new_uuid)
 
     def check(self) -> None:
         """Those ahead stand in a row, without overlap; without a hole also while the open one fails."""
@@ -183,10 +183,10 @@ class FuzzedTopic:
             written=self.written,
         )
 
-    def _budget(self) -> Budget:
+    def _decision_limits(self) -> DecisionLimits:
         """A slice of the slow lane is sure to bring what its topic brings in a second."""
         fast = LaneLimits(self.most, 1, 10**9, history=self.most, history_span_ms=self.span_ms)
-        return Budget(fast, replace(fast, longest_ms=2_000))
+        return DecisionLimits(fast, replace(fast, longest_ms=2_000))
 
     def _look_up(self, decision: Decision) -> None:
         if decision.search is not None and self.search is None:
@@ -275,7 +275,7 @@ class FuzzedTopic:
             if size > room and (got or read.segment.parts):
                 return got, SliceStop.FULL
             if len(got) >= most:
-                return got, SliceStop.BUDGET
+                return got, SliceStop.LIMITS
             got.append(at)
             if size > room:
                 return got, SliceStop.FULL

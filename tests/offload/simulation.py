@@ -105,9 +105,9 @@ class CheckedPlans(LanePlans):
                 continue
             assert topic.rest is not None or topic.name in looked_at, f"{topic.name} neither rests nor is looked at"
             if topic.rest is not None and topic.name not in looked_at and now < topic.rest.ends_at:
-                before, budget = self._state(topic), self._budget(topic, now)
+                before, limits = self._state(topic), self._decision_limits(topic, now)
                 assert before is not None, f"{topic.name} rests and nothing can be decided on it"
-                decision = planner.decide(topic, before, budget, now, lambda: "nobody needs one")
+                decision = planner.decide(topic, before, limits, now, lambda: "nobody needs one")
                 assert lane_plans._rest(topic, before, decision, now), f"{topic.name} rests and has {decision.steps}"
                 state = decision.state
                 is_sealed = state.open is not None and state.open.sealed is not None  # its catalog is the sealer's

@@ -25,7 +25,7 @@ from offloader.model import (
     TopicName,
 )
 from offloader.offload.core import evidence
-from offloader.offload.core.decisions import Budget
+from offloader.offload.core.decisions import DecisionLimits
 from offloader.offload.core.facets import PublishTimes, TopicRules
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import decide
@@ -55,8 +55,8 @@ def assigned_late() -> OpenTopic:
         {5: (1000, 1000 * MIB), 6: (0, 0)},
     )
     fast = LaneLimits(tasks=8, threads=1, byte_budget=10**9, history_span_ms=1000)
-    budget = Budget(fast, fast)
-    first = decide(topic, TopicState(T), budget, 0, lambda: f"u{next(numbers)}")
+    limits = DecisionLimits(fast, fast)
+    first = decide(topic, TopicState(T), limits, 0, lambda: f"u{next(numbers)}")
     assert isinstance(first.state, OpenTopic)
     assert first.search is not None
     read = replace(first.state, open=replace(first.state.open, upload="up", parts=(part(0, 200),)))
@@ -65,7 +65,7 @@ def assigned_late() -> OpenTopic:
         times |= {p: 20 * p.entry for p in wanted}
     assert [end for end in first.search.cut(times).ends if end.entry < 200]
     topic.times = PublishTimes(times)
-    state = decide(topic, read, budget, 1, lambda: f"u{next(numbers)}").state
+    state = decide(topic, read, limits, 1, lambda: f"u{next(numbers)}").state
     assert isinstance(state, OpenTopic)
     return state
 

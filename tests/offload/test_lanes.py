@@ -35,7 +35,7 @@ from offloader.model import (
 )
 from offloader.offload import settings as derived
 from offloader.offload.core import lanes, planner, segments
-from offloader.offload.core.decisions import Begin, Budget, Decision, Seal
+from offloader.offload.core.decisions import Begin, Decision, DecisionLimits, Seal
 from offloader.offload.core.facets import Learnt, TopicRules
 from offloader.offload.core.lanes import LaneLimits, Speed, after
 from offloader.offload.core.plans import Plan, plan
@@ -50,7 +50,7 @@ from tests.offload.topics import known_topic
 
 FAST = LaneLimits(tasks=2, threads=4, byte_budget=10**9)
 SLOW = LaneLimits(tasks=1, threads=8, byte_budget=10**9, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1)
-BUDGET = Budget(replace(FAST, history=1), SLOW)
+LIMITS = DecisionLimits(replace(FAST, history=1), SLOW)
 ENTRY = 10_000
 HEAD = plain(MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), payload=b"")
 DATA = HEAD.ljust(ENTRY, b"\0")
@@ -185,7 +185,7 @@ class Highway:
 
     def _decided(self, topic: Stream) -> Decision:
         while True:
-            decision = planner.decide(topic.known(), topic.state, BUDGET, self.now, self.uuid)
+            decision = planner.decide(topic.known(), topic.state, LIMITS, self.now, self.uuid)
             topic.state = decision.state
             if isinstance(decision.step, Begin):
                 topic.state = segments.uploading(topic.state, topic.state.open.uuid, "upload")
@@ -306,7 +306,7 @@ def receipt(
         (receipt(SliceStop.BOUND, 20_000), Lane.SLOW),  # it found less than a part, and took long to find it
         (receipt(SliceStop.FAILED, 100, kind=FailureKind.RETRYABLE), Lane.FAST),
         (receipt(SliceStop.FAILED, 30_000, kind=FailureKind.RETRYABLE), Lane.SLOW),  # its broker hangs
-        (receipt(SliceStop.BUDGET, 14_000), Lane.SLOW),  # it had its part, but late
+        (receipt(SliceStop.LIMITS, 14_000), Lane.SLOW),  # it had its part, but late
         (receipt(SliceStop.FAILED, 0, kind=FailureKind.TASK_DIED), Lane.FAST),
     ],
 )
@@ -316,7 +316,7 @@ def test_who_holds_others_goes_to_the_slow_lane(answer: Receipt, lane: Lane) -> 
 
 def test_what_is_slow_for_all_topics_alike_sends_none_to_the_slow_lane() -> None:
     part = UPLOADED
-    late = replace(receipt(SliceStop.BUDGET, 14_000), parts=(part,))
+    late = replace(receipt(SliceStop.LIMITS, 14_000), parts=(part,))
     rate = part.size * 1_000 / 14_000
     assert lanes.best_rate([late, late]) == rate
     assert after(Speed(), late, FAST, 2 * rate).lane is Lane.FAST

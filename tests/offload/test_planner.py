@@ -32,8 +32,8 @@ from offloader.model import (
 from offloader.offload.core import lanes, planner, segments, sources
 from offloader.offload.core.decisions import (
     Begin,
-    Budget,
     Decision,
+    DecisionLimits,
     Hold,
     Read,
     Seal,
@@ -142,8 +142,8 @@ class Listed:
 
     def decide(self, world: World, topic: Topic | None = None, slow: LaneLimits | None = None) -> Decision:
         """`topic`: this one, where a test knows something else of it."""
-        budget = Budget(replace(LANES[Lane.FAST], history=1), slow or LANES[Lane.SLOW])
-        return planner.decide(topic or self.topic(), self.state, budget, world.now, world.uuid)
+        limits = DecisionLimits(replace(LANES[Lane.FAST], history=1), slow or LANES[Lane.SLOW])
+        return planner.decide(topic or self.topic(), self.state, limits, world.now, world.uuid)
 
     def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent) -> Listed:
         self.reads = list(range(ledger * 10 + entry, len(self.sizes)))

@@ -15,7 +15,7 @@ from offloader.offload.core.topic import Topic
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class DecisionLimits:
     """What a decision about one topic may plan. `fast`, `slow`: the lanes' limits. `allowance`: bytes that rate limits
     leave now, None: nothing limits it; `allowed_at`: when they leave more."""
 
@@ -43,7 +43,7 @@ class Begin:
 @dataclass(frozen=True, slots=True)
 class Read:
     """A slice is due, which uploads to the segment's `upload`. `seal`: it ends the segment. `pending_bytes`: estimate
-    of what is left to read; `attempts`: how often in a row it failed; `allowance`: see `Budget`."""
+    of what is left to read; `attempts`: how often in a row it failed; `allowance`: see `DecisionLimits`."""
 
     segment: OpenSegment
     upload: str

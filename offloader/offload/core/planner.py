@@ -27,9 +27,9 @@ from offloader.offload.core import segments
 from offloader.offload.core.borders import AIM, BorderSearch, ClosedLedgers, end_of_history
 from offloader.offload.core.decisions import (
     Begin,
-    Budget,
     Copy,
     Decision,
+    DecisionLimits,
     Hold,
     Read,
     Seal,
@@ -71,14 +71,14 @@ def roll_at(topic: TopicName, assigned_at: int, roll_ms: int) -> int:
     return assigned_at + int(roll_ms * (1 - early))
 
 
-def decide(topic: Topic, state: TopicState, budget: Budget, now: int, new_uuid: Callable[[], str]) -> Decision:
+def decide(topic: Topic, state: TopicState, limits: DecisionLimits, now: int, new_uuid: Callable[[], str]) -> Decision:
     """The next step of one topic. `state`: the journal's."""
-    decision = _decide_oldest(topic, state, budget, now, new_uuid)
+    decision = _decide_oldest(topic, state, limits, now, new_uuid)
     state = _normalised(topic, decision.state, now, new_uuid)
     decision = replace(decision, state=state)
     if not isinstance(state, OpenTopic) or state.failure is not None:
         return decision  # what cannot be committed before the open one goes on waits with it
-    decided, steps = _decide_ahead(topic, state, budget, now, new_uuid)
+    decided, steps = _decide_ahead(topic, state, limits, now, new_uuid)
     state = _normalised(topic, decided, now, new_uuid)  # one may have got an earlier end
     return replace(decision, state=state, ahead=steps)
 
@@ -87,7 +87,9 @@ def _normalised(topic: Topic, state: TopicState, now: int, new_uuid: Callable[[]
     return normalise(state, topic.catalog.accounted, topic.ledgers, new_uuid, now, topic.next_start)
 
 
-def _decide_oldest(topic: Topic, state: TopicState, budget: Budget, now: int, new_uuid: Callable[[], str]) -> Decision:
+def _decide_oldest(
+    topic: Topic, state: TopicState, limits: DecisionLimits, now: int, new_uuid: Callable[[], str]
+) -> Decision:
     """The step of the segment that is, or will be, the open one."""
     waits = _back_off(state, now)
     if waits is None and not isinstance(state, OpenTopic):
@@ -102,11 +104,11 @@ def _decide_oldest(topic: Topic, state: TopicState, budget: Budget, now: int, ne
     if anew is not None:
         return Decision(topic, anew, Hold("begun anew", now))
     start = segments.next_position(state.open, topic.ledgers)
-    reach = reach_of(topic, start, enough(state.open, topic.rules), budget.slow)
+    reach = reach_of(topic, start, enough(state.open, topic.rules), limits.slow)
     if reach is not None:
         state = _within_reach(topic, reach, state, new_uuid)
-    state, search = assign_history(topic, state, budget, now, new_uuid)
-    return replace(_decide_open(topic, state, budget, now), search=search)
+    state, search = assign_history(topic, state, limits, now, new_uuid)
+    return replace(_decide_open(topic, state, limits, now), search=search)
 
 
 def _assigned(topic: Topic, state: TopicState, begin: NextStart, now: int, uuid: str) -> OpenTopic:
@@ -162,7 +164,7 @@ def _back_off(state: TopicState, now: int) -> Hold | None:
 
 
 def _decide_ahead(
-    topic: Topic, state: OpenTopic, budget: Budget, now: int, new_uuid: Callable[[], str]
+    topic: Topic, state: OpenTopic, limits: DecisionLimits, now: int, new_uuid: Callable[[], str]
 ) -> tuple[TopicState, tuple[Step, ...]]:
     """The steps of the segments behind the open one, none of which is sealed before its turn."""
     steps: list[Step] = []
@@ -172,14 +174,16 @@ def _decide_ahead(
         if segment.uuid in topic.learnt.slow_ahead:
             steps.append(Hold("slow: waits for its turn"))
             continue
-        step = _decide_one(topic, own, budget, now, new_uuid)
+        step = _decide_one(topic, own, limits, now, new_uuid)
         if step.state != own and isinstance(step.state, OpenTopic):
             decided = with_ahead(decided, number, step.state)
         steps.append(Hold("waits for its turn") if isinstance(step.step, Seal) else step.step)
     return decided, tuple(steps)
 
 
-def _decide_one(topic: Topic, state: OpenTopic, budget: Budget, now: int, new_uuid: Callable[[], str]) -> Decision:
+def _decide_one(
+    topic: Topic, state: OpenTopic, limits: DecisionLimits, now: int, new_uuid: Callable[[], str]
+) -> Decision:
     """The step of a segment that is assigned ahead."""
     waits = _back_off(state, now)
     if waits is not None:
@@ -189,7 +193,7 @@ def _decide_one(topic: Topic, state: OpenTopic, budget: Budget, now: int, new_uu
     anew = _uploaded_otherwise(topic, state, new_uuid)
     if anew is not None:
         return Decision(topic, anew, Hold("begun anew", now))
-    return _decide_open(topic, state, budget, now)
+    return _decide_open(topic, state, limits, now)
 
 
 def _uploaded_otherwise(topic: Topic, state: OpenTopic, new_uuid: Callable[[], str]) -> OpenTopic | None:
@@ -235,8 +239,8 @@ def _why_not_open(topic: Topic, begin: NextStart | None) -> Hold | None:
     return None
 
 
-def _decide_open(topic: Topic, state: OpenTopic, budget: Budget, now: int) -> Decision:
-    decision = _step_of_open(topic, state, budget, now)
+def _decide_open(topic: Topic, state: OpenTopic, limits: DecisionLimits, now: int) -> Decision:
+    decision = _step_of_open(topic, state, limits, now)
     if not isinstance(decision.step, Hold) or state.open.closing_end is not None:
         return decision
     # When time alone closes the segment, if it has anything by then: by age, and where somebody asked for it.
@@ -246,7 +250,7 @@ def _decide_open(topic: Topic, state: OpenTopic, budget: Budget, now: int) -> De
     return replace(decision, step=replace(decision.step, until=min(dates, default=None)))
 
 
-def _step_of_open(topic: Topic, state: OpenTopic, budget: Budget, now: int) -> Decision:
+def _step_of_open(topic: Topic, state: OpenTopic, limits: DecisionLimits, now: int) -> Decision:
     if state.open.sealed is not None:
         return Decision(topic, state, Seal(state))
     if state.open.closing_end is None:
@@ -256,14 +260,14 @@ def _step_of_open(topic: Topic, state: OpenTopic, budget: Budget, now: int) -> D
     segment = state.open
     start = segments.next_position(segment, topic.ledgers)
     if segment.closing_end is not None:
-        return _finish(topic, state, budget, start, segment.closing_end, now)
+        return _finish(topic, state, limits, start, segment.closing_end, now)
     if start is None or topic.last is None or topic.last < start:
         return Decision(topic, state, Hold("caught up, open segment"))
     # A part ends with a whole block: a slow topic is not read before both are there.
     block = topic.rules.cuts.block_size if topic.learnt.speed.lane is Lane.SLOW else 0
     if topic.pending(state) < max(topic.learnt.wanted_bytes, enough(segment, topic.rules) + block):
         return Decision(topic, state, Hold("less than a part"))
-    return _read(topic, state, budget, start, topic.last, seal=False)
+    return _read(topic, state, limits, start, topic.last, seal=False)
 
 
 def _roll_due(topic: Topic, state: OpenTopic, now: int) -> tuple[Position, RollReason] | None:
@@ -291,7 +295,7 @@ def _roll_due(topic: Topic, state: OpenTopic, now: int) -> tuple[Position, RollR
 
 
 def _finish(
-    topic: Topic, state: OpenTopic, budget: Budget, start: Position | None, end: Position, now: int
+    topic: Topic, state: OpenTopic, limits: DecisionLimits, start: Position | None, end: Position, now: int
 ) -> Decision:
     """The segment's end is fixed: read what is missing, or seal when nothing is."""
     covered = state.open.covered
@@ -300,12 +304,14 @@ def _finish(
         return Decision(topic, state, Seal(state))
     if start is None or not topic.ledgers.reaches(end.ledger):
         return Decision(topic, state, Hold("the next ledger is not listed yet"))
-    return _read(topic, state, budget, start, end, seal=True)
+    return _read(topic, state, limits, start, end, seal=True)
 
 
-def _read(topic: Topic, state: OpenTopic, budget: Budget, start: Position, bound: Position, *, seal: bool) -> Decision:
-    if budget.allowance is not None and budget.allowance <= 0:
-        return Decision(topic, state, Hold(RATE_LIMIT, budget.allowed_at))
+def _read(
+    topic: Topic, state: OpenTopic, limits: DecisionLimits, start: Position, bound: Position, *, seal: bool
+) -> Decision:
+    if limits.allowance is not None and limits.allowance <= 0:
+        return Decision(topic, state, Hold(RATE_LIMIT, limits.allowed_at))
     pending = topic.info.sums.object_bytes(start, bound)
     upload = state.open.upload
     if upload is None:
@@ -313,7 +319,7 @@ def _read(topic: Topic, state: OpenTopic, budget: Budget, start: Position, bound
             return Decision(topic, state, Begin(state.open.uuid))
         upload = SINGLE_PUT
         state = replace(state, open=replace(state.open, upload=upload))
-    read = Read(state.open, upload, start, bound, seal, pending, state.attempts, budget.allowance)
+    read = Read(state.open, upload, start, bound, seal, pending, state.attempts, limits.allowance)
     return Decision(topic, state, read)
 
 
@@ -334,18 +340,18 @@ def after_slice(pending: int, seen: int, enough_bytes: int) -> int:
 
 
 def assign_history(
-    topic: Topic, state: OpenTopic, budget: Budget, now: int, new_uuid: Callable[[], str]
+    topic: Topic, state: OpenTopic, limits: DecisionLimits, now: int, new_uuid: Callable[[], str]
 ) -> tuple[OpenTopic, BorderSearch | None]:
     """Where closed ledgers hold two whole segments or more, those get fixed ends: as many as are read at once, and some
     that wait."""
-    search = _search(topic, state, budget)
+    search = _search(topic, state, limits)
     if search is None:
         return state, None
     cut = search.cut(topic.times.known)
     state = _assigned_ahead(topic, state, cut.ends, now, new_uuid)
     if not cut.wanted:
         return state, None
-    return state, replace(search, most=search.most + budget.fast.at_once)  # so that the next ones are known, too
+    return state, replace(search, most=search.most + limits.fast.at_once)  # so that the next ones are known, too
 
 
 def _assigned_ahead(
@@ -367,9 +373,9 @@ def _assigned_ahead(
     return state
 
 
-def _search(topic: Topic, state: OpenTopic, budget: Budget) -> BorderSearch | None:
+def _search(topic: Topic, state: OpenTopic, limits: DecisionLimits) -> BorderSearch | None:
     """For the borders of more segments; None: there are enough, or there is too little history for one."""
-    newest, each, at_once = state.unfinished[-1], topic.rules.max_size * AIM, budget.fast.at_once
+    newest, each, at_once = state.unfinished[-1], topic.rules.max_size * AIM, limits.fast.at_once
     unfixed = newest.closing_end is None  # the open one, which gets an end, too
     free = min(
         at_once - sum(unread(segment) for segment in state.unfinished),
@@ -379,13 +385,13 @@ def _search(topic: Topic, state: OpenTopic, budget: Budget) -> BorderSearch | No
     slow = topic.learnt.speed.lane is Lane.SLOW
     if free <= 0 or at_once <= 1 or slow or topic.pending(state) + newest.size < least:
         return None
-    limits = (topic.last, topic.retire_at, before_next_copy(topic, newest))
-    end = end_of_history(topic.ledgers, *(limit for limit in limits if limit is not None))
+    ends = (topic.last, topic.retire_at, before_next_copy(topic, newest))
+    end = end_of_history(topic.ledgers, *(each for each in ends if each is not None))
     # The open one's border does not move while it is read.
     begin = newest.start if newest.closing_end is None else topic.ledgers.successor(newest.closing_end)
     if begin is None or end is None or end < begin:
         return None
-    closed, span_ms = ClosedLedgers(topic.info.sums, begin, end), budget.fast.history_span_ms
+    closed, span_ms = ClosedLedgers(topic.info.sums, begin, end), limits.fast.history_span_ms
     return BorderSearch(closed, each, each, free + unfixed, span_ms) if closed.size >= least else None
 
 

@@ -13,7 +13,7 @@ from offloader.metadata.state import TopicState
 from offloader.model import Lane, Receipt, TopicName
 from offloader.offload.core import planner
 from offloader.offload.core.changes import DueTimes
-from offloader.offload.core.decisions import Budget, Copy, Decision, Hold, Seal
+from offloader.offload.core.decisions import Copy, Decision, DecisionLimits, Hold, Seal
 from offloader.offload.core.facets import Rest
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.plans import Plan, uploads_due
@@ -225,7 +225,7 @@ class LanePlans:
             try:
                 observed.decided_on(topic)
                 with only_foreseen:
-                    decision = planner.decide(topic, before, self._budget(topic, now), now, context.new_uuid)
+                    decision = planner.decide(topic, before, self._decision_limits(topic, now), now, context.new_uuid)
                 decisions.append(decision)
                 if decision.state != before:
                     changed.append(decision.state)
@@ -251,8 +251,8 @@ class LanePlans:
             return None
         return state
 
-    def _budget(self, topic: Topic, now: int) -> Budget:
-        return Budget(self.limits[Lane.FAST], self.limits[Lane.SLOW], *self.rates.allowance(topic.name, now))
+    def _decision_limits(self, topic: Topic, now: int) -> DecisionLimits:
+        return DecisionLimits(self.limits[Lane.FAST], self.limits[Lane.SLOW], *self.rates.allowance(topic.name, now))
 
     def _measure_throttling(self, topic: Topic, decision: Decision, now: int) -> None:
         since = topic.planned.throttled_since
