@@ -275,7 +275,7 @@ class FuzzedTopic:
             if size > room and (got or read.segment.parts):
                 return got, SliceStop.FULL
             if len(got) >= most:
-                return got, SliceStop.LIMITS
+                return got, SliceStop.BUDGET
             got.append(at)
             if size > room:
                 return got, SliceStop.FULL

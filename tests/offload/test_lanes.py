@@ -306,7 +306,7 @@ def receipt(
         (receipt(SliceStop.BOUND, 20_000), Lane.SLOW),  # it found less than a part, and took long to find it
         (receipt(SliceStop.FAILED, 100, kind=FailureKind.RETRYABLE), Lane.FAST),
         (receipt(SliceStop.FAILED, 30_000, kind=FailureKind.RETRYABLE), Lane.SLOW),  # its broker hangs
-        (receipt(SliceStop.LIMITS, 14_000), Lane.SLOW),  # it had its part, but late
+        (receipt(SliceStop.BUDGET, 14_000), Lane.SLOW),  # it had its part, but late
         (receipt(SliceStop.FAILED, 0, kind=FailureKind.TASK_DIED), Lane.FAST),
     ],
 )
@@ -316,7 +316,7 @@ def test_who_holds_others_goes_to_the_slow_lane(answer: Receipt, lane: Lane) -> 
 
 def test_what_is_slow_for_all_topics_alike_sends_none_to_the_slow_lane() -> None:
     part = UPLOADED
-    late = replace(receipt(SliceStop.LIMITS, 14_000), parts=(part,))
+    late = replace(receipt(SliceStop.BUDGET, 14_000), parts=(part,))
     rate = part.size * 1_000 / 14_000
     assert lanes.best_rate([late, late]) == rate
     assert after(Speed(), late, FAST, 2 * rate).lane is Lane.FAST
