@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from offloader.bridge.core.rounds import BridgePhase, BridgeState, UnbridgedLedger
 from offloader.bridge.core.schedule import blocking, not_bridged
-from offloader.bridge.driver.progress import is_wanted, progress_of, view_of
+from offloader.bridge.driver.progress import facets_of, is_wanted, progress_of
 from offloader.metrics import Metrics
 from offloader.model import TopicName
 from offloader.offload.core.topic import Topic
@@ -79,7 +79,7 @@ def unbridged_line(ledger: UnbridgedLedger) -> str:
 
 def lag(topic: Topic) -> tuple[int, int]:
     """Closed ledgers that brokers cannot read as objects yet, and their bytes in BookKeeper."""
-    sizes = [topic.info.sizes.get(span.ledger, (0, 0))[1] for span in not_bridged(view_of(topic))]
+    sizes = [topic.info.sizes.get(span.ledger, (0, 0))[1] for span in not_bridged(facets_of(topic))]
     return len(sizes), sum(sizes)
 
 
@@ -96,9 +96,9 @@ def tell_lags(metrics: Metrics, topics: Iterable[Topic]) -> None:
 
 def bridge_word(topic: Topic) -> str:
     """Where a topic's bridge stands, in a word."""
-    view = view_of(topic)
-    state = view.current
-    if blocking(view) is not None:
+    facets = facets_of(topic)
+    state = facets.current
+    if blocking(facets) is not None:
         return "blocked"
     if state is not None and state.round is not None:
         return str(state.round.phase)
@@ -110,12 +110,12 @@ def bridge_word(topic: Topic) -> str:
 def hopeless(topic: Topic) -> str:
     """Why its bridge comes to no end by itself; empty: it may. Also of one that nobody wants any more: what is under
     way has to end. From any thread."""
-    bridge, view = progress_of(topic), view_of(topic)
+    bridge, facets = progress_of(topic), facets_of(topic)
     if bridge.hopeless:
         return f"brokers cannot read it: {bridge.error}"
-    if not view.wanted:
+    if not facets.wanted:
         return ""
-    if (blocked := blocking(view)) is not None:
+    if (blocked := blocking(facets)) is not None:
         return unbridged_line(blocked)
-    withdrawn = bridge.withdrawn >= GIVE_UP_AFTER and view.current is not None
-    return f"brokers cannot read it: {view.current.why}" if withdrawn and view.current is not None else ""
+    withdrawn = bridge.withdrawn >= GIVE_UP_AFTER and facets.current is not None
+    return f"brokers cannot read it: {facets.current.why}" if withdrawn and facets.current is not None else ""

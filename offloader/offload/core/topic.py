@@ -84,7 +84,7 @@ class Topic:
 
     @property
     def incarnation(self) -> int:
-        return self.catalog.claim.incarnation if self.catalog.claim else 0
+        return self.catalog.incarnation
 
     def of_feature(self, kind: type[Value]) -> Value:
         """What a feature remembers of the topic; nothing yet: a new value. From any thread."""
