@@ -23,7 +23,7 @@ from offloader.offload.driver.driver import OTHERS
 from offloader.offload.driver.lane_plans import LONGEST_REST_MS, LaneBatch
 from offloader.offload.driver.polling import LEAST_MS
 from offloader.offload.driver.work import WorkKind
-from tests.offload.simulation import Simulation
+from tests.offload.simulation import Simulation, is_on
 
 TOPICS = [TopicName.parse(f"public/default/t{number}") for number in range(20)]
 
@@ -129,6 +129,20 @@ def test_a_round_looks_at_the_topics_of_which_something_changed(sim: Simulation)
         assert set(watched.looks) == {TOPICS[0]}
         sim.batch()
         sim.driver.round()
+
+
+def test_a_poll_that_says_nothing_new_wakes_the_step_that_polls_alone(sim: Simulation) -> None:
+    sim.rounds(1, step_ms=1)
+    topic, changes = sim.registry.topics[TOPICS[0]], sim.context.changes
+    resting = [agenda for agenda in changes._steps if not is_on(agenda, topic.name)]
+    observed.asked([topic])
+    observed.answered(topic, topic.end)
+    observed.same(topic, sim.clock.now, sim.clock.now + 1_000)
+    changes.hand_out()
+    assert [agenda for agenda in resting if is_on(agenda, topic.name)] == [sim.driver.plans._polls]
+    observed.answered(topic, replace(topic.end, mark_delete=(0, -1)))
+    changes.hand_out()
+    assert all(is_on(agenda, topic.name) for agenda in resting), "what was acknowledged may be taken back"
 
 
 def test_a_topic_whose_time_has_come_is_looked_at_alone(sim: Simulation) -> None:

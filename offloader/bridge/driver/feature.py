@@ -30,7 +30,7 @@ from offloader.bridge.driver import progress
 from offloader.bridge.driver.audit import BridgeAuditor, BridgeRepairs, Inspections, is_audited
 from offloader.bridge.driver.parts import BridgeParts
 from offloader.bridge.driver.progress import Unloading, facets_of, is_wanted, progress_of
-from offloader.bridge.driver.status import bridge_word, hopeless, tell_blocked, tell_lags, tell_step
+from offloader.bridge.driver.status import BridgeLags, bridge_word, hopeless, tell_blocked, tell_step
 from offloader.bridge.driver.steps import BridgeSteps
 from offloader.bridge.log import BridgeLog
 from offloader.config.bridging import Bridge
@@ -45,7 +45,6 @@ from offloader.offload.live.status import Trouble
 log = logging.getLogger(__name__)
 
 OF_BRIDGES = (WorkKind.BRIDGE, WorkKind.BRIDGE_BUILD, WorkKind.BRIDGE_SWAP)
-TOLD_EVERY_MS = 10_000
 
 
 class _Due(NamedTuple):
@@ -68,7 +67,7 @@ class BridgeFeature:
         self._urgent = urgent
         self._agenda = context.changes.agenda()
         self._log = BridgeLog(context.store, context.new_uuid)
-        self._told_at = 0
+        self._lags = BridgeLags(context)
         self._inspections = Inspections(context)
         ours, unloads = context.journal.check_not_overtaken, Counter[TopicName]()
         self._unloading = Unloading(context, settings.unloads_a_minute, unloads)
@@ -92,9 +91,7 @@ class BridgeFeature:
             if active <= self._settings.topics_at_once or not one.begins:
                 self._start(one.topic, one.step, self._steps, now)
         self._inspections.look(topics.values(), self._steps.repairs, self._is_free, now)
-        if now - self._told_at >= TOLD_EVERY_MS:
-            self._told_at = now
-            tell_lags(self._context.metrics, topics.values())
+        self._lags.tell(topics, now)
 
     def seen(self, topic: Topic) -> None:
         """An alarm where the subscription is past what brokers read from objects, and it was not moved by us: Pulsar

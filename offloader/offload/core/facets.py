@@ -152,7 +152,7 @@ class Observed:
     listed_at: int = 0
     adopted_at: int = field(default=0, compare=False)
     last: Position | None = field(default=None, compare=False)
-    acknowledged: Position | None = field(default=None, compare=False)
+    acknowledged: Position | None = None
     doubted: bool = False
 
 

@@ -42,15 +42,19 @@ class Topic:
     changes: TopicChanges | None = None  # hears of each facet that is replaced, once the topic is adopted
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Replace a facet. The one place that notes it: a facet that differs ends the rest."""
+        """Replace a facet. The one place that notes it: one that differs ends the rest, and each step looks at the
+        topic; one that is equal only says how polling goes on."""
         before = getattr(self, name, None)  # None while the topic is constructed
         object.__setattr__(self, name, value)
-        if name in facets.OWNERS and name not in ("rest", "changes") and value is not before:
-            if getattr(self, "rest", None) is not None and value != before:
-                object.__setattr__(self, "rest", None)
-            changes = getattr(self, "changes", None)
+        if name not in facets.OWNERS or name in ("rest", "changes") or value is before:
+            return
+        changes = getattr(self, "changes", None)
+        if value != before:
+            object.__setattr__(self, "rest", None)
             if changes is not None:
                 changes.mark([self.name])
+        elif changes is not None:
+            changes.mark_polled(self.name)
 
     @property
     def info(self) -> TopicInfo:

@@ -22,16 +22,14 @@ from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.topic import Topic, source_of
 from offloader.offload.driver import committing, observed, reconciling
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.copying import Copying
-from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.inquiries import pursue
 from offloader.offload.driver.polling import have_looked_up, look, notice_disconnected
 from offloader.offload.driver.receiving import take_receipts, tell_of_abandoned
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
 from offloader.offload.driver.undelivered import explain_old_tails, explained_at
-from offloader.offload.driver.uploads import UploadStarter
-from offloader.offload.driver.work import WorkKind
+from offloader.offload.driver.uploads import Copying, UploadStarter
+from offloader.offload.driver.work import WorkKind, only_foreseen
 from offloader.offload.spark.plan_server import PlanServer
 
 log = logging.getLogger(__name__)
@@ -86,7 +84,7 @@ class LanePlans:
         self._number = 0
         self._slow_rests_until = 0
         self._agenda = context.changes.agenda()
-        self._polls = context.changes.agenda()
+        self._polls = context.changes.agenda(polls=True)
         self._holds = DueTimes()  # what holds back topics that rest
         self._draining = threading.Event()
         self._idle = threading.Event()  # no plan of the fast lane is outstanding

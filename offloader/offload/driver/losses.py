@@ -63,12 +63,13 @@ def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
 
 def _doubted(topic: Topic, state: TopicState) -> TopicState:
     """Remembers in the journal that nobody can say what followed: a restart would forget what was seen."""
-    name, after = topic.name, topic.catalog.accounted
+    after = topic.catalog.accounted
     if state.open is not None or state.lost_after is not None or not evidence.doubtful(topic.catalog, topic.listed):
         return state
     log.error(
-        "the pin of topic=%s was moved or deleted: what followed %s may be gone", name, after, extra={"see": "pin-lost"}
-    )
+        "the pin of topic=%s was moved or deleted: what followed %s may be gone",
+        topic.name, after, extra={"see": "pin-lost"},
+    )  # fmt: skip
     return replace(state, lost_after=after)
 
 

@@ -15,9 +15,9 @@ from offloader.offload.core.evidence import Being
 from offloader.offload.core.topic import Topic
 from offloader.offload.driver import acknowledging, committing, losses
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
+from offloader.offload.driver.work import only_foreseen
 
 log = logging.getLogger(__name__)
 
