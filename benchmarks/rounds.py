@@ -10,11 +10,13 @@ from benchmarks.figures import Figure, Report, median_ratio
 from benchmarks.options import Options
 from benchmarks.shards_simulated import IndexedStore
 from offloader.model import TopicName
+from offloader.offload.driver import observed
 from tests.in_turn import in_turn
 from tests.offload.simulation import Simulation
 
 ROUNDS = 10
 ADOPTING_ROUNDS = 6
+LATER_MS = 1_500
 TARGET_MS = 2.0
 
 
@@ -34,6 +36,10 @@ def _run(options: Options) -> Report:
     names = list(simulation.registry.topics)
     options.say(f"rounds: {len(names)} topics rest")
     one = [_changed(simulation, [name]) for name in names[:ROUNDS]]
+    for topic in simulation.registry.topics.values():
+        observed.soon(topic, 10**15)  # what it costs to ask for ends is not what is measured
+    _changed(simulation, names[:1])
+    later = [_changed(simulation, [name], after_ms=LATER_MS) for name in names[:ROUNDS]]
     everything = [_changed(simulation, names) for _ in range(ROUNDS)]
     cost = statistics.median(one)
     return Report(
@@ -44,17 +50,21 @@ def _run(options: Options) -> Report:
                 "one topic changed", cost, "ms", median_ratio(one, everything), "all topics changed",
                 f"< {TARGET_MS:.0f} ms", cost < TARGET_MS,
             ),
+            Figure(
+                "one topic changed, and what is done once a second is due", statistics.median(later), "ms",
+                target=f"< {TARGET_MS:.0f} ms", met=statistics.median(later) < TARGET_MS,
+            ),
             Figure("all topics changed", statistics.median(everything), "ms"),
         ),
     )  # fmt: skip
 
 
-def _changed(simulation: Simulation, names: Iterable[TopicName]) -> float:
+def _changed(simulation: Simulation, names: Iterable[TopicName], after_ms: int = 1) -> float:
     """The CPU time of a round before which something of these topics changed, in ms."""
     for name in names:
         topic = simulation.registry.topics[name]
         topic.pin = type(topic.pin)(ours=topic.pin.ours, alarm=f"{simulation.clock.now}")
-    simulation.clock.now += 1
+    simulation.clock.now += after_ms
     began = time.thread_time()
     simulation.driver.round()
     return (time.thread_time() - began) * 1_000

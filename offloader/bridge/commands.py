@@ -8,7 +8,7 @@ import click
 
 from offloader.archive.shown import time_text
 from offloader.bridge.core.record import RecordSize, size_of
-from offloader.bridge.core.schedule import BridgeView, blocking, not_bridged
+from offloader.bridge.core.schedule import BridgeFacets, blocking, not_bridged
 from offloader.bridge.log import BridgeLog
 from offloader.cli.asking import ask, outcomes
 from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
@@ -102,7 +102,7 @@ def let_go(
         text = f"{topic}: ledger {ledger} would stay in the archive alone ({blocked.why}); say --yes to do it"
         session.output.line(text, {"message": text, "topic": str(topic), "ledger": ledger, "why": blocked.why})
         return OK
-    position = Position(catalog.claim.incarnation if catalog.claim else 0, ledger, max(blocked.last, 0))
+    position = Position(catalog.incarnation, ledger, max(blocked.last, 0))
     request = ask(session, RequestKind.BRIDGE_LET_GO, topic, position)
     text = f"Letting go of ledger {ledger} of {topic} is asked for"
     session.output.line(text, {"message": text, "topic": str(topic), "request": request})
@@ -125,33 +125,23 @@ def _row(session: CommandSession, journals: Journals, topic: TopicName, *, in_fu
         info = session.admin.topic_info(topic)
     except TopicNotFoundError:  # with it brokers delete what they have of it; its log stays
         return str(topic), "gone", 0, 0, None, 0, 0, None, 0 if recorded is None else recorded.rounds, None, None, GONE
-    claim = catalog.claim
-    view = BridgeView(
-        state=recorded,
-        incarnation=claim.incarnation if claim else 0,
-        begin=claim.begin if claim else None,
-        accounted=catalog.end,
-        ledgers=info.ledgers,
-        offloaded=info.offloaded,
-        terminated=info.terminated,
-        wanted=wanted,
-    )
-    state = view.current
+    facets = BridgeFacets(recorded, catalog, info, wanted=wanted)
+    state = facets.current
     size = _record_size(session, topic) if in_full else None
-    behind = [span.ledger for span in not_bridged(view)] if wanted else []
+    behind = [span.ledger for span in not_bridged(facets)] if wanted else []
     return (
         str(topic),
-        _word(view, behind),
+        _word(facets, behind),
         state.ledgers if state else 0,
         state.size if state else 0,
         text_or_none(state.up_to if state else None),
         len(behind),
         sum(info.sizes.get(ledger, (0, 0))[1] for ledger in behind),
-        _archive_only(session, catalog, view) if in_full else None,
+        _archive_only(session, facets) if in_full else None,
         state.rounds if state else 0,
         time_text(state.swapped_at) if state and state.swapped_at else None,
         size.stored if size else None,
-        _why(view) or (size.advice or None if size else None),
+        _why(facets) or (size.advice or None if size else None),
     )
 
 
@@ -167,34 +157,35 @@ def _record_size(session: CommandSession, topic: TopicName) -> RecordSize | None
     return None if node is None else size_of(node.value, session.config.bridge.record_size)
 
 
-def _word(view: BridgeView, behind: list[int]) -> str:
-    state = view.current
+def _word(facets: BridgeFacets, behind: list[int]) -> str:
+    state = facets.current
     if state is not None and state.round is not None:
         return str(state.round.phase)
-    if blocking(view) is not None:
+    if blocking(facets) is not None:
         return "blocked"
-    if not view.wanted:
+    if not facets.wanted:
         return "off"
     return "behind" if behind else "bridged"
 
 
-def _why(view: BridgeView) -> str | None:
-    state = view.current
-    if (blocked := blocking(view)) is not None:
+def _why(facets: BridgeFacets) -> str | None:
+    state = facets.current
+    if (blocked := blocking(facets)) is not None:
         return f"ledger {blocked.ledger} ({blocked.verdict}): {blocked.why}"
     if state is not None and state.round is not None and state.round.why:
         return state.round.why
     if state is not None and state.in_vain:
         return f"withdrawn {state.in_vain} times: {state.why}"
-    if view.wanted and view.terminated and view.first_unfit >= 0:
-        return f"the topic is terminated: brokers read its last ledger, {view.first_unfit}, from BookKeeper only"
+    if facets.wanted and facets.info.terminated and facets.first_unfit >= 0:
+        return f"the topic is terminated: brokers read its last ledger, {facets.first_unfit}, from BookKeeper only"
     return None
 
 
-def _archive_only(session: CommandSession, catalog: CatalogHead, view: BridgeView) -> int:
+def _archive_only(session: CommandSession, facets: BridgeFacets) -> int:
     """How many ledgers with archived entries Pulsar does not list any more, and were never bridged. Only their ids are
     held of records, which are read one after the other."""
-    found = {ledger for ledger in _archived(session, catalog, view.incarnation) if ledger not in view.ledgers}
+    catalog, listed = facets.catalog, facets.info.ledgers
+    found = {ledger for ledger in _archived(session, catalog) if ledger not in listed}
     first = min(found, default=0)
     log = BridgeLog(session.store, session.dependencies.new_token)
     for past in log.finished_rounds(catalog.topic) if found else ():
@@ -205,9 +196,9 @@ def _archive_only(session: CommandSession, catalog: CatalogHead, view: BridgeVie
     return len(found)
 
 
-def _archived(session: CommandSession, catalog: CatalogHead, incarnation: int) -> Iterator[int]:
+def _archived(session: CommandSession, catalog: CatalogHead) -> Iterator[int]:
     """The ledgers of which the archive has entries."""
-    deleted, history = catalog.removed.told, History(session.store, catalog)
+    incarnation, deleted, history = catalog.incarnation, catalog.removed.told, History(session.store, catalog)
     slots = history.slots(lambda row: row.end is not None and row.end.incarnation >= incarnation)
     for read in history.read(slot.number for slot in slots):
         segment = read.record

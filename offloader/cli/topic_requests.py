@@ -157,7 +157,7 @@ def _end_to_reach(session: CommandSession, topic: TopicName) -> Position | None:
     last = session.admin.topic_info(topic).last_confirmed
     if last is None:
         return None
-    position = Position(catalog.claim.incarnation if catalog.claim else 0, *last)
+    position = Position(catalog.incarnation, *last)
     if catalog.claim is not None and position < catalog.claim.begin:
         return None
     return None if catalog.end is not None and catalog.end >= position else position

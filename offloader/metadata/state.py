@@ -283,6 +283,11 @@ class CatalogHead:
     claimed_at: int = field(default=0, compare=False)
 
     @property
+    def incarnation(self) -> int:
+        """The present one; 0 also for a topic that was never claimed."""
+        return 0 if self.claim is None else self.claim.incarnation
+
+    @property
     def removed(self) -> Removal:
         """What deletions have taken."""
         return self.removal or NOTHING_REMOVED

@@ -6,10 +6,10 @@ from enum import Enum
 
 from offloader.model import Failure, FailureKind, TopicName
 from offloader.offload.core.evidence import CONFIRM_MS
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.feature import hopeless
-from offloader.offload.driver.topic import Topic
 
 GIVE_UP_ATTEMPTS = 5  # failures in a row of every topic that is left
 ACCEPTED_WITHIN_MS = 30_000  # a loss does not go away; but a request that accepts it may have waited for the start

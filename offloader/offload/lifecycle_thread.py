@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from offloader.errors import OffloadError, OvertakenError
-from offloader.offload.driver.foreseen import foreseen
+from offloader.offload.driver.work import foreseen
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from offloader.errors import OffloadError, OvertakenError
 from offloader.metrics import Metrics
 from offloader.model import Lane
 from offloader.offload import settings as derived
-from offloader.offload.driver.foreseen import foreseen
+from offloader.offload.driver.work import foreseen
 from offloader.offload.fleet import Fleet
 from offloader.offload.seat import Reached, Seat
 from offloader.offload.spark.supervised import SupervisedQuery

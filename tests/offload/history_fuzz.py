@@ -8,7 +8,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,7 +20,6 @@ from offloader.model import (
     LedgerList,
     LedgerRange,
     LedgerSpan,
-    LedgerSums,
     Loss,
     OpenSegment,
     Part,
@@ -30,15 +29,19 @@ from offloader.model import (
     SliceId,
     SliceStop,
     Source,
+    Taking,
     TopicName,
 )
 from offloader.offload.core import history, segments
 from offloader.offload.core.borders import BorderSearch
-from offloader.offload.core.decisions import Begin, Copy, Decision, Reach, Read, Seal, TopicRules, TopicView
-from offloader.offload.core.lanes import Speed
+from offloader.offload.core.decisions import Begin, Copy, Decision, DecisionLimits, Read, Seal
+from offloader.offload.core.facets import Learnt, TopicRules
+from offloader.offload.core.lanes import LaneLimits, Speed
 from offloader.offload.core.planner import decide
 from offloader.offload.core.segments import StaleReceiptError
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import reconciling
+from tests.offload.topics import known_topic
 
 T = TopicName.parse("public/default/t")
 CUTS = SegmentLayout(part_size=30_000, block_size=10_000)
@@ -66,12 +69,12 @@ class FuzzedTopic:
         self.sizes: dict[int, tuple[int, int]] = {}
         self._fill()
         self.ledgers = LedgerList(tuple(self.spans))
-        self.sums = LedgerSums(self.sizes, self._written())
+        self.written = self._written()
         self.places = [Position(0, *place) for place in sorted(self.size_of)]
         pause = self.rng.choice([1, 10, 1_000])
         self.published = {place: number * pause for number, place in enumerate(self.places)}
         first = self.places[0] if self.places else Position(0, 3, 0)
-        self.head = CatalogHead(T, claim=Claim("a", 0, 1, first, 0), begin=first)
+        self.head = CatalogHead(T, claim=Claim("a", 0, 1, first, 0, taking=Taking.COPY), begin=first)
         self.max_size = self.max_size or self.rng.choice([100_000, 300_000])
         self.late = self.rng.randint(0, 3) if self.late is None else self.late
         self.span_ms = self.rng.choice([0, 50, 500, 5_000])
@@ -127,7 +130,7 @@ class FuzzedTopic:
         """One decision, and what comes of it."""
         self.now += self.rng.choice([1, 1_000, 40_000])
         self._change()
-        decision = decide(self._view(), self.now, self.new_uuid)
+        decision = self.decide()
         self.state = decision.state
         self._look_up(decision)
         self.check()
@@ -137,6 +140,9 @@ class FuzzedTopic:
                 self._on(uuid, lambda state, uuid=uuid: segments.uploading(state, uuid, "x" + uuid))  # type: ignore[misc]
         if not begins:
             self._act(decision)
+
+    def decide(self) -> Decision:
+        return decide(self._topic(), self.state, self._decision_limits(), self.now, self.new_uuid)
 
     def check(self) -> None:
         """Those ahead stand in a row, without overlap; without a hole also while the open one fails."""
@@ -163,36 +169,24 @@ class FuzzedTopic:
             full = [span.ledger for span in self.spans if span.last]
             self.copies = frozenset(() if self.copies else (ledger for ledger in full if rng.random() < 0.3))
 
-    def _view(self) -> TopicView:
-        begin = self.head.next_start(self.ledgers)
-        opened = self.state.open
-        first = begin.position if begin else None
-        start = segments.next_position(opened, self.ledgers) if opened else first
-        last = self.places[-1] if self.places else None
-        return TopicView(
-            self.state,
+    def _topic(self) -> Topic:
+        learnt = Learnt(Speed(Lane.SLOW, rate=self.rng.randint(1, 20_000)) if self.slow else Speed())
+        return known_topic(
             TopicRules(max_size=self.max_size, roll_ms=10**6, cuts=CUTS, source=self.source),
+            self.head,
             self.ledgers,
-            begin,
-            last,
-            self.sums.object_bytes(start or first, last),
-            predecessor=self.head.last,
-            speed=Speed(Lane.SLOW if self.slow else Lane.FAST),
-            reach=self._reach(start or first) if self.slow else None,
-            copies=self.copies,
-            after=self.head.accounted,
-            sums=self.sums,
+            self.places[-1] if self.places else None,
+            self.sizes,
+            offloaded=self.copies,
+            learnt=learnt,
             times=self.times,
-            most_at_once=self.most,
-            span_ms=self.span_ms,
+            written=self.written,
         )
 
-    def _reach(self, start: Position | None) -> Reach | None:
-        if start is None:
-            return None
-        last = self.ledgers.closed_with(start.ledger)
-        entry = start.entry + self.rng.randint(0, 5)
-        return Reach(start.at(entry if last is None else min(entry, last)), 9_000)
+    def _decision_limits(self) -> DecisionLimits:
+        """A slice of the slow lane is sure to bring what its topic brings in a second."""
+        fast = LaneLimits(self.most, 1, 10**9, history=self.most, history_span_ms=self.span_ms)
+        return DecisionLimits(fast, replace(fast, longest_ms=2_000))
 
     def _look_up(self, decision: Decision) -> None:
         if decision.search is not None and self.search is None:

@@ -26,19 +26,19 @@ from offloader.metadata.state import Releasing
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice, Source, TopicName
 from offloader.offload.core import planner
+from offloader.offload.core.changes import TopicAgenda
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.plans import Plan
 from offloader.offload.core.rates import RateLimits
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import lane_plans, reconciling, retiring, topic_status
 from offloader.offload.driver.acknowledging import acknowledged
-from offloader.offload.driver.changes import TopicAgenda
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.retaining import Retaining
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Work, WorkKind
 from offloader.offload.worker.slice_worker import died, refused, run_slice
 from offloader.ports.entry_source import EntrySource
@@ -105,10 +105,10 @@ class CheckedPlans(LanePlans):
                 continue
             assert topic.rest is not None or topic.name in looked_at, f"{topic.name} neither rests nor is looked at"
             if topic.rest is not None and topic.name not in looked_at and now < topic.rest.ends_at:
-                view = self._view(topic, now)
-                assert view is not None, f"{topic.name} rests and nothing can be decided on it"
-                decision = planner.decide(view, now, lambda: "nobody needs one")
-                assert lane_plans._rest(topic, None, decision, now), f"{topic.name} rests and has {decision.steps}"
+                before, limits = self._state(topic), self._decision_limits(topic, now)
+                assert before is not None, f"{topic.name} rests and nothing can be decided on it"
+                decision = planner.decide(topic, before, limits, now, lambda: "nobody needs one")
+                assert lane_plans._rest(topic, before, decision, now), f"{topic.name} rests and has {decision.steps}"
                 state = decision.state
                 is_sealed = state.open is not None and state.open.sealed is not None  # its catalog is the sealer's
                 assert is_sealed or reconciling._closed_ledger(topic) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from offloader.model import TopicName
-from offloader.offload.driver.changes import DueTimes, TopicChanges
+from offloader.offload.core.changes import DueTimes, TopicChanges
 
 NAMES = [TopicName.parse(f"public/default/t{number}") for number in range(5)]
 TOPICS = {name: str(name) for name in NAMES}

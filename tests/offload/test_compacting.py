@@ -12,9 +12,9 @@ import pytest
 
 from offloader.metadata.layout import manifest_key
 from offloader.metadata.manifest import FAN
-from offloader.offload.driver.changes import TopicChanges
+from offloader.offload.core.changes import TopicChanges
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.committing import COMPACT_AGAIN_MS, Compacting
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Work, WorkKind
 from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.in_turn import InTurn

@@ -13,8 +13,8 @@ import pytest
 
 from offloader.errors import OvertakenError
 from offloader.model import GapKind, Lane, Slice, TopicName
+from offloader.offload.core.facets import Learnt
 from offloader.offload.core.lanes import Speed
-from offloader.offload.driver.facets import Learnt
 from offloader.offload.driver.lane_plans import LaneBatch
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo

@@ -10,14 +10,13 @@ from typing import Any, cast
 import pytest
 
 from offloader.errors import IntegrityError
-from offloader.metadata.state import AssignedAhead, CatalogHead, Claim, NewestSegment, NextStart, OpenTopic, TopicState
+from offloader.metadata.state import AssignedAhead, CatalogHead, Claim, NewestSegment, OpenTopic, TopicState
 from offloader.model import (
     Ending,
     EntryStats,
     LedgerList,
     LedgerRange,
     LedgerSpan,
-    LedgerSums,
     Loss,
     OpenSegment,
     Part,
@@ -26,9 +25,12 @@ from offloader.model import (
     TopicName,
 )
 from offloader.offload.core import evidence
-from offloader.offload.core.decisions import TopicRules, TopicView
+from offloader.offload.core.decisions import DecisionLimits
+from offloader.offload.core.facets import PublishTimes, TopicRules
+from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import decide
 from offloader.offload.driver import reconciling
+from tests.offload.topics import known_topic
 
 MIB = 1 << 20
 T = TopicName.parse("public/default/t")
@@ -45,19 +47,16 @@ def part(first: int, after: int) -> Part:
 def assigned_late() -> OpenTopic:
     """The open segment has 200 entries, when it is known that a border is to be after every 47th or so."""
     numbers = itertools.count()
-    view = TopicView(
-        TopicState(T),
+    topic = known_topic(
         TopicRules(max_size=400 * MIB, roll_ms=10**9, cuts=SegmentLayout()),
+        CatalogHead(T, claim=Claim("a", 0, 1, Position(0, 5, 0), 0), begin=Position(0, 5, 0)),
         LEDGERS,
-        NextStart(Position(0, 5, 0)),
         Position(0, 5, 999),
-        1000 * MIB,
-        sums=LedgerSums({5: (1000, 1000 * MIB), 6: (0, 0)}),
-        most_at_once=8,
-        span_ms=1000,
-        after=Position(0, 5, -1),
+        {5: (1000, 1000 * MIB), 6: (0, 0)},
     )
-    first = decide(view, 0, lambda: f"u{next(numbers)}")
+    fast = LaneLimits(tasks=8, threads=1, byte_budget=10**9, history_span_ms=1000)
+    limits = DecisionLimits(fast, fast)
+    first = decide(topic, TopicState(T), limits, 0, lambda: f"u{next(numbers)}")
     assert isinstance(first.state, OpenTopic)
     assert first.search is not None
     read = replace(first.state, open=replace(first.state.open, upload="up", parts=(part(0, 200),)))
@@ -65,8 +64,8 @@ def assigned_late() -> OpenTopic:
     while wanted := first.search.cut(times).wanted:
         times |= {p: 20 * p.entry for p in wanted}
     assert [end for end in first.search.cut(times).ends if end.entry < 200]
-    later = replace(view, state=read, times=times, pending_bytes=800 * MIB)
-    state = decide(later, 1, lambda: f"u{next(numbers)}").state
+    topic.times = PublishTimes(times)
+    state = decide(topic, read, limits, 1, lambda: f"u{next(numbers)}").state
     assert isinstance(state, OpenTopic)
     return state
 

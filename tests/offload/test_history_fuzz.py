@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from offloader.model import Failure, FailureKind, Source
 from offloader.offload.core import planner
 from offloader.offload.core.history import unread
-from offloader.offload.core.planner import decide
 from offloader.offload.core.sources import ANEW_AFTER
 from tests.examples import worlds
 from tests.offload.history_fuzz import FuzzedTopic
@@ -67,7 +66,7 @@ def test_a_segment_ahead_that_ends_where_its_source_is_gone_leaves_no_hole() -> 
                 ahead = list(state.ahead)
                 ahead[halves[0]] = replace(ahead[halves[0]], failure=lost)
                 topic.state, topic.source = replace(state, ahead=tuple(ahead)), Source.BROKER_WITH_BOOKIES
-                decision = decide(topic._view(), topic.now, topic.new_uuid)
+                decision = topic.decide()
                 first, topic.state = ahead[halves[0]].segment, decision.state
                 ended += any((s.uuid, s.closing_end) == (first.uuid, first.covered) for s in topic.state.unfinished)
                 topic.check()

@@ -35,19 +35,22 @@ from offloader.model import (
 )
 from offloader.offload import settings as derived
 from offloader.offload.core import lanes, planner, segments
-from offloader.offload.core.decisions import Begin, Decision, Seal, TopicRules, TopicView
+from offloader.offload.core.decisions import Begin, Decision, DecisionLimits, Seal
+from offloader.offload.core.facets import Learnt, TopicRules
 from offloader.offload.core.lanes import LaneLimits, Speed, after
-from offloader.offload.core.planner import decide
 from offloader.offload.core.plans import Plan, plan
+from offloader.offload.core.topic import Topic
 from offloader.offload.spark import session as spark_side
 from offloader.offload.worker.slice_worker import run_slice
 from offloader.ports.entry_source import Extent, RawEntry
 from tests.examples import few, worlds
 from tests.format.support import plain
 from tests.offload.test_planner import NoStore
+from tests.offload.topics import known_topic
 
 FAST = LaneLimits(tasks=2, threads=4, byte_budget=10**9)
 SLOW = LaneLimits(tasks=1, threads=8, byte_budget=10**9, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1)
+LIMITS = DecisionLimits(replace(FAST, history=1), SLOW)
 ENTRY = 10_000
 HEAD = plain(MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), payload=b"")
 DATA = HEAD.ljust(ENTRY, b"\0")
@@ -101,21 +104,12 @@ class Stream:
     def ledgers(self) -> LedgerList:
         return LedgerList((LedgerSpan(0, None),))
 
-    def view(self) -> TopicView:
-        begin = self.catalog.head.next_start(self.ledgers)
-        start = segments.next_position(self.state.open, self.ledgers) if self.state.open else begin and begin.position
-        pending = self.produced - start.entry if start else 0
-        return TopicView(
-            state=self.state,
-            rules=self.rules,
-            ledgers=self.ledgers,
-            begin=begin,
-            last=Position(0, 0, self.produced - 1) if self.produced else None,
-            pending_bytes=pending * (ENTRY + 12),
-            wanted_bytes=self.wanted,
-            predecessor=self.catalog.head.newest,
-            speed=self.speed,
-            planned_at=self.planned_at,
+    def known(self) -> Topic:
+        last = Position(0, 0, self.produced - 1) if self.produced else None
+        sizes = {0: (self.produced, self.produced * ENTRY)}
+        learnt = Learnt(self.speed, wanted_bytes=self.wanted)
+        return known_topic(
+            self.rules, self.catalog.head, self.ledgers, last, sizes, learnt=learnt, planned_at=self.planned_at
         )
 
 
@@ -176,7 +170,9 @@ class Highway:
         topic.speed = after(topic.speed, receipt, self.lanes[Lane.FAST], best)
         short = receipt.stop is SliceStop.BOUND and not receipt.finished
         enough = planner.enough(topic.state.open, topic.rules)
-        topic.wanted = planner.after_slice(topic.view().pending_bytes, receipt.seen_bytes, enough) if short else 0
+        topic.wanted = (
+            planner.after_slice(topic.known().pending(topic.state), receipt.seen_bytes, enough) if short else 0
+        )
 
     def _plan(self) -> None:
         decisions = [self._decided(topic) for topic in self.topics.values() if not topic.travels]
@@ -189,7 +185,7 @@ class Highway:
 
     def _decided(self, topic: Stream) -> Decision:
         while True:
-            decision = decide(topic.view(), self.now, self.uuid)
+            decision = planner.decide(topic.known(), topic.state, LIMITS, self.now, self.uuid)
             topic.state = decision.state
             if isinstance(decision.step, Begin):
                 topic.state = segments.uploading(topic.state, topic.state.open.uuid, "upload")

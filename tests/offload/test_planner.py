@@ -4,6 +4,7 @@ or held back with a date. Pure: lists of entries, no cluster, no journal, no sto
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -32,22 +33,22 @@ from offloader.offload.core import lanes, planner, segments, sources
 from offloader.offload.core.decisions import (
     Begin,
     Decision,
+    DecisionLimits,
     Hold,
-    Reach,
     Read,
     Seal,
-    TopicRules,
-    TopicView,
 )
+from offloader.offload.core.facets import Learnt, TopicRules
 from offloader.offload.core.lanes import LaneLimits, Speed
-from offloader.offload.core.planner import decide, roll_at
+from offloader.offload.core.planner import roll_at
 from offloader.offload.core.plans import plan
-from offloader.offload.driver.topic import reach
+from offloader.offload.core.sources import Reach, reach_of
+from offloader.offload.core.topic import Topic
 from offloader.offload.worker.slice_worker import died, run_slice
-from offloader.ports.admin import TopicInfo
 from offloader.ports.entry_source import Extent, RawEntry
 from offloader.ports.object_store import Stat, UploadedPart
 from tests.examples import worlds
+from tests.offload.topics import known_topic
 
 LANES = {
     Lane.FAST: LaneLimits(tasks=2, threads=2, byte_budget=30_000),
@@ -55,6 +56,8 @@ LANES = {
         tasks=1, threads=3, byte_budget=30_000, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1
     ),
 }
+SHARED = LaneLimits(1, 8, 10**9, longest_ms=30_000)  # of a slow lane whose slot others wait for
+HALF_S = 15
 MINUTE = 60_000
 
 
@@ -115,20 +118,32 @@ class Listed:
         rest = self.sizes[start.ledger * 10 + start.entry :]
         return int((sum(rest) + 12 * len(rest)) * error)
 
-    def view(self, error: float) -> TopicView:
-        return TopicView(
-            state=self.state,
-            rules=self.rules,
-            ledgers=self.ledgers,
-            begin=self.catalog.head.next_start(self.ledgers),
-            last=self.last,
-            pending_bytes=self.pending(error),
-            wanted_bytes=self.wanted,
-            predecessor=self.catalog.head.last,
-            speed=self.speed,
-            died=self.died,
+    def topic(
+        self,
+        error: float = 1,
+        *,
+        ledgers: LedgerList | None = None,
+        offloaded: Iterable[int] = (),
+        sizes: Mapping[int, tuple[int, int]] | None = None,
+    ) -> Topic:
+        """`error`: what Pulsar's sizes are multiplied with."""
+        own = {n // 10: self.sizes[n : n + 10] for n in range(0, len(self.sizes), 10)}
+        listed = {ledger: (len(each), int(sum(each) * error)) for ledger, each in own.items()}
+        return known_topic(
+            self.rules,
+            self.catalog.head,
+            ledgers or self.ledgers,
+            self.last,
+            sizes or listed,
+            offloaded=offloaded,
+            learnt=Learnt(self.speed, self.died, self.wanted),
             planned_at=self.planned_at,
         )
+
+    def decide(self, world: World, topic: Topic | None = None, slow: LaneLimits | None = None) -> Decision:
+        """`topic`: this one, where a test knows something else of it."""
+        limits = DecisionLimits(replace(LANES[Lane.FAST], history=1), slow or LANES[Lane.SLOW])
+        return planner.decide(topic or self.topic(), self.state, limits, world.now, world.uuid)
 
     def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent) -> Listed:
         self.reads = list(range(ledger * 10 + entry, len(self.sizes)))
@@ -196,7 +211,7 @@ class World:
         for lane in Lane:
             self.number += 1
             made = plan("run", self.number, lane, again, LANES[lane])
-            reads = [d for d in again if isinstance(d.step, Read) and d.view.speed.lane is lane]
+            reads = [d for d in again if isinstance(d.step, Read) and d.topic.learnt.speed.lane is lane]
             assert bool(made.slices) == bool(reads)
             assert len({s.id.topic for s in made.slices}) == len(made.slices)
             assert lane is Lane.FAST or len(made.tasks) <= 1
@@ -205,10 +220,10 @@ class World:
                 self._work(self.topics[work.id.topic], work, trouble)
 
     def _decided(self, topic: Listed) -> Decision:
-        decision = decide(topic.view(self.rng.choice([0.0, 0.5, 1.0, 1.0, 3.0])), self.now, self.uuid)
+        decision = topic.decide(self, topic.topic(self.rng.choice([0.0, 0.5, 1.0, 1.0, 3.0])))
         self._check_alive(topic, decision)
         if decision.state == topic.state:
-            self._check_date(decision)
+            self._check_date(topic, decision)
         topic.state = decision.state
         return decision
 
@@ -223,11 +238,13 @@ class World:
         if decision.state.open is not None and topic.state.open is not None:
             assert decision.state.open.uuid == topic.state.open.uuid, "a second segment was opened"
 
-    def _check_date(self, decision: Decision) -> None:
+    def _check_date(self, topic: Listed, decision: Decision) -> None:
         """A topic that is held back needs no look before the date that the hold says."""
         if all(isinstance(step, Hold) for step in decision.steps):
             until = min((step.until for step in decision.steps if step.until is not None), default=self.now + 10**10)
-            later = decide(decision.view, max(self.now, until - 1), lambda: "nobody needs one")
+            present, self.now = self.now, max(self.now, until - 1)
+            later = topic.decide(self, decision.topic)
+            self.now = present
             assert later.state == decision.state
             assert all(isinstance(step, Hold) for step in later.steps)
 
@@ -304,14 +321,14 @@ def reading(count: int) -> tuple[World, list[Listed]]:
         topic = world._topic(i)
         topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
         topic.sizes = [1_000] * 50
-        topic.state = decide(topic.view(1), world.now, world.uuid).state
+        topic.state = topic.decide(world).state
         topic.state = segments.uploading(topic.state, topic.state.open.uuid, "up")
         world.topics[topic.name] = topic
     return world, list(world.topics.values())
 
 
 def decisions(world: World) -> list[Decision]:
-    return [decide(topic.view(1), world.now, world.uuid) for topic in world.topics.values()]
+    return [topic.decide(world) for topic in world.topics.values()]
 
 
 def test_a_topic_whose_task_died_has_a_task_to_itself() -> None:
@@ -389,7 +406,7 @@ def test_a_segment_ends_before_its_index_is_larger_than_readers_shall_hold(one_l
     many = -(-planner.MAX_INDEX_BYTES // planner.INDEX_ENTRY_BYTES) - sum(p.indexed for p in parts)
     parts.append(replace(last, indexed=many - one_less))
     topic.state = replace(topic.state, open=replace(topic.state.open, parts=tuple(parts)))
-    after = decide(topic.view(1), world.now, world.uuid).state.open
+    after = topic.decide(world).state.open
     reached = (topic.state.open.covered, RollReason.INDEX)
     assert (after.closing_end, after.roll_reason) == ((None, None) if one_less else reached)
 
@@ -402,7 +419,7 @@ def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_so
     world, topic = failed_segment(kind)
     before = topic.state.open
     topic.rules = replace(topic.rules, source=source)
-    decision = decide(topic.view(1), world.now, world.uuid)
+    decision = topic.decide(world)
     after = decision.state.open
     assert (after.start, after.source, after.cuts) == (before.start, source, before.cuts)
     assert (after.parts, after.upload, after.closing_end, after.status) == ((), None, None, SegmentStatus.ASSIGNED)
@@ -429,7 +446,7 @@ def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_so
 def test_a_segment_keeps_its_source(kind: FailureKind, failures: int, source: Source) -> None:
     world, topic = failed_segment(kind, failures)
     topic.rules = replace(topic.rules, source=source)
-    after = decide(topic.view(1), world.now, world.uuid).state
+    after = topic.decide(world).state
     assert after.open == topic.state.open
 
 
@@ -441,7 +458,7 @@ def test_only_an_unknown_outcome_of_its_own_put_gives_a_segment_another_uuid(of_
     assert failure is not None
     segment = replace(topic.state.open, parts=(), upload=SINGLE_PUT, sealed=None)
     topic.state = replace(topic.state, open=segment, failure=replace(failure, of_catalog=of_catalog))
-    after = decide(topic.view(1), world.now, world.uuid).state
+    after = topic.decide(world).state
     assert (after.open.uuid == segment.uuid) == of_catalog
     assert bool(after.abandoned) != of_catalog
 
@@ -451,7 +468,7 @@ def test_where_a_ledger_is_gone_for_its_source_a_segment_ends_with_what_it_has()
     world, topic = failed_segment(FailureKind.DATA_LOST)
     before = topic.state.open
     topic.rules = replace(topic.rules, source=Source.BROKER_WITH_BOOKIES)
-    topic.state = decide(topic.view(1), world.now, world.uuid).state
+    topic.state = topic.decide(world).state
     after = topic.state.open
     assert (after.uuid, after.parts, after.closing_end) == (before.uuid, before.parts, before.covered)
     for _ in range(40):
@@ -466,9 +483,8 @@ def test_a_segment_without_parts_whose_ledger_brokers_have_offloaded_is_begun_an
     assert isinstance(topic.state, OpenTopic)
     bare = replace(topic.state.open, parts=(), source=Source.BOOKKEEPER)
     topic.state, topic.rules = replace(topic.state, open=bare), replace(topic.rules, source=Source.BOOKKEEPER)
-    assert decide(topic.view(1), world.now, world.uuid).state.open == bare
-    view = replace(topic.view(1), offloaded=frozenset({bare.start.ledger}))
-    after = decide(view, world.now, world.uuid).state
+    assert topic.decide(world).state.open == bare
+    after = topic.decide(world, topic.topic(offloaded={bare.start.ledger})).state
     assert (after.open.source, after.failure) == (Source.BROKER_WITH_BOOKIES, None)
 
 
@@ -477,71 +493,63 @@ def test_only_what_brokers_have_offloaded_is_read_through_them_where_bookies_are
     topic.rules = replace(topic.rules, source=Source.BOOKKEEPER)
     topic.state = TopicState(topic.name)
     for offloaded, source in ((), Source.BOOKKEEPER), ((0,), Source.BROKER_WITH_BOOKIES):
-        view = replace(topic.view(1), offloaded=frozenset(offloaded))
-        assert decide(view, world.now, world.uuid).state.open.source is source
+        assert topic.decide(world, topic.topic(offloaded=offloaded)).state.open.source is source
 
 
 def test_a_segment_whose_first_ledger_is_gone_keeps_its_source() -> None:
     world, topic = failed_segment(FailureKind.INTEGRITY)
     topic.rules = replace(topic.rules, source=Source.BOOKKEEPER)
     trimmed = LedgerList(tuple(s for s in topic.ledgers.spans if s.ledger > topic.state.open.start.ledger))
-    after = decide(replace(topic.view(1), ledgers=trimmed), world.now, world.uuid).state
+    after = topic.decide(world, topic.topic(ledgers=trimmed)).state
     assert after.open.source is Source.BROKER
 
 
 def test_nothing_of_a_slow_topic_is_read_before_a_part_and_the_block_that_ends_it_are_there() -> None:
     world, (topic,) = reading(1)
     cuts = topic.rules.cuts
-    short = replace(topic.view(1), pending_bytes=cuts.part_size + cuts.block_size - 1)
-    whole = replace(short, pending_bytes=cuts.part_size + cuts.block_size)
-    assert isinstance(decide(short, world.now, world.uuid).step, Read)
-    slow = Speed(Lane.SLOW)
-    assert isinstance(decide(replace(short, speed=slow), world.now, world.uuid).step, Hold)
-    assert isinstance(decide(replace(whole, speed=slow), world.now, world.uuid).step, Read)
+    whole = cuts.part_size + cuts.block_size - 12  # without what an entry takes besides
+    assert isinstance(topic.decide(world, topic.topic(sizes={0: (1, whole - 1)})).step, Read)
+    topic.speed = Speed(Lane.SLOW)
+    assert isinstance(topic.decide(world, topic.topic(sizes={0: (1, whole - 1)})).step, Hold)
+    assert isinstance(topic.decide(world, topic.topic(sizes={0: (1, whole)})).step, Read)
 
 
-def within(topic: Listed, entries: int) -> TopicView:
-    """The view of a topic of which a slice is sure to bring so many entries from where it stands, and no part."""
-    view = topic.view(1)
-    start = (
-        segments.next_position(topic.state.open, topic.ledgers)
-        if topic.state.open
-        else view.begin and view.begin.position
-    )
+def slow_one(topic: Listed, entries: int) -> Reach:
+    """A slice of the topic, whose entries are alike, is sure to bring so many from where it stands, and no part."""
+    size = entries * (topic.sizes[0] + 12)
+    topic.speed = Speed(Lane.SLOW, rate=(size + 1) / HALF_S)
+    start = topic.start()
     assert start is not None
-    return replace(
-        view, speed=Speed(Lane.SLOW), reach=Reach(start._replace(entry=start.entry + entries - 1), entries * 1_000)
-    )
+    return Reach(start._replace(entry=start.entry + entries - 1), size)
 
 
 def test_where_others_wait_a_slow_segment_ends_as_far_as_a_slice_comes() -> None:
     world, (topic,) = reading(1)
     topic.state = TopicState(topic.name)
-    view = within(topic, 3)
-    assert view.reach is not None
-    after = decide(view, world.now, world.uuid).state
-    assert after.open.closing_end == view.reach.end
+    reach = slow_one(topic, 1)
+    after = topic.decide(world, slow=SHARED).state
+    assert after.open.closing_end == reach.end
     topic.state = segments.uploading(after, after.open.uuid, "upload")
-    decision = decide(replace(topic.view(1), speed=Speed(Lane.SLOW), reach=view.reach), world.now, world.uuid)
+    decision = topic.decide(world, slow=SHARED)
     assert isinstance(decision.step, Read)
-    assert (decision.step.bound, decision.step.seal) == (view.reach.end, True)
-    made = plan("run", 1, Lane.SLOW, [decision], LaneLimits(1, 8, 10**9, longest_ms=30_000))
+    assert (decision.step.bound, decision.step.seal) == (reach.end, True)
+    made = plan("run", 1, Lane.SLOW, [decision], SHARED)
     (work,) = made.slices
-    assert work.goal <= view.reach.size
+    assert work.goal <= reach.size
     assert work.time_budget_ms == work.hard_limit_ms <= 30_000
-    assert decide(replace(view, state=decision.state), world.now, world.uuid).state == decision.state
+    topic.state = decision.state
+    assert topic.decide(world, slow=SHARED).state == decision.state
 
 
 def test_where_others_wait_an_end_that_is_too_far_is_given_up_with_its_upload() -> None:
     world, (topic,) = reading(1)
     before = topic.state.open
     assert not before.parts
-    assert topic.view(1).last is not None
-    topic.state = segments.closing(topic.state, topic.view(1).last, RollReason.AGE)
-    view = within(topic, 3)
-    assert view.reach is not None
-    after = decide(view, world.now, world.uuid).state
-    assert after.open.closing_end == view.reach.end
+    assert topic.last is not None
+    topic.state = segments.closing(topic.state, topic.last, RollReason.AGE)
+    reach = slow_one(topic, 1)
+    after = topic.decide(world, slow=SHARED).state
+    assert after.open.closing_end == reach.end
     assert after.open.uuid != before.uuid
     (gone,) = after.abandoned
     assert gone.uuid == before.uuid
@@ -553,29 +561,38 @@ def test_where_others_wait_a_slow_segment_that_has_parts_ends_with_them() -> Non
     world, topic = failed_segment(FailureKind.RETRYABLE, 0)
     covered = topic.state.open.covered
     assert covered is not None
-    decision = decide(within(topic, 3), world.now, world.uuid)
+    slow_one(topic, 1)
+    decision = topic.decide(world, slow=SHARED)
     assert decision.state.open.closing_end == covered
     assert isinstance(decision.step, Seal)
 
 
 def test_how_far_a_slice_is_sure_to_come() -> None:
-    ledgers = LedgerList((LedgerSpan(4, 9), LedgerSpan(7, None)))
-    info = TopicInfo(0, ledgers, {4: (10, 880), 7: (5, 440)}, None, terminated=False, offloaded=frozenset())
+    name, ledgers = TopicName("a", "b", "t"), LedgerList((LedgerSpan(4, 9), LedgerSpan(7, None)))
+    head = TopicCatalog.empty(name).head
+    rules = TopicRules(max_size=5_000, roll_ms=1, cuts=SegmentLayout())
     start = Position(0, 4, 3)
-    assert reach(info, start, None, 5_000) is None
-    assert reach(info, start, 5_000, 5_000) is None
-    assert reach(info, start, 450, 5_000) == Reach(Position(0, 4, 6), 400)
-    assert reach(info, start, 0, 5_000) == Reach(start, 100)
-    assert reach(info, start, 4_000, 5_000) == Reach(Position(0, 4, 9), 700)  # the ledger's end
-    assert reach(info, Position(0, 7, 3), 450, 5_000) == Reach(Position(0, 7, 6), 400)
-    assert reach(info, Position(0, 8, 0), 450, 5_000) == Reach(Position(0, 8, 0), 5_000)  # nothing is known of it
+
+    def reach(start: Position, sure: int) -> Reach | None:
+        learnt = Learnt(Speed(Lane.SLOW, rate=sure / HALF_S + 0.01))
+        topic = known_topic(rules, head, ledgers, None, {4: (10, 880), 7: (5, 440)}, learnt=learnt)
+        return reach_of(topic, start, 5_000, SHARED)
+
+    quick = known_topic(rules, head, ledgers, None, {4: (10, 880)}, learnt=Learnt(Speed(Lane.FAST, rate=1.0)))
+    assert reach_of(quick, start, 5_000, SHARED) is None
+    assert reach(start, 5_000) is None
+    assert reach(start, 450) == Reach(Position(0, 4, 6), 400)
+    assert reach(start, 0) == Reach(start, 100)
+    assert reach(start, 4_000) == Reach(Position(0, 4, 9), 700)  # the ledger's end
+    assert reach(Position(0, 7, 3), 450) == Reach(Position(0, 7, 6), 400)
+    assert reach(Position(0, 8, 0), 450) == Reach(Position(0, 8, 0), 5_000)  # nothing is known of it
 
 
 def test_an_upload_that_began_for_another_uuid_is_not_the_segment_s_and_is_ended() -> None:
     world = World(1)
     topic = world._topic(0)
     topic.sizes = [1_000] * 50
-    opened = decide(topic.view(1), world.now, world.uuid).state
+    opened = topic.decide(world).state
     before = opened.open.uuid
     given_up = segments.abandoned(opened, "another", "the answer was lost")
     late = segments.uploading(given_up, before, "late")

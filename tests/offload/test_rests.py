@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from offloader.model import Lane, RollReason, TopicName
-from offloader.offload.core import planner
-from offloader.offload.core.decisions import Decision, TopicView
-from offloader.offload.driver import facets, observed
+from offloader.offload.core import facets, planner
+from offloader.offload.core.decisions import Decision
+from offloader.offload.core.facets import Rest, Retirement
+from offloader.offload.core.topic import Topic
+from offloader.offload.driver import observed
 from offloader.offload.driver.driver import OTHERS
-from offloader.offload.driver.facets import Rest, Retirement
 from offloader.offload.driver.lane_plans import LONGEST_REST_MS, LaneBatch
 from offloader.offload.driver.polling import LEAST_MS
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
-from tests.offload.simulation import Simulation
+from tests.offload.simulation import Simulation, is_on
 
 TOPICS = [TopicName.parse(f"public/default/t{number}") for number in range(20)]
 
@@ -46,9 +46,9 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[TopicName]:
     names: list[TopicName] = []
     plain = planner.decide
 
-    def decide(view: TopicView, *arguments: object) -> Decision:
-        names.append(view.state.topic)
-        return plain(view, *arguments)
+    def decide(topic: Topic, *arguments: Any) -> Decision:
+        names.append(topic.name)
+        return plain(topic, *arguments)
 
     monkeypatch.setattr("offloader.offload.driver.lane_plans.planner.decide", decide)
     return names
@@ -129,6 +129,20 @@ def test_a_round_looks_at_the_topics_of_which_something_changed(sim: Simulation)
         assert set(watched.looks) == {TOPICS[0]}
         sim.batch()
         sim.driver.round()
+
+
+def test_a_poll_that_says_nothing_new_wakes_the_step_that_polls_alone(sim: Simulation) -> None:
+    sim.rounds(1, step_ms=1)
+    topic, changes = sim.registry.topics[TOPICS[0]], sim.context.changes
+    resting = [agenda for agenda in changes._steps if not is_on(agenda, topic.name)]
+    observed.asked([topic])
+    observed.answered(topic, topic.end)
+    observed.same(topic, sim.clock.now, sim.clock.now + 1_000)
+    changes.hand_out()
+    assert [agenda for agenda in resting if is_on(agenda, topic.name)] == [sim.driver.plans._polls]
+    observed.answered(topic, replace(topic.end, mark_delete=(0, -1)))
+    changes.hand_out()
+    assert all(is_on(agenda, topic.name) for agenda in resting), "what was acknowledged may be taken back"
 
 
 def test_a_topic_whose_time_has_come_is_looked_at_alone(sim: Simulation) -> None:

@@ -14,8 +14,8 @@ from offloader.metadata import layout, requests
 from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.model import V1, FailureKind, GapKind, Source, Taking, TopicName
-from offloader.offload.driver.copying import OffloadedCopies
 from offloader.offload.driver.request_handler import RequestHandler
+from offloader.offload.driver.uploads import OffloadedCopies
 from offloader.storage.memory import MemoryStore
 from tests.examples import few
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults

@@ -5,8 +5,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from offloader.offload import driver
-from offloader.offload.driver.facets import OWNERS
-from offloader.offload.driver.topic import Topic
+from offloader.offload.core.facets import OWNERS
+from offloader.offload.core.topic import Topic
 
 
 def assigned(path: Path) -> set[str]:

@@ -12,7 +12,7 @@ from itertools import count
 from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind
 from offloader.model import GapKind, TopicName
-from offloader.offload.driver.topic import Topic
+from offloader.offload.core.topic import Topic
 from offloader.pulsar.subscription_rest import keeps_properties
 from tests.fakes.cluster import PIN
 from tests.world.application import Setup

@@ -13,12 +13,12 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal_start import JournalStart, Started
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import retiring
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.offload.fleet import Fleet
 from tests.examples import few

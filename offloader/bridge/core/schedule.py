@@ -15,7 +15,9 @@ from zoneinfo import ZoneInfo
 
 from offloader.bridge.core.rounds import BridgePhase, BridgeState, UnbridgedLedger
 from offloader.config.bridging import QuietHours
-from offloader.model import LedgerList, LedgerSpan, Position
+from offloader.metadata.state import CatalogHead
+from offloader.model import LedgerSpan, Position
+from offloader.ports.admin import TopicInfo
 
 MINUTE_MS = 60_000
 BLOCKED_AGAIN_MS = 24 * 60 * MINUTE_MS  # bookies may be back, a deletion undone, an object brought back
@@ -36,36 +38,31 @@ class BridgeRules:
 
 
 @dataclass(frozen=True, slots=True)
-class BridgeView:
-    """What is known of a topic. `begin`: where its claim begins; `accounted`: its catalog's end. `ledgers`, `offloaded`
-    as Pulsar lists them; `terminated`: the topic is, so it gets no others. `wanted`: stock brokers are to read it.
-    `retry_at`: a step failed, and is tried again then. `gone`: the topic was deleted for good. `refused`: brokers
-    refuse what is built until an operator changes something. `generation`: the catalog's."""
+class BridgeFacets:
+    """What is known of a topic, as it is known elsewhere. `state`: what is recorded. `wanted`: stock brokers are to
+    read the topic. `retry_at`: a step failed, and is tried again then. `gone`: the topic was deleted for good.
+    `refused`: brokers refuse what is built until an operator changes something."""
 
     state: BridgeState | None
-    incarnation: int
-    begin: Position | None
-    accounted: Position | None
-    ledgers: LedgerList
-    offloaded: frozenset[int] = frozenset()
-    terminated: bool = False
+    catalog: CatalogHead
+    info: TopicInfo
     wanted: bool = True
     retry_at: int = 0
     gone: bool = False
     refused: bool = False
-    generation: int = 0
 
     @property
     def current(self) -> BridgeState | None:
         """What is recorded of this incarnation."""
-        return self.state if self.state is not None and self.state.incarnation == self.incarnation else None
+        state = self.state
+        return state if state is not None and state.incarnation == self.catalog.incarnation else None
 
     @property
     def first_unfit(self) -> int:
         """From this ledger on none can be read from objects, whatever its record says: brokers make the part of the
         newest one anew whenever they load a topic. Of a terminated one it is the last with entries. -1: none is."""
-        spans = self.ledgers.spans
-        if self.terminated:
+        spans = self.info.ledgers.spans
+        if self.info.terminated:
             return next((span.ledger for span in reversed(spans) if span.last != -1), -1)
         return spans[-1].ledger if spans else -1
 
@@ -124,47 +121,47 @@ _OF_PHASE: Mapping[BridgePhase, BridgeWork] = {
 }
 
 
-def next_step(view: BridgeView, rules: BridgeRules, now: int) -> BridgeStep:
+def next_step(facets: BridgeFacets, rules: BridgeRules, now: int) -> BridgeStep:
     """What is to be done now. A round that is recorded goes on whatever the hour is, also where it is not wanted any
     more: one that is not built yet is dropped then, one that brokers may know of is finished, or withdrawn where they
     refuse it."""
-    if now < view.retry_at:
+    if now < facets.retry_at:
         return BridgeRest.BACK_OFF
-    state = view.state
+    state = facets.state
     if state is not None and state.leaving is not None:
         return BridgeWork.CLEAN
-    if view.gone:
+    if facets.gone:
         return BridgeRest.NOTHING if state is None or state.round is None else BridgeWork.GONE
     if state is not None and state.round is not None:
-        if state.incarnation != view.incarnation:
+        if state.incarnation != facets.catalog.incarnation:
             return BridgeWork.ANEW
-        return _going_on(view, state.round.phase)
-    if not view.wanted:
+        return _going_on(facets, state.round.phase)
+    if not facets.wanted:
         return BridgeRest.NOTHING
-    blocked = blocking(view)
-    if blocked is not None and not _again(view, blocked, now):
+    blocked = blocking(facets)
+    if blocked is not None and not _again(facets, blocked, now):
         return BridgeRest.BLOCKED
-    return _following(view, rules, now)
+    return _following(facets, rules, now)
 
 
-def _going_on(view: BridgeView, phase: BridgePhase) -> BridgeWork:
-    if not view.wanted and phase is BridgePhase.BUILDING:
+def _going_on(facets: BridgeFacets, phase: BridgePhase) -> BridgeWork:
+    if not facets.wanted and phase is BridgePhase.BUILDING:
         return BridgeWork.DROP
-    if not view.wanted and phase is BridgePhase.SWAPPING and view.refused:
+    if not facets.wanted and phase is BridgePhase.SWAPPING and facets.refused:
         return BridgeWork.TAKE_BACK
     return _OF_PHASE[phase]
 
 
-def _following(view: BridgeView, rules: BridgeRules, now: int) -> BridgeStep:
-    due = waiting(view)
+def _following(facets: BridgeFacets, rules: BridgeRules, now: int) -> BridgeStep:
+    due = waiting(facets)
     first = next(due, None)
     if first is None:
         return BridgeRest.NOTHING
-    if first.ledger in view.offloaded:
-        theirs = [first, *takewhile(lambda span: span.ledger in view.offloaded, due)]
-        up_to = Position(view.incarnation, theirs[-1].ledger, theirs[-1].last or 0)
+    if first.ledger in facets.info.offloaded:
+        theirs = [first, *takewhile(lambda span: span.ledger in facets.info.offloaded, due)]
+        up_to = Position(facets.catalog.incarnation, theirs[-1].ledger, theirs[-1].last or 0)
         return PassOffloaded(up_to, tuple(span.ledger for span in theirs))
-    state = view.current
+    state = facets.current
     if not rules.urgent and _since_swap(state, now) < rules.min_interval_ms:
         return BridgeRest.INTERVAL
     if not rules.open and not rules.urgent:
@@ -173,9 +170,9 @@ def _following(view: BridgeView, rules: BridgeRules, now: int) -> BridgeStep:
     alone = state is not None and first.ledger == state.closed and not behind
     if alone and not rules.urgent and _since_swap(state, now) < rules.max_interval_ms:
         return BridgeRest.COMPANY
-    ours = takewhile(lambda span: span.ledger not in view.offloaded, behind)
+    ours = takewhile(lambda span: span.ledger not in facets.info.offloaded, behind)
     most = rules.ledgers_at_once if state is None or not state.in_vain else 1  # one shows whether brokers can read now
-    return BeginRound((first, *islice(ours, most - 1)), view.generation)
+    return BeginRound((first, *islice(ours, most - 1)), facets.catalog.generation)
 
 
 def _since_swap(state: BridgeState | None, now: int) -> float:
@@ -183,73 +180,77 @@ def _since_swap(state: BridgeState | None, now: int) -> float:
     return inf if state is None or state.swapped_at > now else now - state.swapped_at
 
 
-def blocking(view: BridgeView) -> UnbridgedLedger | None:
+def blocking(facets: BridgeFacets) -> UnbridgedLedger | None:
     """The ledger that cannot be bridged, and is in the way: as long as Pulsar lists it, and brokers have not offloaded
     it by themselves."""
-    blocked = view.current.blocked if view.current is not None else None
-    if blocked is None or blocked.ledger not in view.ledgers or blocked.ledger in view.offloaded:
+    blocked = facets.current.blocked if facets.current is not None else None
+    if blocked is None or blocked.ledger not in facets.info.ledgers or blocked.ledger in facets.info.offloaded:
         return None
     return blocked
 
 
-def _again(view: BridgeView, blocked: UnbridgedLedger, now: int) -> bool:
+def _again(facets: BridgeFacets, blocked: UnbridgedLedger, now: int) -> bool:
     """Whether it is worth another try: what it lacks may be there by now, or the catalog was made anew since."""
-    return blocked.generation != view.generation or not blocked.at <= now < blocked.at + BLOCKED_AGAIN_MS
+    return blocked.generation != facets.catalog.generation or not blocked.at <= now < blocked.at + BLOCKED_AGAIN_MS
 
 
-def waiting(view: BridgeView) -> Iterator[LedgerSpan]:
+def waiting(facets: BridgeFacets) -> Iterator[LedgerSpan]:
     """The closed ledgers that are not bridged and whose turn can come now, in order: all of them is accounted for in
     the catalog. Whoever has just passed the last one is before those that are not."""
-    if view.accounted is not None and view.accounted.incarnation == view.incarnation:
-        end = view.accounted.place
-        yield from takewhile(lambda span: (span.ledger, span.last or 0) <= end, not_bridged(view))
+    end = facets.catalog.end
+    if end is not None and end.incarnation == facets.catalog.incarnation:
+        yield from takewhile(lambda span: (span.ledger, span.last or 0) <= end.place, not_bridged(facets))
 
 
-def not_bridged(view: BridgeView) -> Iterator[LedgerSpan]:
+def not_bridged(facets: BridgeFacets) -> Iterator[LedgerSpan]:
     """The closed ledgers with entries behind the last one that is bridged, in order, but for the last one of the list.
     Those that Pulsar does not list any more are not among them: only the archive has these."""
-    state, spans, unfit = view.current, view.ledgers.spans, view.first_unfit
+    state, spans, unfit = facets.current, facets.info.ledgers.spans, facets.first_unfit
     after = state.up_to.ledger if state is not None and state.up_to is not None else None
     if after is None:
-        after = view.begin.ledger - 1 if view.begin is not None else -1
+        claim = facets.catalog.claim
+        after = claim.begin.ledger - 1 if claim is not None else -1
     behind = bisect_right(spans, after, key=lambda span: span.ledger)
     closed = takewhile(lambda span: span.last is not None and span.ledger < unfit, islice(spans, behind, None))
     return (span for span in closed if span.last != -1)
 
 
-def suspects(view: BridgeView) -> frozenset[int]:
+def suspects(facets: BridgeFacets) -> frozenset[int]:
     """Ledgers with entries that are done with, and listed as not offloaded: unless an operator let them go, or brokers
     have offloaded them and do not any more, a broker has not loaded its record anew, or somebody has changed it."""
-    state = view.current
+    state = facets.current
     if state is None or state.up_to is None:
         return frozenset()
-    first, end = view.begin.ledger if view.begin is not None else 0, min(state.up_to.ledger + 1, view.first_unfit)
-    listed = takewhile(lambda span: span.ledger < end, view.ledgers.spans)
+    claim, end = facets.catalog.claim, min(state.up_to.ledger + 1, facets.first_unfit)
+    first = 0 if claim is None else claim.begin.ledger
+    listed = takewhile(lambda span: span.ledger < end, facets.info.ledgers.spans)
     return frozenset(
-        span.ledger for span in listed if span.last != -1 and span.ledger >= first and span.ledger not in view.offloaded
+        span.ledger
+        for span in listed
+        if span.last != -1 and span.ledger >= first and span.ledger not in facets.info.offloaded
     )
 
 
-def limit_of(view: BridgeView) -> Position | None:
+def limit_of(facets: BridgeFacets) -> Position | None:
     """How far the pin may be acknowledged as far as brokers' reading is concerned; None: as far as anybody likes."""
-    if not view.wanted:
+    if not facets.wanted:
         return None
-    state = view.current
+    state = facets.current
     if state is not None and state.up_to is not None:
         return state.up_to
-    before = view.begin or Position(view.incarnation, 0, 0)
-    return before.previous_entry
+    claim = facets.catalog.claim
+    return (Position(0, 0, 0) if claim is None else claim.begin).previous_entry
 
 
-def is_bridged(view: BridgeView, goal: Position | None) -> bool:
+def is_bridged(facets: BridgeFacets, goal: Position | None) -> bool:
     """Whether every closed ledger that ends at the goal or before is done with, and no round is under way, nor anything
     left of one."""
-    if view.state is not None and (view.state.round is not None or view.state.leaving is not None):
+    if facets.state is not None and (facets.state.round is not None or facets.state.leaving is not None):
         return False
-    if not view.wanted:
+    if not facets.wanted:
         return True
     place = (-1, -1) if goal is None else goal.place
-    return all((span.ledger, span.last or 0) > place for span in not_bridged(view))
+    return all((span.ledger, span.last or 0) > place for span in not_bridged(facets))
 
 
 def in_hours(hours: QuietHours | None, now: int) -> bool:

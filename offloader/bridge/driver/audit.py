@@ -16,14 +16,14 @@ from offloader.bridge.core.rounds import BridgedLedger, BridgeHead, BridgeRound
 from offloader.bridge.core.schedule import suspects
 from offloader.bridge.driver import progress
 from offloader.bridge.driver.parts import BridgeParts
-from offloader.bridge.driver.progress import Unloading, is_wanted, progress_of, view_of
+from offloader.bridge.driver.progress import Unloading, facets_of, is_wanted, progress_of
 from offloader.bridge.driver.status import tell_broken
 from offloader.bridge.log import BridgeLog, last_finished
 from offloader.bridge.swapping import StaleOrFine
 from offloader.errors import FatalError, OffloadError, RetryableError
 from offloader.model import LedgerList, TopicName
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class BridgeAuditor:
         head, audit = progress_of(topic).head, progress_of(topic).audit
         if head is None or is_audited(topic) or now < audit.again_at:
             return False
-        found = suspects(view_of(topic)) - audit.sound
+        found = suspects(facets_of(topic)) - audit.sound
         if found:
             call = partial(repairs.repair, topic.name, head, found, wanted=is_wanted(topic))
             if not self._unloading.post(topic, call, partial(self._repaired, topic), now, again=True):
@@ -285,4 +285,4 @@ def _name(topic: Topic) -> str:
 def _newest(topic: Topic) -> int:
     """The slot of the last record that finishes a round or lets a ledger go; -1: none, or nobody knows."""
     head = progress_of(topic).head
-    return last_finished(head) if head is not None and view_of(topic).current else -1
+    return last_finished(head) if head is not None and facets_of(topic).current else -1

@@ -29,23 +29,22 @@ from offloader.bridge.core.schedule import (
 from offloader.bridge.driver import progress
 from offloader.bridge.driver.audit import BridgeAuditor, BridgeRepairs, Inspections, is_audited
 from offloader.bridge.driver.parts import BridgeParts
-from offloader.bridge.driver.progress import Unloading, is_wanted, progress_of, view_of
-from offloader.bridge.driver.status import bridge_word, hopeless, tell_blocked, tell_lags, tell_step
+from offloader.bridge.driver.progress import Unloading, facets_of, is_wanted, progress_of
+from offloader.bridge.driver.status import BridgeLags, bridge_word, hopeless, tell_blocked, tell_step
 from offloader.bridge.driver.steps import BridgeSteps
 from offloader.bridge.log import BridgeLog
 from offloader.config.bridging import Bridge
 from offloader.errors import FatalError, OffloadError
 from offloader.model import Position, TopicName
 from offloader.offload.core.evidence import Being
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.offload.live.status import Trouble
 
 log = logging.getLogger(__name__)
 
 OF_BRIDGES = (WorkKind.BRIDGE, WorkKind.BRIDGE_BUILD, WorkKind.BRIDGE_SWAP)
-TOLD_EVERY_MS = 10_000
 
 
 class _Due(NamedTuple):
@@ -68,7 +67,7 @@ class BridgeFeature:
         self._urgent = urgent
         self._agenda = context.changes.agenda()
         self._log = BridgeLog(context.store, context.new_uuid)
-        self._told_at = 0
+        self._lags = BridgeLags(context)
         self._inspections = Inspections(context)
         ours, unloads = context.journal.check_not_overtaken, Counter[TopicName]()
         self._unloading = Unloading(context, settings.unloads_a_minute, unloads)
@@ -92,22 +91,20 @@ class BridgeFeature:
             if active <= self._settings.topics_at_once or not one.begins:
                 self._start(one.topic, one.step, self._steps, now)
         self._inspections.look(topics.values(), self._steps.repairs, self._is_free, now)
-        if now - self._told_at >= TOLD_EVERY_MS:
-            self._told_at = now
-            tell_lags(self._context.metrics, topics.values())
+        self._lags.tell(topics, now)
 
     def seen(self, topic: Topic) -> None:
         """An alarm where the subscription is past what brokers read from objects, and it was not moved by us: Pulsar
         may delete ledgers that only the archive has then. The archive misses nothing."""
-        view, mark, ours = view_of(topic), topic.mark_delete, topic.pin.ours
-        limit = limit_of(view)
-        if not view.wanted:
+        facets, mark, ours = facets_of(topic), topic.mark_delete, topic.pin.ours
+        limit = limit_of(facets)
+        if not facets.wanted:
             progress.stands_past(topic, "")
         if limit is None or ours is None or progress_of(topic).head is None:
             return
         past = mark > max(limit, ours)
         if past and mark.entry < 0:  # brokers step over the ends of ledgers by themselves
-            first = next(not_bridged(view), None)
+            first = next(not_bridged(facets), None)
             past = first is not None and mark.ledger > first.ledger
         alarm = (
             f"{topic.name}: the subscription stands at {mark}, and brokers read objects up to {limit} only: message "
@@ -123,12 +120,12 @@ class BridgeFeature:
         """As far as brokers read it from objects; nothing as long as that is not known."""
         if is_wanted(topic) and progress_of(topic).head is None:
             return Position(topic.incarnation, -1, -1)
-        return limit_of(view_of(topic))
+        return limit_of(facets_of(topic))
 
     def needs_list(self, topic: Topic) -> bool:
         """A broker that has not loaded its record anew, or a record that somebody has changed, does not show by any
         new entry."""
-        state = view_of(topic).current
+        state = facets_of(topic).current
         return state is not None and state.up_to is not None
 
     def is_open(self, topic: Topic) -> bool:
@@ -140,11 +137,11 @@ class BridgeFeature:
 
     def is_done(self, topic: Topic, goal: Position | None) -> bool:
         """Whether brokers read every closed ledger up to there, as far as they are to. From any thread."""
-        bridge, view = progress_of(topic), view_of(topic)
+        bridge, facets = progress_of(topic), facets_of(topic)
         if self._steps is None:
-            return not view.wanted
+            return not facets.wanted
         fresh = bridge.head is not None and topic.observed.listed_at >= bridge.changed_at
-        return fresh and is_bridged(view, goal)
+        return fresh and is_bridged(facets, goal)
 
     def finish(self, topic: Topic, end: Position | None) -> str | None:
         """What is in the way of letting brokers alone read the topic up to `end`. Empty: nothing: they read every
@@ -191,7 +188,7 @@ class BridgeFeature:
     def let_go(self, topic: Topic, ledger: int, by: str, then: Callable[[OffloadError | None], None]) -> str | None:
         """Have a ledger that cannot be bridged let go of; `then` hears whether that failed. Returns why not, empty
         where it is being done, None where it has to wait."""
-        head, state = progress_of(topic).head, view_of(topic).current
+        head, state = progress_of(topic).head, facets_of(topic).current
         if self._steps is None or not is_wanted(topic):
             return f"{topic.name} is not brokerReadable"
         if head is None or not self._is_free(topic) or (state is not None and state.round is not None):
@@ -230,12 +227,12 @@ class BridgeFeature:
         if not stale and not gone and self._auditor.look(topic, steps.repairs, now):
             return None
         rules = replace(rules, urgent=rules.urgent or progress_of(topic).hurries)
-        step = next_step(view_of(topic), rules, now)
+        step = next_step(facets_of(topic), rules, now)
         if isinstance(step, BridgeRest) or (stale and isinstance(step, BeginRound | PassOffloaded)):
             if step is BridgeRest.NOTHING and not stale and not gone and is_audited(topic):
                 self._agenda.rest(topic.name)
             return None
-        state = view_of(topic).current
+        state = facets_of(topic).current
         return _Due(isinstance(step, BeginRound), state.swapped_at if state else 0, str(topic.name), topic, step)
 
     def _follow(self, topic: Topic, *, hurries: bool | None = None) -> None:
@@ -285,7 +282,7 @@ class BridgeFeature:
             progress.failed(topic, "load", answer, now, self._context.metrics)
             return
         progress.loaded(topic, answer, now)
-        state = view_of(topic).current
+        state = facets_of(topic).current
         if state is not None and state.blocked is not None:
             tell_blocked(state)
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from offloader.bridge.core.rounds import BridgeHead
-from offloader.bridge.core.schedule import BridgeStep, BridgeView, BridgeWork, UnloadRate
+from offloader.bridge.core.schedule import BridgeFacets, BridgeStep, BridgeWork, UnloadRate
 from offloader.errors import (
     FatalError,
     IntegrityError,
@@ -23,10 +23,10 @@ from offloader.metadata.state import TopicState
 from offloader.metrics import Metrics
 from offloader.model import TopicName
 from offloader.offload.core.evidence import Being
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.feature import remember
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo
 
@@ -86,23 +86,11 @@ def is_wanted(topic: Topic) -> bool:
     return (topic.rules.broker_readable or progress.handed_over) and not progress.given_up
 
 
-def view_of(topic: Topic) -> BridgeView:
+def facets_of(topic: Topic) -> BridgeFacets:
     """What is known of how brokers read the topic."""
-    progress, claim = progress_of(topic), topic.catalog.claim
-    return BridgeView(
-        state=progress.head.state if progress.head else None,
-        incarnation=topic.incarnation,
-        begin=claim.begin if claim else None,
-        accounted=topic.catalog.end,
-        ledgers=topic.info.ledgers,
-        offloaded=topic.info.offloaded,
-        terminated=topic.info.terminated,
-        wanted=is_wanted(topic),
-        retry_at=progress.retry_at,
-        gone=topic.gone is Being.DELETED,
-        refused=progress.refused,
-        generation=topic.catalog.generation,
-    )
+    bridge, gone = progress_of(topic), topic.gone is Being.DELETED
+    state = bridge.head.state if bridge.head else None
+    return BridgeFacets(state, topic.catalog, topic.info, is_wanted(topic), bridge.retry_at, gone, bridge.refused)
 
 
 def follow(topic: Topic, journaled: TopicState | None, *, hurries: bool | None = None) -> None:

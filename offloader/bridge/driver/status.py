@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from offloader.bridge.core.rounds import BridgePhase, BridgeState, UnbridgedLedger
 from offloader.bridge.core.schedule import blocking, not_bridged
-from offloader.bridge.driver.progress import is_wanted, progress_of, view_of
+from offloader.bridge.driver.progress import facets_of, is_wanted, progress_of
 from offloader.metrics import Metrics
 from offloader.model import TopicName
-from offloader.offload.driver.topic import Topic
+from offloader.offload.core.topic import Topic
+from offloader.offload.driver.context import Context
 
 log = logging.getLogger(__name__)
 
+TOLD_EVERY_MS = 10_000
 GIVE_UP_AFTER = 5  # rounds that were withdrawn: nobody waits for brokers any more
 
 
@@ -77,45 +80,75 @@ def unbridged_line(ledger: UnbridgedLedger) -> str:
     return f"ledger {ledger.ledger} cannot be bridged ({ledger.verdict}): {ledger.why}"
 
 
-def lag(topic: Topic) -> tuple[int, int]:
+def behind(topic: Topic) -> tuple[int, int]:
     """Closed ledgers that brokers cannot read as objects yet, and their bytes in BookKeeper."""
-    sizes = [topic.info.sizes.get(span.ledger, (0, 0))[1] for span in not_bridged(view_of(topic))]
+    sizes = [topic.info.sizes.get(span.ledger, (0, 0))[1] for span in not_bridged(facets_of(topic))]
     return len(sizes), sum(sizes)
 
 
-def tell_lags(metrics: Metrics, topics: Iterable[Topic]) -> None:
-    """How far brokers' reading is behind."""
-    wanted = [topic for topic in topics if is_wanted(topic)]
-    ledgers, size = Counter[str](), Counter[str]()
-    for topic in wanted:
-        count, length = lag(topic)
-        ledgers[topic.name.namespace] += count
-        size[topic.name.namespace] += length
-    metrics.bridges(ledgers, size, Counter(bridge_word(topic) for topic in wanted))
+class _Lag(NamedTuple):
+    word: str
+    ledgers: int
+    size: int
+
+
+class BridgeLags:
+    """How far brokers' reading is behind. Only topics of which something changed are counted anew."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._agenda = context.changes.agenda()
+        self._told_at = 0
+        self._lags: dict[TopicName, _Lag] = {}
+        self._words = Counter[str]()  # these four are sums of `_lags`, three of them by namespace
+        self._topics, self._ledgers, self._sizes = Counter[str](), Counter[str](), Counter[str]()
+
+    def tell(self, topics: Mapping[TopicName, Topic], now: int) -> None:
+        """Tell the metrics, when it is time."""
+        if now - self._told_at < TOLD_EVERY_MS:
+            return
+        self._told_at = now
+        for name in self._agenda.names(topics, now):
+            topic = topics.get(name)
+            if name in self._lags:
+                self._add(name, self._lags.pop(name), -1)
+            if topic is not None and is_wanted(topic):
+                self._lags[name] = lag = _Lag(bridge_word(topic), *behind(topic))
+                self._add(name, lag, 1)
+            self._agenda.rest(name)
+        there = [namespace for namespace, count in self._topics.items() if count]
+        ledgers, sizes = ({each: sums[each] for each in there} for sums in (self._ledgers, self._sizes))
+        self._context.metrics.bridges(ledgers, sizes, +self._words)
+
+    def _add(self, name: TopicName, lag: _Lag, sign: int) -> None:
+        self._words[lag.word] += sign
+        self._topics[name.namespace] += sign
+        self._ledgers[name.namespace] += sign * lag.ledgers
+        self._sizes[name.namespace] += sign * lag.size
 
 
 def bridge_word(topic: Topic) -> str:
     """Where a topic's bridge stands, in a word."""
-    view = view_of(topic)
-    state = view.current
-    if blocking(view) is not None:
+    facets = facets_of(topic)
+    state = facets.current
+    if blocking(facets) is not None:
         return "blocked"
     if state is not None and state.round is not None:
         return str(state.round.phase)
     if progress_of(topic).error or (state is not None and state.in_vain):
         return "waiting"
-    return "behind" if lag(topic)[0] else "bridged"
+    return "behind" if behind(topic)[0] else "bridged"
 
 
 def hopeless(topic: Topic) -> str:
     """Why its bridge comes to no end by itself; empty: it may. Also of one that nobody wants any more: what is under
     way has to end. From any thread."""
-    bridge, view = progress_of(topic), view_of(topic)
+    bridge, facets = progress_of(topic), facets_of(topic)
     if bridge.hopeless:
         return f"brokers cannot read it: {bridge.error}"
-    if not view.wanted:
+    if not facets.wanted:
         return ""
-    if (blocked := blocking(view)) is not None:
+    if (blocked := blocking(facets)) is not None:
         return unbridged_line(blocked)
-    withdrawn = bridge.withdrawn >= GIVE_UP_AFTER and view.current is not None
-    return f"brokers cannot read it: {view.current.why}" if withdrawn and view.current is not None else ""
+    withdrawn = bridge.withdrawn >= GIVE_UP_AFTER and facets.current is not None
+    return f"brokers cannot read it: {facets.current.why}" if withdrawn and facets.current is not None else ""

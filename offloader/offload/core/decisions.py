@@ -2,90 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from offloader.metadata.state import NextStart, OpenTopic, TopicState
+from offloader.metadata.state import OpenTopic, TopicState
 from offloader.model import (
-    Ending,
-    LedgerList,
-    LedgerSums,
     OpenSegment,
     Position,
-    RollReason,
-    SegmentLayout,
-    Source,
-    TopicName,
 )
-from offloader.offload.core.borders import BorderSearch, Times
-from offloader.offload.core.lanes import Speed
+from offloader.offload.core.borders import BorderSearch
+from offloader.offload.core.lanes import LaneLimits
+from offloader.offload.core.topic import Topic
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRules:
-    """A topic's policy as the planner needs it, after the merge of all levels."""
+class DecisionLimits:
+    """What a decision about one topic may plan. `fast`, `slow`: the lanes' limits. `allowance`: bytes that rate limits
+    leave now, None: nothing limits it; `allowed_at`: when they leave more."""
 
-    max_size: int
-    roll_ms: int
-    cuts: SegmentLayout
-    source: Source = Source.BROKER
-    fail_on_data_loss: bool = True
-    min_roll_ms: int = 0
-    pin_holds_last_entry: bool = True
-    broker_readable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """As far as a slice is sure to come: less than a part, in about so many bytes."""
-
-    end: Position
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicView:
-    """Everything that a decision about one topic rests on.
-
-    `begin`: where its next segment starts, and the proof that it follows; None while that is unknown. `last`: the
-    last readable position, None: no data. `pending_bytes`: estimate of what lies after the last uploaded position;
-    below `wanted_bytes` it is not read again. `retire`: seal up to `last` and open no other segment. `allowance`:
-    bytes that rate limits leave now; `allowed_at`: when they leave more. `reach`: how far a slice of a slow topic
-    comes in the time that the slow lane gives it; None: far enough for a part, or its time has no limit. `copies`:
-    the ledgers that brokers have offloaded and that become a segment each, as copies of the brokers' objects;
-    `offloaded`: all that they have offloaded, of which BookKeeper may have no copy any more. `after`: the last position
-    that is accounted for; `sums`: of the ledgers; `times`: what is known of entries' publish times. `most_at_once`: so
-    many segments of its history are read at the same time; 1: one after the other, as the live end is. `span_ms`: how
-    far apart entries of such a segment may be; `slow_ahead`: those ahead that
-    are read in their turn alone, since others waited for them."""
-
-    state: TopicState
-    rules: TopicRules
-    ledgers: LedgerList
-    begin: NextStart | None
-    last: Position | None
-    pending_bytes: int
-    wanted_bytes: int = 0
-    predecessor: Ending | None = None
-    retire: RollReason | None = None
-    retire_at: Position | None = None
+    fast: LaneLimits
+    slow: LaneLimits
     allowance: int | None = None
     allowed_at: int = 0
-    speed: Speed = field(default_factory=Speed)
-    died: bool = False
-    planned_at: int = 0
-    reach: Reach | None = None
-    copies: frozenset[int] = frozenset()
-    offloaded: frozenset[int] = frozenset()
-    after: Position | None = None
-    sums: LedgerSums = field(default_factory=lambda: LedgerSums({}))
-    times: Times = field(default_factory=dict)
-    most_at_once: int = 1
-    span_ms: int = 0
-    slow_ahead: frozenset[str] = frozenset()
-
-    @property
-    def topic(self) -> TopicName:
-        return self.state.topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +43,7 @@ class Begin:
 @dataclass(frozen=True, slots=True)
 class Read:
     """A slice is due, which uploads to the segment's `upload`. `seal`: it ends the segment. `pending_bytes`: estimate
-    of what is left to read; `attempts`: how often in a row it failed."""
+    of what is left to read; `attempts`: how often in a row it failed; `allowance`: see `DecisionLimits`."""
 
     segment: OpenSegment
     upload: str
@@ -115,6 +52,7 @@ class Read:
     seal: bool
     pending_bytes: int
     attempts: int = 0
+    allowance: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +78,7 @@ class Decision:
     """The topic's state after the decision (journal it first, where it differs), and the step that follows. `ahead`:
     those of the segments behind the open one. `search`: for borders, in which times are wanted."""
 
-    view: TopicView
+    topic: Topic
     state: TopicState
     step: Step
     ahead: tuple[Step, ...] = ()

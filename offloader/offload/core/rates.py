@@ -34,18 +34,22 @@ class Bucket:
 class RateLimits:
     """All buckets; a topic draws on up to three of them at once."""
 
-    limits: dict[TopicName, Rates] = field(default_factory=dict)
     _buckets: dict[str, Bucket] = field(default_factory=dict)
+    _of_topics: dict[TopicName, list[Bucket]] = field(default_factory=dict)
 
     def set(self, topic: TopicName, rates: Rates) -> None:
         """Put a topic under its limits (again)."""
-        self.limits[topic] = rates
-        for key, rate in self._keys(topic):
-            self._buckets.setdefault(key, Bucket(rate)).rate = rate
+        limits = (("", rates.application), (topic.namespace, rates.namespace), (str(topic), rates.topic))
+        self._of_topics[topic] = []
+        for key, rate in limits:
+            if rate is not None:
+                bucket = self._buckets.setdefault(key, Bucket(rate))
+                bucket.rate = rate
+                self._of_topics[topic].append(bucket)
 
     def allowance(self, topic: TopicName, now: int) -> tuple[int | None, int]:
         """(bytes the topic may read now, None where nothing limits it; when it may read again)."""
-        buckets = [self._buckets[key] for key, _ in self._keys(topic)]
+        buckets = self._of_topics.get(topic)
         if not buckets:
             return None, now
         for bucket in buckets:
@@ -54,12 +58,5 @@ class RateLimits:
 
     def spent(self, topic: TopicName, size: int) -> None:
         """Draw what a slice has read."""
-        for key, _ in self._keys(topic):
-            self._buckets[key].level -= size
-
-    def _keys(self, topic: TopicName) -> list[tuple[str, int]]:
-        rates = self.limits.get(topic)
-        if rates is None:
-            return []
-        found = [("", rates.application), (topic.namespace, rates.namespace), (str(topic), rates.topic)]
-        return [(key, rate) for key, rate in found if rate is not None]
+        for bucket in self._of_topics.get(topic, ()):
+            bucket.level -= size

@@ -9,11 +9,11 @@ from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.model import Position, TopicName
+from offloader.offload.core.changes import TopicAgenda
 from offloader.offload.core.evidence import pin_moved, pin_target
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import observed
-from offloader.offload.driver.changes import TopicAgenda
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Attempt, WorkKind
 
 log = logging.getLogger(__name__)

@@ -24,21 +24,21 @@ def managed_ledger(admin: Admin, catalog: CatalogHead, subscription: str) -> Top
         return info
     token = admin.pin_token(catalog.topic, subscription)  # after the list: the pin of the claim was there all the time
     ours = token is None or (catalog.claim is not None and token == catalog.claim.token)
-    return replace(info, token=token) if ours else kept(admin, catalog.topic, subscription)
+    return replace(info, token=token) if ours else kept(admin, catalog, subscription)
 
 
-def kept(admin: Admin, topic: TopicName, subscription: str) -> TopicInfo:
+def kept(admin: Admin, catalog: CatalogHead, subscription: str) -> TopicInfo:
     """The topic's list with the token of the pin that kept it before it was read, and after. None where brokers may
     show another one's. Raises BrokerUnavailableError where there is no pin, or another one by then."""
     if not admin.shows_pin_tokens():
-        return admin.topic_info(topic)
-    before = admin.pin_token(topic, subscription)
-    info = admin.topic_info(topic)
-    after = {admin.pin_token(topic, subscription) for _ in range(TOKEN_LOOKS)}
+        return admin.topic_info(catalog.topic)
+    before = admin.pin_token(catalog.topic, subscription)
+    info = admin.topic_info(catalog.topic)
+    after = {admin.pin_token(catalog.topic, subscription) for _ in range(TOKEN_LOOKS)}
     if None in after:
         return replace(info, token=None)
     if after != {before}:
-        raise BrokerUnavailableError(f"{topic}: the subscription {subscription} is being made anew")
+        raise BrokerUnavailableError(f"{catalog.topic}: the subscription {subscription} is being made anew")
     return replace(info, token=before)
 
 

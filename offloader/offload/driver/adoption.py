@@ -18,16 +18,16 @@ from offloader.metadata.deal import is_shard_of
 from offloader.metadata.state import CatalogHead, Claim
 from offloader.model import LedgerList, Loss, Position, Taking, TopicName
 from offloader.offload.core import evidence, segments
-from offloader.offload.core.decisions import TopicRules
 from offloader.offload.core.evidence import TopicListing
+from offloader.offload.core.facets import Committed, Observed, TopicRules
+from offloader.offload.core.topic import Topic, source_of
 from offloader.offload.driver import observed
 from offloader.offload.driver.admin_queries import kept, managed_ledger
 from offloader.offload.driver.committing import append_record, there_again
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.facets import Committed, Observed
 from offloader.offload.driver.inquiries import inquire
 from offloader.offload.driver.losses import CREATED_AGAIN, NOT_KEPT, RELEASE
-from offloader.offload.driver.topic import Topic, source_of
+from offloader.offload.driver.undelivered import explain_tail
 from offloader.offload.driver.work import Attempt
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
@@ -50,21 +50,24 @@ def rules_of(policy: TopicPolicy) -> TopicRules:
 
 
 def adopt(
-    context: Context, name: TopicName, policy: TopicPolicy, attempt: Attempt, taking: Taking | None = None
+    context: Context,
+    name: TopicName,
+    policy: TopicPolicy,
+    attempt: Attempt,
+    taking: Taking | None = None,
+    *,
+    until_caught_up: bool = False,
 ) -> Topic:
     """Open the topic's pin and catalog; claim it where nobody has, `taking` over ledgers that brokers have offloaded,
-    where somebody wants that. Raises ClaimedByOtherError, SubscriptionBusyError,
-    TopicNotFoundError, FatalError (stock offload beside us) and whatever the store and Pulsar raise."""
+    where somebody wants that. `until_caught_up`: what no broker delivers of its tail is explained at once. Not in the
+    driver's thread. Raises ClaimedByOtherError, SubscriptionBusyError, TopicNotFoundError, FatalError (stock offload
+    beside us) and whatever the store and Pulsar raise."""
+    attempt.began = context.clock_ms()
     catalog = context.catalogs.head(name)
-    if catalog.claim is not None and catalog.claim.application not in ("", context.application):
-        _mind_other_shard(context, name, catalog.claim.application)
-        raise ClaimedByOtherError(
-            f"{name} is claimed by application {catalog.claim.application!r}; stop that one and run "
-            f"`offloader takeover {catalog.claim.application}`, or disable the topic here"
-        )
-    _mind_deal(context, name, catalog)
+    _mind_other_owner(context, catalog)
+    _mind_deal(context, catalog)
     if name.partition >= 0:  # first: brokers cannot describe a shadow's partition whose source was never loaded
-        _mind_shadow(name, catalog, context.admin.shadow_source(TopicName.parse(name.partitioned_name)))
+        _mind_shadow(catalog, context.admin.shadow_source(TopicName.parse(name.partitioned_name)))
     _mind_lost_end(context, catalog)
     if catalog.claim is not None and catalog.claim.application:
         context.catalogs.mark(name)
@@ -75,26 +78,37 @@ def adopt(
         # What was uploaded of it may be the only copy; and what is begun for brokers nobody else takes away.
         if not ours or not _is_unfinished(context, name):
             raise
-        return _in_question(context, name, rules_of(policy), catalog)
-    _mind_shadow(name, catalog, info.shadow_of)
-    begin_after = None if taking is not None else _stock_offload(context, name, policy, info, catalog)
+        return _in_question(context, rules_of(policy), catalog)
+    _mind_shadow(catalog, info.shadow_of)
+    begin_after = None if taking is not None else _stock_offload(context, policy, info, catalog)
     _mind_lost_pin(context, catalog, info)
     end = context.pins.open(name)
     if catalog.claim is None or not catalog.claim.application:
-        info = kept(context.admin, name, context.subscription)
+        info = kept(context.admin, catalog, context.subscription)
         catalog = _claim(context, catalog, info, begin_after or _beginning(end, info), attempt, taking=taking)
     elif evidence.needs_token(catalog):
         info = managed_ledger(context.admin, catalog, context.subscription)
     if not catalog.is_of(info.created, info.ledgers):
-        return _in_question(context, name, rules_of(policy), catalog)
+        return _in_question(context, rules_of(policy), catalog)
     catalog = there_again(context.catalogs, catalog, context.clock_ms(), attempt)
-    return _topic(context, name, rules_of(policy), catalog, info, end)
+    topic = _topic(context, rules_of(policy), catalog, info, end)
+    if until_caught_up and topic.hidden_tail() is not None:
+        explain_tail(context, topic)
+    return topic
 
 
-def _mind_other_shard(context: Context, name: TopicName, owner: str) -> None:
-    """Raises HeldByShardError where a shard of this application has the topic."""
-    if not is_shard_of(owner, context.application):
+def _mind_other_owner(context: Context, catalog: CatalogHead) -> None:
+    """Raises HeldByShardError where a shard of this application has the topic, ClaimedByOtherError where another
+    application has."""
+    owner = "" if catalog.claim is None else catalog.claim.application
+    if owner in ("", context.application):
         return
+    name = catalog.topic
+    if not is_shard_of(owner, context.application):
+        raise ClaimedByOtherError(
+            f"{name} is claimed by application {owner!r}; stop that one and run `offloader takeover {owner}`, or "
+            "disable the topic here"
+        )
     if not context.deal.sharded:
         raise ClaimedByOtherError(
             f"{name} is with {owner}, a shard of this application: with shards: {{count: 1}} in the configuration its "
@@ -107,18 +121,18 @@ def _mind_other_shard(context: Context, name: TopicName, owner: str) -> None:
     raise HeldByShardError(f"{name} is with {owner}, which passes it on once it runs with the same section `shards`")
 
 
-def _mind_deal(context: Context, name: TopicName, catalog: CatalogHead) -> None:
+def _mind_deal(context: Context, catalog: CatalogHead) -> None:
     """Raises HeldByShardError for a topic that is another shard's to claim."""
     unclaimed = catalog.claim is None or not catalog.claim.application
-    if unclaimed and not context.deal.is_dealt(name) and name not in context.journal.topics:
-        context.catalogs.unmark(name)
-        raise HeldByShardError(f"{name} is dealt to shard {context.deal.owner_of(name)}")
+    if unclaimed and not context.deal.is_dealt(catalog.topic) and catalog.topic not in context.journal.topics:
+        context.catalogs.unmark(catalog.topic)
+        raise HeldByShardError(f"{catalog.topic} is dealt to shard {context.deal.owner_of(catalog.topic)}")
 
 
-def _mind_shadow(name: TopicName, catalog: CatalogHead, source: str) -> None:
+def _mind_shadow(catalog: CatalogHead, source: str) -> None:
     """Raises ShadowTopicError where a new topic has a `source`, with which its data is offloaded."""
     if source and (catalog.claim is None or not catalog.claim.application):
-        raise ShadowTopicError(f"{name} is a shadow of {source}, with which its data is offloaded")
+        raise ShadowTopicError(f"{catalog.topic} is a shadow of {source}, with which its data is offloaded")
 
 
 def _mind_lost_end(context: Context, catalog: CatalogHead) -> None:
@@ -136,27 +150,25 @@ def _is_unfinished(context: Context, name: TopicName) -> bool:
     return name in context.journal.topics or any(feature.has_open_record(name) for feature in context.features)
 
 
-def _in_question(context: Context, name: TopicName, rules: TopicRules, catalog: CatalogHead) -> Topic:
+def _in_question(context: Context, rules: TopicRules, catalog: CatalogHead) -> Topic:
     """It is said to be gone, or another one is in its place: nothing is read of it before that is certain."""
     nothing = TopicInfo(0, LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
-    topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
-    unfinished = context.state(name).unfinished
+    topic = _topic(context, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
+    unfinished = context.state(topic.name).unfinished
     for segment in unfinished:  # it had at least what that was assigned for
         observed.remember(topic, segment.closing_end or segment.covered or segment.start)
     inquire(topic, adopted=False, seen_at=max((segment.assigned_at for segment in unfinished), default=0))
     return topic
 
 
-def _topic(
-    context: Context, name: TopicName, rules: TopicRules, catalog: CatalogHead, info: TopicInfo, end: TopicEnd
-) -> Topic:
+def _topic(context: Context, rules: TopicRules, catalog: CatalogHead, info: TopicInfo, end: TopicEnd) -> Topic:
     now = context.clock_ms()
-    context.record(segments.not_of_the_future(context.state(name), now))
-    source = source_of(context.state(name), rules)
+    state = segments.not_of_the_future(context.state(catalog.topic), now)
+    context.record(state)
     seen = Observed(info, end, seen_at=now, moved_at=now, adopted_at=now)
-    topic = Topic(name=name, rules=rules, committed=Committed(catalog), observed=seen, source=source)
+    topic = Topic(catalog.topic, rules, Committed(catalog), seen, source_of(state, rules))
     observed.remember(topic, topic.last)
-    if context.state(name).let_go:
+    if state.let_go:
         observed.doubt(topic)  # the list may have been read before the pin was made anew
     return topic
 
@@ -226,10 +238,10 @@ def next_incarnation(context: Context, topic: Topic, attempt: Attempt) -> Topic:
     end = context.pins.open(topic.name)
     catalog = context.catalogs.head(topic.name)
     if catalog.claim is None or not catalog.is_of(info.created, info.ledgers):
-        info = kept(context.admin, topic.name, context.subscription)
+        info = kept(context.admin, catalog, context.subscription)
         begin = _with_trimmed(context, catalog, info, _beginning(end, info))
         catalog = _claim(context, catalog, info, begin, attempt, CREATED_AGAIN)
-    return _topic(context, topic.name, topic.rules, catalog, info, end)
+    return _topic(context, topic.rules, catalog, info, end)
 
 
 def _with_trimmed(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Position) -> Position:
@@ -254,20 +266,18 @@ def _beginning(end: TopicEnd, info: TopicInfo) -> Position:
     return info.ledgers.successor(mark) or mark.next_entry
 
 
-def _stock_offload(
-    context: Context, name: TopicName, policy: TopicPolicy, info: TopicInfo, catalog: CatalogHead
-) -> Position | None:
+def _stock_offload(context: Context, policy: TopicPolicy, info: TopicInfo, catalog: CatalogHead) -> Position | None:
     """Where to begin after ledgers that Pulsar's own offloader has copied. Raises FatalError unless that is wanted."""
     if not info.offloaded or catalog.claim is not None:
         return None
-    theirs = info.offloaded.difference(*(feature.offloaded_by_us(name) for feature in context.features))
+    theirs = info.offloaded.difference(*(feature.offloaded_by_us(catalog.topic) for feature in context.features))
     if not theirs:
         return None
     if not policy.start_after_offloaded:
         raise FatalError(
-            f"{name}: Pulsar's own offloader has copied {len(theirs)} of its ledgers; `offloader migrate "
-            f"to-streaming {name}` takes them over, startAfterOffloaded: true begins after them; or disable the topic "
-            "here"
+            f"{catalog.topic}: Pulsar's own offloader has copied {len(theirs)} of its ledgers; `offloader migrate "
+            f"to-streaming {catalog.topic}` takes them over, startAfterOffloaded: true begins after them; or disable "
+            "the topic here"
         )
     following = info.ledgers.next_ledger(max(theirs))
     return None if following is None else Position(0, following, 0)

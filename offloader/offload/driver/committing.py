@@ -14,10 +14,10 @@ from offloader.metadata.compaction import compact
 from offloader.metadata.manifest import FAN
 from offloader.metadata.state import CatalogHead, Said, TopicState
 from offloader.model import Failure, FailureKind, TopicName
+from offloader.offload.core.facets import Committed
 from offloader.offload.core.retry_schedule import back_off_ms
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.facets import Committed
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Attempt, WorkKind
 
 log = logging.getLogger(__name__)

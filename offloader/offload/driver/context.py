@@ -18,10 +18,10 @@ from offloader.metadata.state import TopicState
 from offloader.metrics import Metrics
 from offloader.model import FailureKind, TopicName
 from offloader.offload.core import segments
+from offloader.offload.core.changes import TopicChanges
 from offloader.offload.core.segments import State
-from offloader.offload.driver.changes import TopicChanges
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.feature import TopicFeature
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Work
 from offloader.ports.admin import Admin
 from offloader.ports.entry_source import EntrySource

@@ -200,9 +200,9 @@ class DiscoveredTopics:
         self._warn(found)
         return answer
 
-    def danger(self, name: TopicName, but: str = "") -> Check | None:
-        """What policy of its namespace endangers a topic, if any. `but`: one that does not count."""
-        checks = self._dangers.get(name.namespace, ())
+    def danger(self, namespace: str, but: str = "") -> Check | None:
+        """What policy of a namespace endangers its topics, if any. `but`: one that does not count."""
+        checks = self._dangers.get(namespace, ())
         return next((c for c in checks if c.verdict is Verdict.FAIL and c.name != but), None)
 
     def forget(self, name: TopicName) -> None:

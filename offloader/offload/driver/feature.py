@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from offloader.model import Position, TopicName
-from offloader.offload.driver.topic import Topic
+from offloader.offload.core.topic import Topic
 from offloader.offload.live.status import Trouble
 
 

@@ -13,12 +13,12 @@ from offloader.errors import BrokerUnavailableError, OffloadError
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.offload.core.evidence import Being, Look, being
+from offloader.offload.core.facets import Inquiry
 from offloader.offload.core.retry_schedule import RetrySchedule
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import observed
 from offloader.offload.driver.admin_queries import look_for, possible_witnesses, some_witnesses
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.facets import Inquiry
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.pins import TopicEnd
 

@@ -12,32 +12,24 @@ from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
 from offloader.model import Lane, Receipt, TopicName
 from offloader.offload.core import planner
-from offloader.offload.core.decisions import (
-    Copy,
-    Decision,
-    Hold,
-    Seal,
-    TopicView,
-)
+from offloader.offload.core.changes import DueTimes
+from offloader.offload.core.decisions import Copy, Decision, DecisionLimits, Hold, Seal
+from offloader.offload.core.facets import Rest
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.plans import Plan, uploads_due
 from offloader.offload.core.plans import plan as make_plan
 from offloader.offload.core.rates import RateLimits
+from offloader.offload.core.topic import Topic, source_of
 from offloader.offload.driver import committing, observed, reconciling
-from offloader.offload.driver.changes import DueTimes
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.copying import Copying
-from offloader.offload.driver.facets import Rest
-from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.inquiries import pursue
 from offloader.offload.driver.polling import have_looked_up, look, notice_disconnected
 from offloader.offload.driver.receiving import take_receipts, tell_of_abandoned
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
-from offloader.offload.driver.topic import Topic, source_of
 from offloader.offload.driver.undelivered import explain_old_tails, explained_at
-from offloader.offload.driver.uploads import UploadStarter
-from offloader.offload.driver.work import WorkKind
+from offloader.offload.driver.uploads import Copying, UploadStarter
+from offloader.offload.driver.work import WorkKind, only_foreseen
 from offloader.offload.spark.plan_server import PlanServer
 
 log = logging.getLogger(__name__)
@@ -92,7 +84,7 @@ class LanePlans:
         self._number = 0
         self._slow_rests_until = 0
         self._agenda = context.changes.agenda()
-        self._polls = context.changes.agenda()
+        self._polls = context.changes.agenda(polls=True)
         self._holds = DueTimes()  # what holds back topics that rest
         self._draining = threading.Event()
         self._idle = threading.Event()  # no plan of the fast lane is outstanding
@@ -190,11 +182,11 @@ class LanePlans:
         self.due_at = self._due_at(decisions, topics)
         for decision in decisions:
             if isinstance(decision.step, Seal):
-                self._sealing.start(held[decision.view.topic], decision.step.state)
+                self._sealing.start(decision.topic, decision.step.state)
             elif isinstance(decision.step, Copy):
-                self._copying.start(held[decision.view.topic], decision.step)
+                self._copying.start(decision.topic, decision.step)
             if decision.search is not None:
-                have_looked_up(context, held[decision.view.topic], decision.search)
+                have_looked_up(context, decision.topic, decision.search)
         self._publish(decisions)
 
     def _is_free(self, topic: Topic) -> bool:
@@ -222,38 +214,43 @@ class LanePlans:
     def _decide(self, topics: Iterable[Topic], as_recorded: Container[TopicName]) -> list[Decision]:
         """One decision a topic; what they change is journaled before anything acts on it. `as_recorded`: those whose
         catalogs have all of them; others do not rest."""
-        now = self._context.clock_ms()
-        decisions = []
+        context, now = self._context, self._context.clock_ms()
+        decisions, changed = [], []
         for topic in topics:
-            view = self._view(topic, now)
-            if view is None:
+            before = self._state(topic)
+            if before is None:
                 continue
             try:
                 observed.decided_on(topic)
                 with only_foreseen:
-                    decisions.append(planner.decide(view, now, self._context.new_uuid))
-                self._measure_throttling(topic, decisions[-1], now)
+                    decision = planner.decide(topic, before, self._decision_limits(topic, now), now, context.new_uuid)
+                decisions.append(decision)
+                if decision.state != before:
+                    changed.append(decision.state)
+                self._measure_throttling(topic, decision, now)
                 if topic.name in as_recorded and not committing.settle(topic):
-                    topic.rest = _rest(topic, self._context.journal.topics.get(topic.name), decisions[-1], now)
+                    topic.rest = _rest(topic, context.journal.topics.get(topic.name), decision, now)
                     self._holds.put(topic.name, topic.rest.due_at if topic.rest else None)
-                for gone in decisions[-1].state.abandoned[len(view.state.abandoned) :]:
-                    tell_of_abandoned(self._context, topic.name, gone.reason)
+                for gone in decision.state.abandoned[len(before.abandoned) :]:
+                    tell_of_abandoned(context, topic.name, gone.reason)
             except OffloadError as error:
-                self._context.record(self._context.failed(view.state, error))
-        self._context.journal.record([d.state for d in decisions if d.state != d.view.state])
+                context.record(context.failed(before, error))
+        context.journal.record(changed)
         return decisions
 
-    def _view(self, topic: Topic, now: int) -> TopicView | None:
-        """None: what is known of the topic adds up to nothing that could be decided on."""
-        allowance, allowed_at = self.rates.allowance(topic.name, now)
-        fast, slow = self.limits[Lane.FAST], self.limits[Lane.SLOW]
+    def _state(self, topic: Topic) -> TopicState | None:
+        """The topic's journal state; None: what is known of the topic adds up to nothing that could be decided on."""
+        state = self._context.state(topic.name)
         try:
             with only_foreseen:
-                state = self._context.state(topic.name)
-                return topic.view(state, slow, allowance, allowed_at, fast.at_once, fast.history_span_ms)
+                topic.pending(state)
         except OffloadError as error:
             committing.in_doubt(self._context, topic, error)
             return None
+        return state
+
+    def _decision_limits(self, topic: Topic, now: int) -> DecisionLimits:
+        return DecisionLimits(self.limits[Lane.FAST], self.limits[Lane.SLOW], *self.rates.allowance(topic.name, now))
 
     def _measure_throttling(self, topic: Topic, decision: Decision, now: int) -> None:
         since = topic.planned.throttled_since
@@ -282,7 +279,7 @@ class LanePlans:
         for topic, uuids in begins.items():
             self._uploads.start(topic, uuids)
         self.take_done()
-        others, work = [d for d in decisions if d.view.topic not in begins], self._context.work
+        others, work = [d for d in decisions if d.topic.name not in begins], self._context.work
         begun = [self._registry.topics[topic] for topic in begins if not work.has(WorkKind.BEGIN, topic)]
         return others + self._decide(begun, as_recorded)
 
@@ -318,7 +315,8 @@ class LanePlans:
 def _rest(topic: Topic, state: TopicState | None, decision: Decision, now: int) -> Rest | None:
     """None: there is something to do, or there will be once the new state is journaled. `state`: the journal's."""
     holds = [step for step in decision.steps if isinstance(step, Hold)]
-    if len(holds) < len(decision.steps) or decision.search is not None or decision.state != decision.view.state:
+    changes = decision.state != (state or TopicState(topic.name))
+    if changes or len(holds) < len(decision.steps) or decision.search is not None:
         return None
     due_at = min((hold.until for hold in holds if hold.until is not None), default=None)
     ends = (now + LONGEST_REST_MS, due_at, explained_at(topic))

@@ -9,10 +9,10 @@ from offloader.metadata.state import OpenTopic, TopicState
 from offloader.model import Failure, FailureKind, Loss, Position, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Lost
+from offloader.offload.core.facets import LossState
 from offloader.offload.core.retry_schedule import BACKOFF_LAST_MS
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.facets import LossState
-from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +63,13 @@ def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
 
 def _doubted(topic: Topic, state: TopicState) -> TopicState:
     """Remembers in the journal that nobody can say what followed: a restart would forget what was seen."""
-    name, after = topic.name, topic.catalog.accounted
+    after = topic.catalog.accounted
     if state.open is not None or state.lost_after is not None or not evidence.doubtful(topic.catalog, topic.listed):
         return state
     log.error(
-        "the pin of topic=%s was moved or deleted: what followed %s may be gone", name, after, extra={"see": "pin-lost"}
-    )
+        "the pin of topic=%s was moved or deleted: what followed %s may be gone",
+        topic.name, after, extra={"see": "pin-lost"},
+    )  # fmt: skip
     return replace(state, lost_after=after)
 
 

@@ -11,10 +11,10 @@ from offloader.errors import OffloadError
 from offloader.metadata.requests import MIGRATIONS, Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CloseRequest
 from offloader.model import Position, TopicName
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import committing, retiring
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.registry import TopicRegistry
-from offloader.offload.driver.topic import Topic
 
 THERE = frozenset({RequestKind.HAND_OVER_UNDO, *MIGRATIONS})
 BACK = frozenset({RequestKind.HAND_OVER, RequestKind.RELEASE})

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from offloader.model import Position
-from offloader.offload.driver.facets import Poll
-from offloader.offload.driver.topic import Topic
+from offloader.offload.core.facets import Poll
+from offloader.offload.core.topic import Topic
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 

@@ -16,10 +16,10 @@ from offloader.errors import OffloadError, OvertakenError
 from offloader.metadata.state import TopicState
 from offloader.model import TopicName
 from offloader.offload.core.retry_schedule import RetrySchedule
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import retiring
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.registry import TopicRegistry
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)

@@ -12,16 +12,15 @@ from offloader.errors import AbsentError, OffloadError
 from offloader.format.entry import inspect
 from offloader.model import KIB, Position, TopicName
 from offloader.offload.core.borders import BorderSearch, Times
+from offloader.offload.core.changes import TopicAgenda
+from offloader.offload.core.facets import PublishTimes
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import observed
 from offloader.offload.driver.admin_queries import managed_ledger
-from offloader.offload.driver.changes import TopicAgenda
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.facets import PublishTimes
-from offloader.offload.driver.foreseen import foreseen
 from offloader.offload.driver.inquiries import inquire, subscribe_soon
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import have_tail_explained
-from offloader.offload.driver.work import WorkKind
+from offloader.offload.driver.work import WorkKind, foreseen
 from offloader.ports.admin import TopicInfo
 from offloader.ports.entry_source import EntrySource
 from offloader.ports.pins import TopicEnd

@@ -15,9 +15,9 @@ from offloader.offload.core.history import on_segment, without_holes
 from offloader.offload.core.lanes import LaneLimits, Speed
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.segments import StaleReceiptError
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context, tell_back_off
-from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from offloader.metadata.state import LedgerClosed, OpenTopic, TopicState
 from offloader.model import LedgerList, Loss, RollReason, TopicName
 from offloader.offload.core import evidence, history, segments
 from offloader.offload.core.evidence import Being
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import acknowledging, committing, losses
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
-from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import only_foreseen
 
 log = logging.getLogger(__name__)
 

@@ -23,13 +23,12 @@ from offloader.model import Taking, TopicName
 from offloader.offload.core.namespace_policies import STOCK_OFFLOAD
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.retry_schedule import RetrySchedule
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import retiring
 from offloader.offload.driver.adoption import adopt, next_incarnation, rules_of
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.discovery import DiscoveredTopics, Findings
 from offloader.offload.driver.inquiries import have_first_seen
-from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.undelivered import explain_tail
 from offloader.offload.driver.work import Attempt, WorkKind
 
 log = logging.getLogger(__name__)
@@ -108,9 +107,8 @@ class TopicRegistry:
             retry = self._adoptions.get(name, RetrySchedule())
             if retry.again_at <= now:
                 self._adopting.add(name)
-                attempt = Attempt()
-                taking = self._taking.get(name)
-                call = partial(self._adopt, name, policy, attempt, taking)
+                attempt, taking, to_end = Attempt(), self._taking.get(name), self._until_caught_up
+                call = partial(adopt, self._context, name, policy, attempt, taking, until_caught_up=to_end)
                 then = partial(self._adopted, name, attempt, taking)
                 self._context.work.post(_kind(retry), name, call, then)
 
@@ -148,7 +146,7 @@ class TopicRegistry:
         """Whether a policy of its namespace keeps a topic from being adopted. One that has a pin is safer with us."""
         if name in self._context.journal.topics or name in self._held:
             return False
-        danger = self.found.danger(name, but=STOCK_OFFLOAD if name in self._taking else "")
+        danger = self.found.danger(name.namespace, but=STOCK_OFFLOAD if name in self._taking else "")
         if danger is not None:
             self.refused[name] = f"{danger.message}; {danger.remedy}"
         return danger is not None
@@ -171,14 +169,6 @@ class TopicRegistry:
             if name in found.policies:
                 self._apply(topic, found.policies[name])
         have_first_seen(self.topics.values())
-
-    def _adopt(self, name: TopicName, policy: TopicPolicy, attempt: Attempt, taking: Taking | None) -> Topic:
-        """Not in the driver's thread."""
-        attempt.began = self._context.clock_ms()
-        topic = adopt(self._context, name, policy, attempt, taking)
-        if self._until_caught_up and topic.hidden_tail() is not None:
-            explain_tail(self._context, topic)
-        return topic
 
     def _apply(self, topic: Topic, policy: TopicPolicy) -> None:
         """A policy may have changed: new rules, or an end."""

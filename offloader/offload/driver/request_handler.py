@@ -16,12 +16,12 @@ from offloader.metadata.requests import MIGRATIONS, OF_THE_ARCHIVE, Request, Req
 from offloader.metadata.state import CloseRequest, Releasing, TopicState
 from offloader.model import Position, TopicName
 from offloader.offload.core import evidence, segments
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import inquiries, losses, observed, retiring
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.migrating import BACK, THERE, HandOver, Migrating
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.retaining import Retaining
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)

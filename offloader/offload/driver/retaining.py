@@ -19,10 +19,10 @@ from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.offload.core.evidence import Being, Look, being
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.admin_queries import look_for, possible_witnesses, some_witnesses
 from offloader.offload.driver.committing import append_record, there_again
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.offload.settings import retention
 

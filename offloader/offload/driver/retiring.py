@@ -11,12 +11,12 @@ from offloader.config.levels import TopicPolicy
 from offloader.errors import AnotherClusterError, OffloadError
 from offloader.metadata.state import CatalogHead, Releasing, TopicState
 from offloader.model import Position, RollReason
+from offloader.offload.core.facets import Retirement
 from offloader.offload.core.history import without_unread
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import committing, observed
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.facets import Retirement
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Attempt, WorkKind
 
 log = logging.getLogger(__name__)

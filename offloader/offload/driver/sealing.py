@@ -18,10 +18,10 @@ from offloader.metadata.log import READERS
 from offloader.metadata.state import Abandoned, CatalogHead, OpenTopic, TopicState
 from offloader.model import SINGLE_PUT, V1, FailureKind, OpenSegment, Part, SealedFacts, Segment, TopicName
 from offloader.offload.core import segments
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import committing
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.receiving import tell_of_abandoned, wants_anything
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.bounded_reads import naming

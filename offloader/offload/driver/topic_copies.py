@@ -15,8 +15,8 @@ from offloader.cursors.facts import FactsCopier, TopicFacts
 from offloader.errors import BrokerUnavailableError, OffloadError
 from offloader.lifecycle.topics.cursors.live import LiveCursors
 from offloader.model import TopicName
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import Admin
 

@@ -14,10 +14,10 @@ from offloader.metadata.state import TopicState
 from offloader.metrics import TopicLag
 from offloader.model import Failure, FailureKind, Lane, OpenSegment, TopicName
 from offloader.offload.core import segments
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.feature import TopicFeature, troubles
-from offloader.offload.driver.foreseen import only_foreseen
-from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import only_foreseen
 from offloader.offload.live.status import Filling, TopicStatus, Trouble
 
 STATE_EVERY_MS = 1_000

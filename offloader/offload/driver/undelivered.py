@@ -9,9 +9,9 @@ from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.model import EntryRange, Gap, Position, Source
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)

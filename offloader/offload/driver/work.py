@@ -1,7 +1,10 @@
 """What the driver's thread has others do: it posts work, takes results, and never waits.
 
 Each kind of work has threads of its own: what hangs holds up no other kind. Of one topic, at most one piece of each
-kind is under way. The driver's thread takes the results, and alone changes what is known of topics."""
+kind is under way. The driver's thread takes the results, and alone changes what is known of topics.
+
+Errors outside our tree in the work for one topic are a defect of ours, or a peer that does what nobody foresaw: that
+topic's trouble, never the application's end. `foreseen` is the one place where they are caught."""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from enum import StrEnum
+from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
-from offloader.errors import OffloadError
+from offloader.errors import OffloadError, UnforeseenError
 from offloader.offload.core.check import attempt
-from offloader.offload.driver.foreseen import only_foreseen
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +101,32 @@ CHANGES_A_TOPIC = frozenset(
         WorkKind.RELEASE,
     }
 )
+
+
+def foreseen(error: Exception) -> OffloadError:
+    """The error, or one of our tree that stands for it."""
+    if isinstance(error, OffloadError):
+        return error
+    log.error(
+        "an error that nobody foresaw: %s: %s", type(error).__name__, error, exc_info=error, extra={"see": "unforeseen"}
+    )
+    return UnforeseenError(f"{type(error).__name__}: {error}")
+
+
+class _OnlyForeseen:
+    """Raises only errors of our tree."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and (found := foreseen(error)) is not error:
+            raise found from error
+
+
+only_foreseen = _OnlyForeseen()  # entered for each topic of each round: it costs next to nothing
 
 
 class Backlog(NamedTuple):

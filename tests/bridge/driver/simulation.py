@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -11,7 +12,8 @@ from offloader.bridge.core.coverage import UncommittedLedger
 from offloader.bridge.core.rounds import BridgedLedger, BridgeRound, BridgeState, UnbridgedLedger
 from offloader.bridge.core.swap_steps import LeftOut, SwapEnd, SwapOutcome
 from offloader.bridge.driver.parts import BridgeParts
-from offloader.bridge.driver.progress import progress_of
+from offloader.bridge.driver.progress import is_wanted, progress_of
+from offloader.bridge.driver.status import behind, bridge_word
 from offloader.bridge.log import BridgeLog
 from offloader.bridge.objects import broken_objects, remove_objects
 from offloader.bridge.swapping import StaleOrFine
@@ -25,7 +27,7 @@ from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.invariants import check_invariants
-from tests.offload.simulation import Simulation
+from tests.offload.simulation import Simulation, is_on
 from tests.truth import truth_of_cluster
 
 TOPIC = TopicName.parse("public/default/t")
@@ -220,6 +222,17 @@ class BridgedSimulation(Simulation):
         super().start()
         policies = ReadablePolicies(self.config.policies, self)
         object.__setattr__(self.context, "policies", policies)
+
+    def check_resting(self) -> None:
+        """What is told of how far brokers' reading is behind is what counting all topics gives."""
+        super().check_resting()
+        lags = self.bridging._lags
+        for name, topic in self.registry.topics.items():
+            if not is_on(lags._agenda, name):
+                known = (bridge_word(topic), *behind(topic)) if is_wanted(topic) else None
+                assert lags._lags.get(name) == known, f"the lag of {name} is an old one"
+        assert sum(lags._ledgers.values()) == sum(lag.ledgers for lag in lags._lags.values())
+        assert +lags._words == Counter(lag.word for lag in lags._lags.values())
 
     def bridge_settings(self) -> Bridge:
         return self.bridge

@@ -11,7 +11,7 @@ import pytest
 from offloader.bridge.core.rounds import BridgedLedger, BridgePhase, BridgeVerdict, UnbridgedLedger
 from offloader.bridge.core.swap_steps import SwapEnd, SwapOutcome
 from offloader.bridge.driver.audit import MOST_LEDGERS
-from offloader.bridge.driver.progress import progress_of, view_of
+from offloader.bridge.driver.progress import facets_of, progress_of
 from offloader.bridge.driver.status import hopeless
 from offloader.bridge.swapping import StaleOrFine
 from offloader.config.bridging import Bridge
@@ -21,8 +21,8 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.requests import Request, RequestKind
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
+from offloader.offload.core.topic import Topic
 from offloader.offload.driver.request_handler import RequestHandler
-from offloader.offload.driver.topic import Topic
 from tests.bridge.driver.simulation import TOPIC, BridgedSimulation, KilledError, MemoryBuilds, MemorySwaps
 from tests.offload.simulation import Simulation
 
@@ -841,7 +841,7 @@ def test_no_more_unloads_a_minute_and_no_more_topics_at_once_than_set() -> None:
 
     def looked(topics: Mapping[TopicName, Topic]) -> None:
         look(topics)
-        states = (view_of(topic).state for topic in sim.registry.topics.values())
+        states = (facets_of(topic).state for topic in sim.registry.topics.values())
         most.append(sum(state is not None and state.round is not None for state in states))
 
     sim.bridging.look = looked

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from offloader.metadata.state import CatalogHead, TopicState
-from offloader.model import Failure, Position, RollReason
+from offloader.model import Failure, Position, RollReason, SegmentLayout, Source
 from offloader.offload.core.evidence import Being, Look
 from offloader.offload.core.lanes import Speed
 from offloader.offload.core.retry_schedule import RetrySchedule
@@ -37,6 +37,20 @@ OWNERS = {
 
 
 @dataclass(frozen=True, slots=True)
+class TopicRules:
+    """A topic's policy as the planner needs it, after the merge of all levels."""
+
+    max_size: int
+    roll_ms: int
+    cuts: SegmentLayout
+    source: Source = Source.BROKER
+    fail_on_data_loss: bool = True
+    min_roll_ms: int = 0
+    pin_holds_last_entry: bool = True
+    broker_readable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """What the topic's catalog has, as far as we know. `catalog_error`: what is wrong with that; it is loaded anew
     before anything else is decided, once `failure` lets it. `failure`: the last one since something was recorded, or
@@ -49,7 +63,8 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What the last slices taught: see `TopicView`. `slow_ahead`: segments."""
+    """What the last slices taught: `wanted_bytes`: below so many it is not read again. `died`: a task that read
+    it did. `slow_ahead`: the segments ahead that are read in their turn alone, since others waited for them."""
 
     speed: Speed = field(default_factory=Speed)
     died: bool = False
@@ -137,7 +152,7 @@ class Observed:
     listed_at: int = 0
     adopted_at: int = field(default=0, compare=False)
     last: Position | None = field(default=None, compare=False)
-    acknowledged: Position | None = field(default=None, compare=False)
+    acknowledged: Position | None = None
     doubted: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Which topics a step of a round looks at: those of which something changed, and those whose time has come."""
+"""Which topics a step of a round looks at: those of which something changed, and those whose time has come. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,24 @@ class TopicChanges:
     def __init__(self) -> None:
         self._marked: deque[TopicName] = deque()
         self._steps: list[TopicAgenda] = []
+        self._polling: list[TopicAgenda] = []
 
     def mark(self, names: Iterable[TopicName]) -> None:
         """Have each step look at these topics once more."""
         self._marked.extend(names)
 
-    def agenda(self) -> TopicAgenda:
-        """The topics that one more step looks at: at first all of them."""
+    def mark_polled(self, name: TopicName) -> None:
+        """Have the step that polls look at the topic once more: a poll began, or ended and said nothing new. In the
+        driver's thread."""
+        for agenda in self._polling:
+            agenda.add({name: None})
+
+    def agenda(self, *, polls: bool = False) -> TopicAgenda:
+        """The topics that one more step looks at: at first all of them. `polls`: it is the step that polls."""
         agenda = TopicAgenda(self)
         self._steps.append(agenda)
+        if polls:
+            self._polling.append(agenda)
         return agenda
 
     def hand_out(self) -> None:
@@ -53,7 +62,8 @@ class DueTimes:
         self._due[name] = at
         queued = self._queued.get(name)
         if queued is None or at < queued:
-            self._push(name, at)
+            self._queued[name] = at
+            heappush(self._heap, (at, name))
 
     def first(self) -> int | None:
         """When the first topic is due; None: none is."""
@@ -66,7 +76,7 @@ class DueTimes:
             if self._queued.get(name) == at:
                 del self._queued[name]
                 if due is not None:
-                    self._push(name, due)
+                    self.put(name, due)
         return None
 
     def take(self, now: int) -> list[TopicName]:
@@ -77,10 +87,6 @@ class DueTimes:
             del self._queued[name], self._due[name]
             names.append(name)
         return names
-
-    def _push(self, name: TopicName, at: int) -> None:
-        self._queued[name] = at
-        heappush(self._heap, (at, name))
 
 
 T = TypeVar("T")

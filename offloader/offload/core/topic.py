@@ -1,4 +1,4 @@
-"""What the running application knows of one topic, and the planner's view of it."""
+"""What the running application knows of one topic. Pure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from offloader.metadata.state import CatalogHead, TopicState
-from offloader.model import (
-    ENTRY_OVERHEAD,
-    EntryRange,
-    Position,
-    RollReason,
-    Source,
-    Taking,
-    TopicName,
-)
-from offloader.offload.core import lanes, segments
-from offloader.offload.core.decisions import Reach, TopicRules, TopicView
+from offloader.metadata.state import CatalogHead, NextStart, TopicState
+from offloader.model import LedgerList, Position, RollReason, Source, Taking, TopicName
+from offloader.offload.core import facets, segments
+from offloader.offload.core.changes import TopicChanges
 from offloader.offload.core.evidence import Being, TopicListing
-from offloader.offload.core.lanes import LaneLimits
-from offloader.offload.core.planner import enough
-from offloader.offload.driver import facets
-from offloader.offload.driver.changes import TopicChanges
+from offloader.offload.core.facets import TopicRules
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
@@ -53,19 +42,27 @@ class Topic:
     changes: TopicChanges | None = None  # hears of each facet that is replaced, once the topic is adopted
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Replace a facet. The one place that notes it: a facet that differs ends the rest."""
+        """Replace a facet. The one place that notes it: one that differs ends the rest, and each step looks at the
+        topic; one that is equal only says how polling goes on."""
         before = getattr(self, name, None)  # None while the topic is constructed
         object.__setattr__(self, name, value)
-        if name in facets.OWNERS and name not in ("rest", "changes") and value is not before:
-            if getattr(self, "rest", None) is not None and value != before:
-                object.__setattr__(self, "rest", None)
-            changes = getattr(self, "changes", None)
+        if name not in facets.OWNERS or name in ("rest", "changes") or value is before:
+            return
+        changes = getattr(self, "changes", None)
+        if value != before:
+            object.__setattr__(self, "rest", None)
             if changes is not None:
                 changes.mark([self.name])
+        elif changes is not None:
+            changes.mark_polled(self.name)
 
     @property
     def info(self) -> TopicInfo:
         return self.observed.info
+
+    @property
+    def ledgers(self) -> LedgerList:
+        return self.observed.info.ledgers
 
     @property
     def end(self) -> TopicEnd:
@@ -74,6 +71,11 @@ class Topic:
     @property
     def catalog(self) -> CatalogHead:
         return self.committed.catalog
+
+    @property
+    def retire(self) -> RollReason | None:
+        """Why the topic is offloaded up to an end and no other segment is opened; None: it goes on."""
+        return self.retirement.reason if self.retirement else RollReason.TERMINATED if self.info.terminated else None
 
     @property
     def retire_at(self) -> Position | None:
@@ -86,7 +88,7 @@ class Topic:
 
     @property
     def incarnation(self) -> int:
-        return self.catalog.claim.incarnation if self.catalog.claim else 0
+        return self.catalog.incarnation
 
     def of_feature(self, kind: type[Value]) -> Value:
         """What a feature remembers of the topic; nothing yet: a new value. From any thread."""
@@ -121,8 +123,8 @@ class Topic:
     @property
     def confirmed(self) -> Position | None:
         """The last entry that is stored for good, whether consumers get it or not; None: no listed ledger has one."""
-        spans = self.info.ledgers.spans
-        newest = self.info.ledgers.newest_closed()
+        spans = self.ledgers.spans
+        newest = self.ledgers.newest_closed()
         found = [] if newest is None else [newest]
         last = self.info.last_confirmed
         if last is not None and spans and last[0] <= spans[-1].ledger:  # beyond: the list is older than the end
@@ -142,7 +144,7 @@ class Topic:
         raw, last = self.confirmed, self.last
         if raw is None:
             return None
-        first = self.begin() if last is None else self.info.ledgers.successor(last)
+        first = self.begin() if last is None else self.ledgers.successor(last)
         begin = self.begin()
         if first is not None and begin is not None:
             first = max(first, begin)
@@ -162,75 +164,27 @@ class Topic:
 
     def begin(self) -> Position | None:
         """Where the next segment starts; None while nothing proves what follows the catalog's end."""
-        start = self.catalog.next_start(self.info.ledgers)
+        start = self.next_start
         return None if start is None else start.position
+
+    @property
+    def next_start(self) -> NextStart | None:
+        """The same, with the proof that it follows."""
+        return self.catalog.next_start(self.ledgers)
 
     @property
     def listed(self) -> TopicListing:
         """What Pulsar's list has of it."""
-        return TopicListing(self.info.ledgers, self.mark_delete, self.losses.awaited, self.info.token)
+        return TopicListing(self.ledgers, self.mark_delete, self.losses.awaited, self.info.token)
 
     def _next(self, state: TopicState) -> Position | None:
-        return segments.next_position(state.open, self.info.ledgers) if state.open else self.begin()
+        return segments.next_position(state.open, self.ledgers) if state.open else self.begin()
 
     def pending(self, state: TopicState) -> int:
         """An estimate of what lies after the last uploaded position."""
         return self.info.sums.object_bytes(self._next(state), self.last)
 
-    def view(
-        self,
-        state: TopicState,
-        slow: LaneLimits,
-        allowance: int | None = None,
-        allowed_at: int = 0,
-        most_at_once: int = 1,
-        span_ms: int = 0,
-    ) -> TopicView:
-        """The planner's view of the topic. `slow`: the slow lane's limits."""
-        begin, start, retirement = self.catalog.next_start(self.info.ledgers), self._next(state), self.retirement
-        return TopicView(
-            state=state,
-            rules=self.rules,
-            ledgers=self.info.ledgers,
-            begin=begin,
-            last=self.last,
-            pending_bytes=self.pending(state),
-            wanted_bytes=self.learnt.wanted_bytes,
-            predecessor=self.catalog.last,
-            retire=retirement.reason if retirement else RollReason.TERMINATED if self.info.terminated else None,
-            retire_at=self.retire_at,
-            allowance=allowance,
-            allowed_at=allowed_at,
-            speed=self.learnt.speed,
-            died=self.learnt.died,
-            slow_ahead=self.learnt.slow_ahead,
-            planned_at=self.planned.at,
-            reach=None
-            if start is None
-            else reach(self.info, start, lanes.sure_bytes(self.learnt.speed, slow), enough(state.open, self.rules)),
-            copies=self.copies,
-            offloaded=self.info.offloaded,
-            after=self.catalog.accounted,
-            sums=self.info.sums,
-            times=self.times.known,
-            most_at_once=most_at_once,
-            span_ms=span_ms,
-        )
-
 
 def source_of(state: TopicState, rules: TopicRules) -> Source:
     """Where the open segment's entries are read from, or where those of the next one will be."""
     return rules.source if state.open is None else state.open.source
-
-
-def reach(info: TopicInfo, start: Position, sure: int | None, part: int) -> Reach | None:
-    """How far `sure` bytes come in the ledger of `start`, at least an entry; None: far enough, a part is less."""
-    if sure is None or sure >= part:
-        return None
-    entries, size = info.sizes.get(start.ledger, (0, 0))
-    average = size // entries + ENTRY_OVERHEAD if entries > 0 else part
-    closed = info.ledgers.closed_with(start.ledger)
-    count = max(sure // average, 1)
-    if closed is not None:
-        count = min(count, EntryRange.closed(start.ledger, start.entry, closed).span)
-    return Reach(start.at(start.entry + count).previous_entry, count * average)
