@@ -67,7 +67,6 @@ from offloader.lifecycle.deletion.records import (
     encode_deletion,
     encode_switch,
 )
-from offloader.lifecycle.deletion.system_topic.letters import WORKER
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
 from offloader.lifecycle.deletion.system_topic.messages import (
     AVRO_SCHEMA,
@@ -78,16 +77,7 @@ from offloader.lifecycle.deletion.system_topic.messages import (
 )
 from offloader.lifecycle.deletion.system_topic.topics import SystemTopics
 from offloader.lifecycle.deletion.timing import DeletionTiming
-from offloader.lifecycle.explaining.bookie_facts import (
-    CONFIGURATION,
-    DETAILS,
-    FILES,
-    FORCED,
-    SPACE,
-    STATE,
-    SUSPENDED,
-    bookie_facts,
-)
+from offloader.lifecycle.explaining.bookie_facts import bookie_facts
 from offloader.lifecycle.explaining.bookies import explain_bookie
 from offloader.lifecycle.ledgers.kinds import purpose_of
 from offloader.lifecycle.rescue.objects import damage_of_rescue
@@ -102,9 +92,9 @@ from offloader.lifecycle.topics.cursors.saved import SavedCursor
 from offloader.lifecycle.topics.unloaded import look_at
 from offloader.lifecycle.topics.visit_plan import check_version
 from offloader.metadata import layout, requests
-from offloader.metadata.catalog_codec import HEAD_MAGIC, STANDING, plain
+from offloader.metadata.catalog_codec import STANDING, plain
 from offloader.metadata.deal import Deal
-from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unwrap
+from offloader.metadata.envelope import HEAD, unwrap
 from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.message_codec import parts_message, read_parts
@@ -157,6 +147,18 @@ from tests.lifecycle.rescue.support import Archive as RescueArchive
 from tests.lifecycle.rescue.support import messages as kept_messages
 from tests.viewer.example import AVRO
 from tests.viewer.support import look_at_pages
+
+WORKER = "ledger-deletion-worker"
+CONFIGURATION = "/api/v1/config/server_config"
+DETAILS = "/api/v1/bookie/gc_details"
+FILES = "/api/v1/bookie/list_disk_file?file_type=entrylog"
+FORCED = "/api/v1/bookie/gc"
+SPACE = "/api/v1/bookie/info"
+STATE = "/api/v1/bookie/state"
+SUSPENDED = "/api/v1/bookie/gc/suspend_compaction"
+HEAD_MAGIC = b"PSOH"
+FORMAT_VERSION = 2
+MAGIC = b"PSOM"
 
 BUCKET = bucket()
 DEEP = 100_000

@@ -18,11 +18,12 @@ from google.protobuf.message import DecodeError
 from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper import v2, v3
 from offloader.bookkeeper.api import BookieAddress
-from offloader.bookkeeper.bookies import DISABLED
 from offloader.bookkeeper.frames import frame
 from offloader.bookkeeper.status import BadRequestError, UnauthorizedError
 from tests.bookkeeper.bookie_answers import ScriptedRequest, answer_v2, answer_v3, asked_v2, asked_v3
 from tests.fakes.memory_bookie import MemoryBookie
+
+DISABLED = "AuthDisabledPlugin"
 
 
 @dataclass

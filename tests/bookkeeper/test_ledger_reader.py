@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from offloader.bookkeeper.model import DigestType
 from offloader.bookkeeper.reading import LedgerReader, Slowness
-from offloader.bookkeeper.reading.ledger_reader import BATCHES, SINGLES
 from offloader.bookkeeper.status import UnauthorizedError
 from offloader.errors import BookieUnavailableError, EntryNotFoundError, IntegrityError, LedgerNotFoundError
 from offloader.model import KIB, MIB, EntryRange
@@ -15,6 +14,9 @@ from offloader.ports.entry_source import RawEntry
 from tests.bookkeeper.entries import LEDGER, ledger, payload
 from tests.bookkeeper.scripted import Behaviour, Damaged, Gone, NoBatches, Says, ScriptedBookies, Short, Silent
 from tests.bookkeeper.test_runs import ledgers
+
+BATCHES = 2
+SINGLES = 500
 
 NEVER = 10_000.0  # seconds: for tests in which nothing may depend on time
 

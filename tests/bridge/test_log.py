@@ -31,7 +31,7 @@ from offloader.errors import (
 )
 from offloader.lifecycle.bucket.names import KeyStanding, NamesInForce, placed
 from offloader.metadata import layout
-from offloader.metadata.envelope import DELETIONS_VERSION, wrap
+from offloader.metadata.envelope import wrap
 from offloader.metadata.journals import Journals
 from offloader.metadata.layout import KeyKind, TopicKey
 from offloader.model import Position, TopicName
@@ -39,6 +39,8 @@ from offloader.storage.memory import MemoryStore
 from offloader.storage.metered import MeteredStore
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.metadata.support import OTHER_TOPIC, TOPIC, i64, positions, text, tokens, topics, tuples, u32, uuids
+
+DELETIONS_VERSION = 3
 
 bridged = st.builds(BridgedLedger, i64, i64, i64, uuids, i64, u32, tuples(uuids), i64)
 rounds = st.builds(

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.config.units import LARGEST, SIZES, TIMES, format_size, format_time, parse_size, parse_time
+from offloader.config.units import SIZES, TIMES, format_size, format_time, parse_size, parse_time
+
+LARGEST = 2**63 - 1
 
 NUMBERS = st.integers(min_value=0, max_value=LARGEST)
 SMALL = st.integers(min_value=0, max_value=10**6)

@@ -19,24 +19,18 @@ from offloader.cursors.copies import (
     pieces_of,
     words_of,
 )
-from offloader.cursors.copy_store import (
-    ALL_MS,
-    DAILY_MS,
-    DAY_MS,
-    HOUR_MS,
-    HOURLY_MS,
-    copy_times,
-    read_copy,
-    removable,
-    thin_copies,
-    write_copy,
-)
+from offloader.cursors.copy_store import copy_times, read_copy, removable, thin_copies, write_copy
 from offloader.cursors.core.ledger_acks import BatchLeft, acks_of
 from offloader.cursors.core.piece_codec import encode_piece
 from offloader.errors import DamagedRecordError
 from offloader.metadata.layout import cursor_copies_folder, slot_name
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, TopicName
 from offloader.storage.memory import MemoryStore
+from tests.times import DAY_MS, HOUR_MS
+
+ALL_MS = DAY_MS
+DAILY_MS = 3653 * DAY_MS
+HOURLY_MS = 32 * DAY_MS
 
 TOPIC = TopicName("public", "default", "t")
 LENGTHS = [(2, 100), (3, 100), (5, None)]

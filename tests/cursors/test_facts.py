@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.cursors.facts import KEPT, FactsCopier, read_facts
+from offloader.cursors.facts import FactsCopier, read_facts
 from offloader.cursors.facts_codec import TopicFacts, decode_facts, encode_facts
 from offloader.cursors.timed import TimedRecords
 from offloader.errors import DamagedRecordError, TopicNotFoundError
@@ -19,6 +19,8 @@ from offloader.storage.memory import MemoryStore
 from tests.fakes.cluster_subscriptions import MemorySubscriptions
 from tests.fakes.memory_nodes import MemoryNodes
 from tests.fakes.topic_states import MemoryTopicStates
+
+KEPT = 3
 
 TOPIC = TopicName("public", "default", "t-partition-0")
 SCHEMA = TopicSchema(0, "AVRO", b"{}", 1)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from offloader.bookkeeper.nodes import (
-    AHEAD,
     ANYONE,
     Acl,
     CheckNode,
@@ -29,6 +28,8 @@ from offloader.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
+
+AHEAD = 64
 
 
 class MemoryNodes:

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from offloader.errors import FatalError
 from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, BlockHeader, padding
 from offloader.format.index import INDEX_ENTRY
-from offloader.format.v1 import _HEADER, MAGIC, LedgerIndex
+from offloader.format.v1 import _HEADER, LedgerIndex
+
+MAGIC = bytes.fromhex("de47de47")
 
 
 def encode_ledger_index(index: LedgerIndex) -> bytes:

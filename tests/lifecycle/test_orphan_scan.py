@@ -14,20 +14,15 @@ from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, ledger_record_name
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
-from offloader.lifecycle.orphan_scan import (
-    BY,
-    BucketScanRound,
-    LedgerScanRound,
-    OrphanScanTask,
-    ScanLimits,
-    ScannedSide,
-)
+from offloader.lifecycle.orphan_scan import BucketScanRound, LedgerScanRound, OrphanScanTask, ScanLimits, ScannedSide
 from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
 from offloader.offload.lifecycle_tasks import OrphanScanReport
 from tests.lifecycle.deletion.cluster import DAY, NAMESPACE, JudgingScanner
 from tests.lifecycle.deletion.test_service import DELETED, Setting
 from tests.lifecycle.ledgers.world import schema_of, view_custom
+
+BY = "orphan scan"
 
 WIDE = DeletionBounds(number=10_000, percent=100)
 CURSOR = {"pulsar/cursor": b"removed"}

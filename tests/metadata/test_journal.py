@@ -16,7 +16,7 @@ from offloader.errors import (
     StoreUnavailableError,
 )
 from offloader.metadata import journal_rules
-from offloader.metadata.envelope import FORMAT_VERSION, wrap
+from offloader.metadata.envelope import wrap
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import epoch_folder, journal_folder, slot_name
 from offloader.metadata.state import TopicState
@@ -25,6 +25,8 @@ from offloader.storage.memory import MemoryStore
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 from .support import OTHER_TOPIC, TOPIC, numbered_topic, state, tokens
+
+FORMAT_VERSION = 2
 
 
 @pytest.fixture

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from offloader.errors import DamagedRecordError, FormatVersionError
 from offloader.metadata import layout, rescued_keys
-from offloader.metadata.envelope import DELETIONS_VERSION, wrap
+from offloader.metadata.envelope import wrap
 from offloader.metadata.rescue_log import Rescues, decode_rescue, encode_rescue, read_rescue
 from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten, RescueRecord
 from offloader.storage.memory import MemoryStore
 
 from .support import i64, losses, segments, text, tuples
+
+DELETIONS_VERSION = 3
 
 ledgers = st.builds(
     RescuedLedger,

@@ -10,11 +10,15 @@ import pytest
 
 from offloader.errors import AccessDeniedError, BrokerUnavailableError, OffloadError, OutcomeUnknownError
 from offloader.model import Position, TopicName
-from offloader.offload.core.retry_schedule import FIRST_MS, LAST_MS, SOON_MS, RetrySchedule
+from offloader.offload.core.retry_schedule import RetrySchedule
 from offloader.offload.driver import observed
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.pins import TopicEnd
 from tests.offload.simulation import Simulation
+
+FIRST_MS = 30_000
+LAST_MS = 240_000
+SOON_MS = 1000
 
 HEALTHY = TopicName.parse("public/default/t")
 HUNG = [TopicName.parse(f"public/default/hung{n}") for n in range(3)]

@@ -22,7 +22,7 @@ from offloader.errors import (
 from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind
 from offloader.model import TopicName
-from offloader.offload.core.evidence import CONFIRM_MS, GAP_MS, Being, Look, being
+from offloader.offload.core.evidence import Being, Look, being
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.ports.admin import Identity
 from tests.fakes.cluster import MemoryCluster
@@ -30,6 +30,9 @@ from tests.fakes.cluster_clients import MemoryAdmin
 from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
 from tests.truth import truth_of_cluster
+
+CONFIRM_MS = 60_000
+GAP_MS = 20_000
 
 T = TopicName.parse("public/default/t")
 OTHER = TopicName.parse("public/default/other")

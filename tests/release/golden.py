@@ -19,9 +19,9 @@ from typing import Any
 
 from dev.release.build import extract
 from offloader.config.levels import TopicPolicy
-from offloader.metadata.catalog_codec import HEAD_MAGIC, plain
+from offloader.metadata.catalog_codec import plain
 from offloader.metadata.deal import Deal, DealBy
-from offloader.metadata.envelope import DELETIONS_VERSION, MAGIC, unwrap, wrap
+from offloader.metadata.envelope import unwrap, wrap
 from offloader.metadata.layout import catalog_folder
 from offloader.model import GapKind, TopicName
 from offloader.ports.object_store import ObjectStore, Stat
@@ -32,6 +32,10 @@ from tests.bridge.driver.simulation import BUCKET, BridgedSimulation, ReadablePo
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.cluster_state import Ledger, MemoryCursor, MemoryEntry, MemoryTopic, Namespace
 from tests.offload.simulation import Simulation
+
+HEAD_MAGIC = b"PSOH"
+DELETIONS_VERSION = 3
+MAGIC = b"PSOM"
 
 ARCHIVES = Path(__file__).resolve().parents[1] / "fixtures" / "archives"
 VERSIONS = sorted(

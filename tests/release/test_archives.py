@@ -20,7 +20,6 @@ from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.metadata import requests
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.envelope import DELETIONS_VERSION, FORMAT_VERSION
 from offloader.metadata.journal import Journal
 from offloader.metadata.manifest import FAN
 from offloader.metadata.stock_keys import data_key
@@ -54,6 +53,9 @@ from tests.release.golden import (
     cluster_of,
 )
 from tests.truth import Truth, truth_of_cluster
+
+DELETIONS_VERSION = 3
+FORMAT_VERSION = 2
 
 CONFIG = """
 application: sim

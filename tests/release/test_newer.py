@@ -23,7 +23,7 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import plain
 from offloader.metadata.envelope import unwrap
 from offloader.metadata.former_offload import FormerOffloads
-from offloader.metadata.heartbeats import VERSION, Heartbeats
+from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import shard_key, subscription_folder
 from offloader.metadata.rescue_log import Rescues
@@ -32,6 +32,8 @@ from offloader.ports.object_store import ObjectStore
 from tests.lifecycle.rescue.support import KEPT
 from tests.release.beside import MARKED
 from tests.release.golden import BRIDGED, CLUSTER, FIRST, LONG, LOST, MOVED, REBUILT, SECOND, Golden, newer
+
+VERSION = 1
 
 
 def token() -> str:

@@ -9,10 +9,14 @@ import pytest
 
 from offloader.errors import RetryableError
 from offloader.model import TopicName
-from offloader.pages.site import AT_ONCE
 from offloader.storage.memory import MemoryStore
 from offloader.viewer import directory as directory_module
-from offloader.viewer.directory import KEPT_SECONDS, SEARCHES, SECONDS, Directory, TopicRow
+from offloader.viewer.directory import Directory, TopicRow
+
+AT_ONCE = 8
+KEPT_SECONDS = 30.0
+SEARCHES = 4
+SECONDS = 30.0
 
 
 class ManyStore(MemoryStore):

@@ -24,10 +24,12 @@ from offloader.bridge.core.record import (
 from offloader.bridge.core.rounds import BridgedLedger
 from offloader.errors import DamagedRecordError, IntegrityError
 from offloader.model import TopicName
-from offloader.state.envelope import HEADER, MAGIC, Compression, unwrapped, wrapped
+from offloader.state.envelope import HEADER, Compression, unwrapped, wrapped
 from offloader.state.managed_ledger import OffloadContext
 from offloader.state.managed_ledger_codec import decode_managed_ledger, decode_record
 from tests.examples import worlds
+
+MAGIC = bytes.fromhex("4778")
 
 # Fields of another version: a number, a text, fixed ones of 8 and 4 bytes.
 UNKNOWN = [bytes.fromhex("d00505"), bytes.fromhex("da05036e6577"), b"\xe1\x05" + b"8" * 8, b"\xed\x05" + b"4" * 4]

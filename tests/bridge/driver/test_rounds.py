@@ -10,7 +10,6 @@ import pytest
 
 from offloader.bridge.core.rounds import BridgedLedger, BridgePhase, BridgeVerdict, UnbridgedLedger
 from offloader.bridge.core.swap_steps import SwapEnd, SwapOutcome
-from offloader.bridge.driver.audit import MOST_LEDGERS
 from offloader.bridge.driver.progress import progress_of, view_of
 from offloader.bridge.driver.status import hopeless
 from offloader.bridge.swapping import StaleOrFine
@@ -25,6 +24,8 @@ from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.topic import Topic
 from tests.bridge.driver.simulation import TOPIC, BridgedSimulation, KilledError, MemoryBuilds, MemorySwaps
 from tests.offload.simulation import Simulation
+
+MOST_LEDGERS = 25
 
 OTHER = TopicName.parse("public/default/other")
 STEPS = 14  # calls of one round by which the bridge reaches something; killing at a later one changes nothing

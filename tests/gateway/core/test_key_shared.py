@@ -13,9 +13,11 @@ from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import DispatchLimits, Joining, KeyPolicy, ReadBehind
 from offloader.gateway.core.key_shared import AutoSplit, Sticky
 from offloader.gateway.core.waiting import Subscriber
-from offloader.gateway.values import STICKY_HASHES, ServedEntries
+from offloader.gateway.values import ServedEntries
 from offloader.model import Place
 from tests.gateway.core.world import KEY_SHARED, LIMITS, World, entry
+
+STICKY_HASHES = 64 * 1024
 
 
 def ranged(key: int, *ranges: tuple[int, int]) -> Joining:

@@ -15,7 +15,7 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.findings import FindingKind
 from offloader.errors import ClaimedByOtherError, IntegrityError, OffloadError
 from offloader.lifecycle.bucket.reading import read_names
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata import layout
 from offloader.metadata.beside import last_owner
 from offloader.metadata.catalog import Catalogs, released
@@ -37,6 +37,7 @@ from offloader.storage.forwarding import Verb
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.archive.support import META, SMALL, TOPIC, Archive, stream
 from tests.format.support import Stored, checksummed
+from tests.times import MINUTE_MS
 
 from .processes import APPLICATIONS, LOOKS, POLICIES, Making, Process, is_note, sound
 from .world import A_LEDGER, ENTRIES, GRACE, KilledError, Reader

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from offloader.errors import IntegrityError, OvertakenError
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata import layout
 from offloader.storage.forwarding import Verb
 from tests.archive.support import TOPIC
+from tests.times import MINUTE_MS
 
 from .ages import Ages, Chunks
 from .processes import LOOKS, Process, is_note, is_slot

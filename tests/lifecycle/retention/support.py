@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention, GoneDoubt
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs, released
@@ -14,6 +14,7 @@ from offloader.metadata.state import CatalogHead, Said
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.forwarding import ForwardingStore, T, Verb
 from tests.archive.support import APPLICATION, TOPIC, Archive, stream
+from tests.times import MINUTE_MS
 
 NOW = 1_800_000_000_000
 OLD = NOW - 100 * MINUTE_MS

@@ -10,7 +10,7 @@ import pytest
 
 from offloader.errors import AccessDeniedError, ClaimedByOtherError
 from offloader.lifecycle.retention.due_now import planned
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
@@ -20,6 +20,7 @@ from offloader.storage.forwarding import ForwardingStore, T, Verb
 from tests.archive.spark.world import TopicMaker
 from tests.archive.support import TOPIC, Archive, stream
 from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
+from tests.times import MINUTE_MS
 
 from .support import (
     HOUR,

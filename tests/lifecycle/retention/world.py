@@ -14,7 +14,7 @@ from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.errors import IntegrityError, OffloadError
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import range_of
@@ -23,6 +23,7 @@ from offloader.storage.forwarding import ForwardingStore, T, Verb
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.archive.support import APPLICATION, TOPIC, Archive, stream
 from tests.invariants import check_invariants
+from tests.times import MINUTE_MS
 from tests.truth import TrueEntry, Truth, sha256
 
 GRACE = 10 * MINUTE_MS

@@ -18,13 +18,15 @@ from offloader.lifecycle.topics.broker_retention import (
 )
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.pace import VisitPace
-from offloader.lifecycle.topics.unloaded import QUIET_MS, UnloadedTopic, VisitReason, kept_from, look_at
+from offloader.lifecycle.topics.unloaded import UnloadedTopic, VisitReason, kept_from, look_at
 from offloader.lifecycle.topics.visit_plan import check_version
 from offloader.model import MIB, TopicName
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger
 from offloader.state.managed_ledger_codec import decode_managed_ledger
 from offloader.state.subscription import CursorState
 from offloader.state.topic import NewestLedger, PulsarTopic
+
+QUIET_MS = 600_000
 
 TOPIC = TopicName.parse("acme/orders/t")
 HOUR = 3_600_000

@@ -20,8 +20,6 @@ from offloader.metadata.manifest import FAN
 from offloader.model import Position, TopicName
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.operations.cost.requests import (
-    HEALTH_MS,
-    LIST_KEPT_MS,
     MANIFEST,
     AskedFor,
     Idling,
@@ -37,6 +35,9 @@ from offloader.storage.memory import MemoryStore
 from tests.archive.support import Archive, message
 from tests.format.support import Stored
 from tests.offload.simulation import RETENTION_MS, Simulation
+
+HEALTH_MS = 10_000
+LIST_KEPT_MS = 5000
 
 TOPIC = TopicName.parse("public/default/t")
 WRITES = {"begin", "put_part", "commit", "put"}

@@ -18,7 +18,7 @@ from offloader.errors import (
     StoreUnavailableError,
 )
 from offloader.format.entry import crc_ok
-from offloader.operations.restore.progress import MAX_PENDING, RateLimiter, RestoreProgress
+from offloader.operations.restore.progress import RateLimiter, RestoreProgress
 from offloader.operations.restore.provenance import Provenance, Skipped, read_provenance
 from offloader.operations.restore.restore import Restore, Tools
 from tests.operations.restore.support import (
@@ -35,6 +35,8 @@ from tests.operations.restore.support import (
     published,
     run,
 )
+
+MAX_PENDING = 1000
 
 
 def check(target: MemoryTarget, items) -> None:
