@@ -10,6 +10,7 @@ from pathlib import Path
 
 PRODUCT, TESTS = "offloader", "tests"
 GENERATED = "_proto"
+NAMED_TUPLE = ("_replace", "_asdict", "_fields", "_make")  # public by its documentation, in spite of the underscore
 FOR_TESTS = "offloader.testing"  # written for tests: no name in it is internal to the product
 
 
@@ -102,4 +103,4 @@ def _private_accesses(tree: ast.Module) -> int:
 
 def _is_private_access(node: ast.Attribute) -> bool:
     own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-    return node.attr.startswith("_") and not node.attr.startswith("__") and not own
+    return node.attr.startswith("_") and not node.attr.startswith("__") and not own and node.attr not in NAMED_TUPLE

@@ -15,7 +15,6 @@ from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.metadata.state import Releasing
 from offloader.model import Position
 from offloader.offload.driver.migrating import BACK
-from offloader.offload.driver.request_handler import RequestHandler
 from tests.bridge.driver.simulation import TOPIC, BridgedSimulation, KilledError
 from tests.examples import tries
 
@@ -34,7 +33,7 @@ def started(seed: int = 1) -> BridgedSimulation:
 
 
 def handler(sim: BridgedSimulation) -> None:
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
 
 
 def ask(sim: BridgedSimulation, kind: RequestKind) -> str:

@@ -20,7 +20,6 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.requests import Request, RequestKind
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
-from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.topic import Topic
 from tests.bridge.driver.simulation import TOPIC, BridgedSimulation, KilledError, MemoryBuilds, MemorySwaps
 from tests.offload.simulation import Simulation
@@ -247,7 +246,7 @@ def test_the_newcomer_wins_and_who_was_paused_changes_nothing() -> None:
 
 def blocked_at(sim: BridgedSimulation, verdict: BridgeVerdict) -> int:
     """The ledger that blocks; nothing behind it is let go of."""
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     sim.rounds(30, step_ms=30_000)
     state, mark = sim.state(), sim.cluster.mark_delete(TOPIC)
     assert state is not None

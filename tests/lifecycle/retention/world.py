@@ -112,7 +112,7 @@ class World:
         self._segments = self._deleted = 0
         self._make = make
         self._kill_at = -1
-        self._nested = False
+        self.nested = False
         self._thread = get_ident()
 
     def seal(self) -> None:
@@ -220,9 +220,9 @@ class World:
 
     def _between(self) -> None:
         """Whatever happens between two calls of the application."""
-        if self._nested or get_ident() != self._thread:  # catalogs are read by threads, too: these only read
+        if self.nested or get_ident() != self._thread:  # catalogs are read by threads, too: these only read
             return
-        self._nested = True
+        self.nested = True
         try:
             if self._kill_at > 0:
                 self._kill_at -= 1
@@ -235,7 +235,7 @@ class World:
             if self.rng.random() < 0.02 and self._segments:
                 self.seal()
         finally:
-            self._nested = False
+            self.nested = False
 
     def _step_readers(self) -> None:
         while len(self.readers) < 4:

@@ -18,7 +18,6 @@ from offloader.metadata.compaction import compact
 from offloader.metadata.layout import KeyKind, parse_topic_key, subscription_folder
 from offloader.metadata.manifest import FAN
 from offloader.model import Position, TopicName
-from offloader.offload.driver.request_handler import RequestHandler
 from offloader.operations.cost.requests import (
     MANIFEST,
     AskedFor,
@@ -137,7 +136,7 @@ def test_an_idle_hour_takes_the_requests_that_are_said_however_many_topics_there
         sim.cluster.create(topic)
         sim.produce(topic, 2)
     sim.settle()
-    sim.driver._requests = RequestHandler(sim.context, trigger, sim.retaining, sim.bridging)
+    sim.serve_requests(trigger)
     sim.rounds(2, trigger)
     store.asked.clear()
     rounds = 3_600_000 // trigger
