@@ -49,7 +49,7 @@ from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
 from offloader.cli.orphans.deletion_parts import shown as ledger_shown
 from offloader.cli.orphans.rescued import rescue_fields
-from offloader.cursors.facts_codec import TopicFacts, encode_facts
+from offloader.cursors.facts_codec import TopicFacts
 from offloader.errors import OffloadError
 from offloader.format.blocks import Chunks, entries, read_blocks
 from offloader.format.cutter import PartCutter
@@ -137,6 +137,7 @@ from tests.bookkeeper import test_v2, test_v3
 from tests.bookkeeper.damage import damaged
 from tests.bookkeeper.test_metadata_codec import message as ledger_message
 from tests.fakes.ledger_metadata import encode_managed_ledger, envelope
+from tests.fakes.topic_facts import write_facts
 from tests.format.support import v1_tiny_blocks
 from tests.in_turn import in_turn
 from tests.lifecycle.deletion.support import candidate
@@ -508,8 +509,9 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         key = BUCKET.keys(kind)[0]
         yield f"pages of a bucket with such a {kind}", BUCKET.objects[key], pages_of(key)
     yield "a value and its schema", AVRO.encode(), lambda data: views_of(data, TopicSchema(0, "AVRO", data))
-    facts = encode_facts("token", TopicFacts(TOPIC, 1, schemas=(TopicSchema(0, "AVRO", AVRO.encode()),)))
-    yield "archived schemas on pages", facts, pages_of(f"{layout.facts_folder(TOPIC)}{layout.slot_name(1)}")
+    copied = MemoryStore()
+    key = write_facts(copied, TopicFacts(TOPIC, 1, schemas=(TopicSchema(0, "AVRO", AVRO.encode()),)))
+    yield "archived schemas on pages", bytes(copied.read(key)[0]), pages_of(key)
     asked = {"version": 1, "kind": "close", "topic": str(TOPIC), "at": 1, "by": "joe", "position": [0, 1, 2]}
     yield "request", json.dumps(asked).encode(), a_request
     sign = {"version": 1, "index": 1, "count": 2, "by": "topic", "host": 1, "run": "r", "beat": 5, "taken": 0}

@@ -19,7 +19,7 @@ from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper import v2, v3
 from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.frames import frame
-from offloader.bookkeeper.status import BadRequestError, UnauthorizedError
+from offloader.bookkeeper.status import UnauthorizedError
 from tests.bookkeeper.bookie_answers import ScriptedRequest, answer_v2, answer_v3, asked_v2, asked_v3
 from tests.fakes.memory_bookie import MemoryBookie
 
@@ -245,7 +245,7 @@ class _Served:
 
     def _start_tls(self, request: pb.Request) -> bool:
         accepted = self._server.tls is not None
-        status = 0 if accepted else BadRequestError.status
+        status = 0 if accepted else 404
         self._socket.sendall(frame(pb.Response(header=request.header, status=status).SerializeToString()))
         if self._server.tls is not None:
             self._server.track(self._socket, closed=True)

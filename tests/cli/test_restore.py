@@ -15,10 +15,9 @@ from offloader.config import Config
 from offloader.cursors.broker_losses import BrokerSettings, defaults_of
 from offloader.cursors.copies import CopiedCursor, CursorCopy, pieces_of
 from offloader.cursors.copy_store import write_copy
-from offloader.cursors.facts_codec import TopicFacts, encode_facts
-from offloader.cursors.timed import TimedRecords
+from offloader.cursors.facts_codec import TopicFacts
 from offloader.errors import FatalError
-from offloader.metadata.layout import catalog_folder, cursor_copies_folder, facts_folder
+from offloader.metadata.layout import catalog_folder, cursor_copies_folder
 from offloader.model import AcknowledgedRange, GapKind, PartlyAcknowledged, Position, TopicName
 from offloader.operations.restore.pairs import Existing
 from offloader.operations.restore.ports import BrokerStoring
@@ -31,6 +30,7 @@ from tests.archive.test_deleted import append, deleting
 from tests.cli.support import Line
 from tests.fakes.cluster_subscriptions import HeldCursor, MemorySubscriptions
 from tests.fakes.ledger_metadata import MemoryMetadata
+from tests.fakes.topic_facts import write_facts
 from tests.format.support import Stored, checksummed
 from tests.operations.restore.registry import FakeRegistry, schemas_of
 from tests.operations.restore.support import MemoryTarget, envelopes
@@ -249,10 +249,7 @@ def with_schemas(line: Line, *versions: int, topic: TopicName = TOPIC) -> None:
 
 
 def copy_schemas(line: Line, schemas: Sequence[TopicSchema], topic: TopicName = TOPIC, at: int = 5) -> None:
-    facts = TopicFacts(topic, at, schemas=tuple(schemas))
-    TimedRecords(line.archive.store, facts_folder(topic)).write(
-        at, lambda time: encode_facts("token", replace(facts, at=time))
-    )
+    write_facts(line.archive.store, TopicFacts(topic, at, schemas=tuple(schemas)))
 
 
 def named(target: Target) -> list[int]:

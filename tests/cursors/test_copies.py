@@ -12,9 +12,7 @@ from offloader.cursors.copies import (
     CopiedCursor,
     CursorCopy,
     CursorSource,
-    decode_copy,
     digest_of,
-    encode_copy,
     left_of,
     pieces_of,
     words_of,
@@ -73,15 +71,21 @@ def tokens():
 
 @given(COPIES)
 def test_a_copy_is_read_as_it_was_written(written: CursorCopy):
-    assert decode_copy("k", encode_copy("token", written)) == written
+    store = MemoryStore()
+    assert write_copy(store, written, tokens(), None) == written
+    assert read_copy(store, TOPIC) == written
 
 
 @given(COPIES, st.data())
 def test_a_copy_with_one_byte_changed_is_damage(written: CursorCopy, data: st.DataObject):
-    encoded = bytearray(encode_copy("token", written))
+    store = MemoryStore()
+    write_copy(store, written, tokens(), None)
+    ((key, _),) = store.list()
+    encoded = bytearray(store.read(key)[0])
     encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    store.put(key, bytes(encoded))
     with pytest.raises(DamagedRecordError):
-        decode_copy("k", bytes(encoded))
+        read_copy(store, TOPIC)
 
 
 @given(PLACES, st.lists(RANGES, max_size=5), st.lists(BATCHES, max_size=5))

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.cursors.facts import FactsCopier, read_facts
-from offloader.cursors.facts_codec import TopicFacts, decode_facts, encode_facts
-from offloader.cursors.timed import TimedRecords
+from offloader.cursors.facts_codec import TopicFacts
 from offloader.errors import DamagedRecordError, TopicNotFoundError
-from offloader.metadata.layout import facts_folder
+from offloader.metadata.layout import facts_folder, parse_slot
 from offloader.model import TopicName
 from offloader.ports.admin import TopicSchema
 from offloader.storage.memory import MemoryStore
 from tests.fakes.cluster_subscriptions import MemorySubscriptions
 from tests.fakes.memory_nodes import MemoryNodes
+from tests.fakes.topic_facts import facts_key, write_facts
 from tests.fakes.topic_states import MemoryTopicStates
 
 KEPT = 3
@@ -37,7 +37,8 @@ FACTS = st.builds(
             TopicSchema, NUMBERS, TEXT, st.binary(max_size=20), NUMBERS, st.lists(st.tuples(TEXT, TEXT)).map(tuple)
         ),
         max_size=3,
-    ).map(tuple),
+        unique_by=lambda schema: schema.version,
+    ).map(lambda schemas: tuple(sorted(schemas, key=lambda schema: schema.version))),
 )
 
 
@@ -56,7 +57,7 @@ class World:
         return dict(self.states.asked)
 
     def times(self):
-        return TimedRecords(self.store, facts_folder(TOPIC)).times()
+        return [parse_slot(key.removeprefix(facts_folder(TOPIC))) for key, _ in self.store.list(facts_folder(TOPIC))]
 
 
 @pytest.fixture
@@ -66,15 +67,20 @@ def world():
 
 @given(FACTS)
 def test_facts_are_read_as_they_were_written(facts):
-    assert decode_facts("k", encode_facts("token", facts)) == facts
+    store = MemoryStore()
+    write_facts(store, facts)
+    assert read_facts(store, TOPIC) == facts
 
 
 @given(FACTS, st.data())
 def test_facts_with_one_byte_changed_are_damage(facts, data):
-    encoded = bytearray(encode_facts("token", facts))
+    store = MemoryStore()
+    key = write_facts(store, facts)
+    encoded = bytearray(store.read(key)[0])
     encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= 1
+    store.put(key, bytes(encoded))
     with pytest.raises(DamagedRecordError):
-        decode_facts("k", bytes(encoded))
+        read_facts(store, TOPIC)
 
 
 def test_versions_are_fetched_only_where_there_is_a_new_one(world):
@@ -124,7 +130,7 @@ def test_a_clock_that_goes_back_hides_nothing(world):
 
 
 def test_a_damaged_copy_is_followed_by_a_sound_one(world):
-    world.store.put(TimedRecords(world.store, facts_folder(TOPIC)).key(500), b"nothing of ours")
+    world.store.put(facts_key(TOPIC, 500), b"nothing of ours")
     with pytest.raises(DamagedRecordError):
         read_facts(world.store, TOPIC)
     world.take(100)

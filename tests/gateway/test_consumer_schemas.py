@@ -9,12 +9,11 @@ import pytest
 from pulsar.schema import Integer, JsonSchema, Record, Schema, String, StringSchema
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.cursors.facts_codec import TopicFacts, encode_facts
-from offloader.cursors.timed import TimedRecords
-from offloader.metadata.layout import facts_folder
+from offloader.cursors.facts_codec import TopicFacts
 from offloader.ports.admin import TopicSchema
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
+from tests.fakes.topic_facts import write_facts
 from tests.format.support import Stored, checksummed
 from tests.gateway.gateway import durable_gateway
 
@@ -45,7 +44,7 @@ def archived(*schemas: TopicSchema) -> MemoryStore:
     made.claim(10, 0)
     made.add([Stored(10, 0, message("m0"))])
     facts = TopicFacts(TOPIC, 7, None, terminated=False, schemas=schemas)
-    TimedRecords(made.store, facts_folder(TOPIC)).write(7, lambda _: encode_facts("t", facts))
+    write_facts(made.store, facts)
     return made.store
 
 
