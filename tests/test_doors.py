@@ -7,6 +7,7 @@ A door takes bytes of others and does with them what the product does.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -92,9 +93,9 @@ from offloader.lifecycle.topics.cursors.saved import SavedCursor
 from offloader.lifecycle.topics.unloaded import look_at
 from offloader.lifecycle.topics.visit_plan import check_version
 from offloader.metadata import layout, requests
-from offloader.metadata.catalog_codec import STANDING, plain
+from offloader.metadata.catalog_codec import plain
 from offloader.metadata.deal import Deal
-from offloader.metadata.envelope import HEAD, unwrap
+from offloader.metadata.envelope import unwrap
 from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.message_codec import parts_message, read_parts
@@ -113,7 +114,6 @@ from offloader.pulsar.rest import RestClient
 from offloader.pulsar.server_errors import server_error
 from offloader.pulsar.session import BrokerSession
 from offloader.pulsar.settings import PulsarSettings
-from offloader.state.envelope import Compression
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger
 from offloader.state.managed_ledger_codec import decode_managed_ledger
 from offloader.state.names import OWNER
@@ -136,7 +136,7 @@ from tests.bloated import HARMLESS, PLACES, BloatedStore, told
 from tests.bookkeeper import test_v2, test_v3
 from tests.bookkeeper.damage import damaged
 from tests.bookkeeper.test_metadata_codec import message as ledger_message
-from tests.fakes.ledger_metadata import encode_managed_ledger, envelope
+from tests.fakes.ledger_metadata import Compression, encode_managed_ledger, envelope
 from tests.fakes.topic_facts import write_facts
 from tests.format.support import v1_tiny_blocks
 from tests.in_turn import in_turn
@@ -148,6 +148,10 @@ from tests.lifecycle.rescue.support import Archive as RescueArchive
 from tests.lifecycle.rescue.support import messages as kept_messages
 from tests.viewer.example import AVRO
 from tests.viewer.support import look_at_pages
+
+HEAD = struct.Struct(">4sI")
+
+STANDING = struct.Struct(">4sII")
 
 WORKER = "ledger-deletion-worker"
 CONFIGURATION = "/api/v1/config/server_config"

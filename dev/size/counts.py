@@ -10,6 +10,7 @@ from pathlib import Path
 
 PRODUCT, TESTS = "offloader", "tests"
 GENERATED = "_proto"
+FOR_USERS = ("offloader", "offloader.cli.main")  # what users import and what the command runs: not internal
 NAMED_TUPLE = ("_replace", "_asdict", "_fields", "_make")  # public by its documentation, in spite of the underscore
 FOR_TESTS = "offloader.testing"  # written for tests: no name in it is internal to the product
 
@@ -55,7 +56,7 @@ def count(root: Path) -> dict[str, int]:
 
 
 def internal_names(product: dict[str, Module], tests: dict[str, Module]) -> set[tuple[str, str]]:
-    """The (module, name) pairs that tests import and no other package directly below `offloader` imports."""
+    """The (module, name) pairs that tests import, and neither users nor another package directly below `offloader`."""
     outside = {
         (source, name)
         for module in product.values()
@@ -66,7 +67,8 @@ def internal_names(product: dict[str, Module], tests: dict[str, Module]) -> set[
     return {
         (source, name)
         for source, name in imported - outside
-        if name and source in product and f"{source}.{name}" not in product and not source.startswith(FOR_TESTS)
+        if name and source in product and f"{source}.{name}" not in product
+        if source not in FOR_USERS and not source.startswith(FOR_TESTS)
     }
 
 

@@ -23,10 +23,9 @@ from offloader.errors import (
     VersionConflictError,
 )
 from offloader.model import TopicName
-from offloader.state.envelope import Compression
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger
 from offloader.state.subscription import CursorState
-from tests.fakes.ledger_metadata import ClusterMetadata
+from tests.fakes.ledger_metadata import ClusterMetadata, Compression
 
 TOPIC = TopicName("public", "default", "off l*~+%é.x-partition-3")
 METADATA = LedgerMetadata(

@@ -6,7 +6,9 @@ import pytest
 
 from offloader.errors import AuthenticationFailedError, ConfigError
 from offloader.pulsar.auth import Authentication, TokenAuthentication, authentication
-from offloader.pulsar.settings import DEFAULT_PORTS, HostPort, PulsarSettings, parse_hosts
+from offloader.pulsar.settings import HostPort, PulsarSettings, parse_hosts
+
+DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 
 
 @pytest.mark.parametrize(

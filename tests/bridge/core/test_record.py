@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -24,10 +25,13 @@ from offloader.bridge.core.record import (
 from offloader.bridge.core.rounds import BridgedLedger
 from offloader.errors import DamagedRecordError, IntegrityError
 from offloader.model import TopicName
-from offloader.state.envelope import HEADER, Compression, unwrapped, wrapped
+from offloader.state.envelope import unwrapped, wrapped
 from offloader.state.managed_ledger import OffloadContext
 from offloader.state.managed_ledger_codec import decode_managed_ledger, decode_record
 from tests.examples import worlds
+from tests.fakes.ledger_metadata import Compression
+
+HEADER = struct.Struct(">2si")
 
 MAGIC = bytes.fromhex("4778")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
+from typing import TypeVar
 
 import pytest
 
@@ -16,7 +17,7 @@ from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.forwarding import ForwardingStore, T, Verb
+from offloader.storage.forwarding import ForwardingStore, Verb
 from tests.archive.spark.world import TopicMaker
 from tests.archive.support import TOPIC, Archive, stream
 from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
@@ -31,6 +32,8 @@ from .support import (
     incarnations,
     retention,
 )
+
+T = TypeVar("T")
 
 
 def chunked(*sealed_at: int, entries: tuple[int, ...]) -> Archive:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 from threading import get_ident
+from typing import TypeVar
 
 from offloader.archive.archive import Archive as ReadArchive
 from offloader.archive.items import EntryRun, Missing
@@ -19,12 +20,14 @@ from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import range_of
 from offloader.metadata.layout import data_key, index_key
-from offloader.storage.forwarding import ForwardingStore, T, Verb
+from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.archive.support import APPLICATION, TOPIC, Archive, stream
 from tests.invariants import check_invariants
 from tests.times import MINUTE_MS
 from tests.truth import TrueEntry, Truth, sha256
+
+T = TypeVar("T")
 
 GRACE = 10 * MINUTE_MS
 ENTRIES = 6  # of a segment
