@@ -38,7 +38,7 @@ def lookup(broker, settings):
 
 
 def taken(producer, count):
-    found = []
+    found: list[tuple[int, int, int]] = []
     while len(found) < count:
         more = producer.receipts(5)
         assert more, f"only {len(found)} of {count} receipts came"

@@ -14,9 +14,10 @@ from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.metadata.state import Releasing
 from offloader.model import Position
-from offloader.offload.driver.migrating import BACK
 from tests.bridge.driver.simulation import TOPIC, BridgedSimulation, KilledError
 from tests.examples import tries
+
+BACK = (RequestKind.HAND_OVER, RequestKind.RELEASE)
 
 STEPS = 16
 WORLDS = tries("OFFLOADER_WORLDS", 3, 6)

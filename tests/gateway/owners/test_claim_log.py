@@ -110,7 +110,7 @@ def test_a_damaged_claim_is_nobodys_and_its_number_stays_a_fence(caplog: pytest.
     assert claims_of(store).newest(TOPIC) == TopicClaim(TOPIC, 7)
     assert not claims_of(store).append(claim(6))
     assert claims_of(store).append(claim(8))
-    assert {record.see for record in caplog.records} == {"gateway-claim-damaged"}
+    assert {record.__dict__["see"] for record in caplog.records} == {"gateway-claim-damaged"}
 
 
 def test_the_buckets_scan_knows_claims() -> None:
