@@ -12,6 +12,7 @@ from offloader.bridge.core.rounds import BridgedLedger, BridgeRound, BridgeState
 from offloader.bridge.core.swap_steps import LeftOut, SwapEnd, SwapOutcome
 from offloader.bridge.driver.parts import BridgeParts
 from offloader.bridge.driver.progress import progress_of
+from offloader.bridge.driver.steps import BridgeSteps
 from offloader.bridge.log import BridgeLog
 from offloader.bridge.objects import broken_objects, remove_objects
 from offloader.bridge.swapping import StaleOrFine
@@ -220,6 +221,13 @@ class BridgedSimulation(Simulation):
         super().start()
         policies = ReadablePolicies(self.config.policies, self)
         object.__setattr__(self.context, "policies", policies)
+
+    @property
+    def steps(self) -> BridgeSteps:
+        """Those of the present process."""
+        steps = self.bridging._steps
+        assert steps is not None
+        return steps
 
     def bridge_settings(self) -> Bridge:
         return self.bridge

@@ -299,8 +299,7 @@ def test_nobody_lets_go_of_a_topic_whose_bridge_log_is_not_known(at: int) -> Non
     def silent(_: object) -> None:
         raise RetryableError("the store does not give the bridge log")
 
-    steps = sim.bridging._steps
-    assert steps is not None
+    steps = sim.steps
     load = steps.load
     object.__setattr__(steps, "load", silent)
     request = ask(sim, RequestKind.RELEASE)
