@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from offloader.errors import StoreUnavailableError
-from offloader.lifecycle.bucket.holds import nobody
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, ledger_record_name
@@ -136,9 +135,9 @@ def test_objects_of_the_archive_that_nothing_names_are_quarantined(scene):
         return scene.cluster.now_ms
 
     scanner = BucketScanner(scene.store, now, lambda: f"p{next(scene.numbers)}", 3_600_000)
-    found = BucketScanRound(scanner, scene.queue, WIDE, ScanLimits(True, 10), now, nobody).run()
+    found = BucketScanRound(scanner, scene.queue, WIDE, ScanLimits(True, 10), now, lambda _: "").run()
     assert (found.side, found.quarantined, found.numbers) == (OrphanSide.BUCKET, 1, {"confirmed": 1})
-    assert BucketScanRound(scanner, scene.queue, WIDE, ScanLimits(True, 10), now, nobody).run().quarantined == 0
+    assert BucketScanRound(scanner, scene.queue, WIDE, ScanLimits(True, 10), now, lambda _: "").run().quarantined == 0
 
 
 class Failing:
