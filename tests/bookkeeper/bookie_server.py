@@ -19,7 +19,6 @@ from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper import v2, v3
 from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.frames import frame
-from offloader.bookkeeper.status import UnauthorizedError
 from tests.bookkeeper.bookie_answers import ScriptedRequest, answer_v2, answer_v3, asked_v2, asked_v3
 from tests.fakes.memory_bookie import MemoryBookie
 
@@ -206,13 +205,11 @@ class _Served:
             return self._start_tls(request)
         if operation == v3.AUTH:
             reply = self._authenticate(request.auth)
-            response = pb.Response(header=request.header, status=0 if reply else UnauthorizedError.status, auth=reply)
+            response = pb.Response(header=request.header, status=0 if reply else 502, auth=reply)
             self._socket.sendall(frame(response.SerializeToString()))
             return reply is not None
         if not self._authenticated:
-            self._socket.sendall(
-                frame(pb.Response(header=request.header, status=UnauthorizedError.status).SerializeToString())
-            )
+            self._socket.sendall(frame(pb.Response(header=request.header, status=502).SerializeToString()))
             return True
         asked = asked_v3(request)
         return self._answer(asked, lambda status: answer_v3(self._server.bookie, request, asked, status))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from offloader.bookkeeper.model import NO_ENTRY
-from offloader.bookkeeper.status import NoEntryError, NoLedgerError, UnauthorizedError, status_error
+from offloader.bookkeeper.status import NoEntryError, NoLedgerError, status_error
 from offloader.bookkeeper.v3 import Group
 
 
@@ -79,7 +79,7 @@ class MemoryBookie:
     def _owned(self, ledger: int, master_key: bytes) -> KeptLedger:
         kept = self.ledgers.setdefault(ledger, KeptLedger(master_key))
         if kept.master_key != master_key:
-            raise status_error(UnauthorizedError.status, f"{ledger}")
+            raise status_error(502, f"{ledger}")
         return kept
 
 
