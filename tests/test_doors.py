@@ -7,6 +7,7 @@ A door takes bytes of others and does with them what the product does.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -49,7 +50,7 @@ from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
 from offloader.cli.orphans.deletion_parts import shown as ledger_shown
 from offloader.cli.orphans.rescued import rescue_fields
-from offloader.cursors.facts import FACTS, TopicFacts
+from offloader.cursors.facts import TopicFacts
 from offloader.errors import OffloadError
 from offloader.format.blocks import Chunks, entries, read_blocks
 from offloader.format.cutter import PartCutter
@@ -65,7 +66,6 @@ from offloader.lifecycle.deletion.records import (
     LedgerComponent,
     LedgerType,
 )
-from offloader.lifecycle.deletion.system_topic.letters import WORKER
 from offloader.lifecycle.deletion.system_topic.marks import OwnMark
 from offloader.lifecycle.deletion.system_topic.messages import (
     AVRO_SCHEMA,
@@ -76,16 +76,7 @@ from offloader.lifecycle.deletion.system_topic.messages import (
 )
 from offloader.lifecycle.deletion.system_topic.topics import SystemTopics
 from offloader.lifecycle.deletion.timing import DeletionTiming
-from offloader.lifecycle.explaining.bookie_facts import (
-    CONFIGURATION,
-    DETAILS,
-    FILES,
-    FORCED,
-    SPACE,
-    STATE,
-    SUSPENDED,
-    bookie_facts,
-)
+from offloader.lifecycle.explaining.bookie_facts import bookie_facts
 from offloader.lifecycle.explaining.bookies import explain_bookie
 from offloader.lifecycle.ledgers.kinds import purpose_of
 from offloader.lifecycle.rescue.objects import damage_of_rescue
@@ -100,9 +91,9 @@ from offloader.lifecycle.topics.cursors.saved import SavedCursor
 from offloader.lifecycle.topics.unloaded import look_at
 from offloader.lifecycle.topics.visit_plan import check_version
 from offloader.metadata import layout, requests
-from offloader.metadata.catalog_codec import HEAD_MAGIC, STANDING, plain
+from offloader.metadata.catalog_codec import plain
 from offloader.metadata.deal import Deal
-from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unwrap
+from offloader.metadata.envelope import unwrap
 from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.message_codec import parts_message, read_parts
@@ -121,7 +112,6 @@ from offloader.pulsar.rest import RestClient
 from offloader.pulsar.server_errors import server_error
 from offloader.pulsar.session import BrokerSession
 from offloader.pulsar.settings import PulsarSettings
-from offloader.state.envelope import Compression
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger
 from offloader.state.managed_ledger_codec import decode_managed_ledger
 from offloader.state.names import OWNER
@@ -144,7 +134,8 @@ from tests.bloated import HARMLESS, PLACES, BloatedStore, told
 from tests.bookkeeper import test_v2, test_v3
 from tests.bookkeeper.damage import damaged
 from tests.bookkeeper.test_metadata_codec import message as ledger_message
-from tests.fakes.ledger_metadata import encode_managed_ledger, envelope
+from tests.fakes.ledger_metadata import Compression, encode_managed_ledger, envelope
+from tests.fakes.topic_facts import write_facts
 from tests.format.support import v1_tiny_blocks
 from tests.in_turn import in_turn
 from tests.lifecycle.deletion.support import candidate
@@ -155,6 +146,22 @@ from tests.lifecycle.rescue.support import Archive as RescueArchive
 from tests.lifecycle.rescue.support import messages as kept_messages
 from tests.viewer.example import AVRO
 from tests.viewer.support import look_at_pages
+
+HEAD = struct.Struct(">4sI")
+
+STANDING = struct.Struct(">4sII")
+
+WORKER = "ledger-deletion-worker"
+CONFIGURATION = "/api/v1/config/server_config"
+DETAILS = "/api/v1/bookie/gc_details"
+FILES = "/api/v1/bookie/list_disk_file?file_type=entrylog"
+FORCED = "/api/v1/bookie/gc"
+SPACE = "/api/v1/bookie/info"
+STATE = "/api/v1/bookie/state"
+SUSPENDED = "/api/v1/bookie/gc/suspend_compaction"
+HEAD_MAGIC = b"PSOH"
+FORMAT_VERSION = 2
+MAGIC = b"PSOM"
 
 BUCKET = bucket()
 DEEP = 100_000
@@ -504,8 +511,9 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         key = BUCKET.keys(kind)[0]
         yield f"pages of a bucket with such a {kind}", BUCKET.objects[key], pages_of(key)
     yield "a value and its schema", AVRO.encode(), lambda data: views_of(data, TopicSchema(0, "AVRO", data))
-    facts = FACTS.encode("token", TopicFacts(TOPIC, 1, schemas=(TopicSchema(0, "AVRO", AVRO.encode()),)))
-    yield "archived schemas on pages", facts, pages_of(f"{layout.facts_folder(TOPIC)}{layout.slot_name(1)}")
+    copied = MemoryStore()
+    key = write_facts(copied, TopicFacts(TOPIC, 1, schemas=(TopicSchema(0, "AVRO", AVRO.encode()),)))
+    yield "archived schemas on pages", bytes(copied.read(key)[0]), pages_of(key)
     asked = {"version": 1, "kind": "close", "topic": str(TOPIC), "at": 1, "by": "joe", "position": [0, 1, 2]}
     yield "request", json.dumps(asked).encode(), a_request
     sign = {"version": 1, "index": 1, "count": 2, "by": "topic", "host": 1, "run": "r", "beat": 5, "taken": 0}

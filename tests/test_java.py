@@ -11,7 +11,7 @@ from pwd import getpwall
 import pytest
 
 from offloader.errors import FatalError
-from offloader.java import check_java, check_user, describe_java, find_java, parse_version
+from offloader.java import check_user, find_java
 
 MODULES = "java.base@17.0.15\njdk.incubator.vector@17.0.15\n"
 
@@ -20,18 +20,9 @@ def described(version: str, modules: str = MODULES) -> str:
     return f"Property settings:\n    java.home = /opt/jdk\n    java.specification.version = {version}\n\n{modules}"
 
 
-@pytest.mark.parametrize(("text", "version"), [("17", 17), ("21", 21), ("1.8", 8), ("25", 25)])
-def test_versions(text: str, version: int) -> None:
-    assert parse_version(described(text)) == version
-
-
-def test_something_else_has_no_version() -> None:
-    assert parse_version("java.vm.specification.version = 17\nno java") is None
-
-
 @pytest.mark.parametrize("version", ["17", "21"])
-def test_17_and_21_serve(version: str) -> None:
-    java = check_java(Path("/usr/bin/java"), described(version))
+def test_17_and_21_serve(tmp_path: Path, version: str) -> None:
+    java = find_java({"PATH": str(_install(tmp_path).parent)}, lambda _: described(version))
     assert (java.home, java.version) == (Path("/opt/jdk"), int(version))
 
 
@@ -42,11 +33,12 @@ def test_17_and_21_serve(version: str) -> None:
         (described("25"), "is Java 25"),
         (described("17", "java.base@17.0.15\n"), "has no module jdk.incubator.vector"),
         ("", "does not tell its version"),
+        ("java.vm.specification.version = 17\nno java", "does not tell its version"),
     ],
 )
-def test_others_are_refused(description: str, reason: str) -> None:
+def test_others_are_refused(tmp_path: Path, description: str, reason: str) -> None:
     with pytest.raises(FatalError, match=reason):
-        check_java(Path("/usr/bin/java"), description)
+        find_java({"PATH": str(_install(tmp_path).parent)}, lambda _: description)
 
 
 def _install(folder: Path) -> Path:
@@ -90,11 +82,10 @@ def test_a_java_that_says_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_java_that_does_not_run_is_refused(tmp_path: Path) -> None:
-    damaged = tmp_path / "java"
+    damaged = _install(tmp_path)
     damaged.write_bytes(b"\x7fELF")
-    damaged.chmod(0o755)
     with pytest.raises(FatalError, match="does not run"):
-        describe_java(damaged)
+        find_java({"PATH": str(damaged.parent)})
 
 
 def test_who_has_no_name_is_told_before_spark_ends_with_a_trace() -> None:

@@ -18,8 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from dev.docs.metrics import render
 from offloader.config.running import MetricsSettings
 from offloader.errors import ConfigError
-from offloader.metrics import Health, Metrics, TopicLag
+from offloader.metrics import Metrics, TopicLag
 from offloader.metrics.definitions import ALL
+from offloader.metrics.health import Health
 from offloader.metrics.metrics import Verb
 from offloader.metrics.server import MetricsServer
 from offloader.model import FailureKind, GapKind, Lane, RollReason, TopicName

@@ -24,8 +24,7 @@ from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.reader import KeptReaders
 from offloader.lifecycle.bucket.reading import check_records
 from offloader.lifecycle.bucket.scan import BucketScanner
-from offloader.lifecycle.bucket.stock import BRIDGED, StockScanner
-from offloader.lifecycle.bucket.stock_rules import OWNER
+from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import RetentionPolicy
@@ -48,6 +47,9 @@ from tests.archive.ledgers.support import user_metadata
 from tests.archive.support import APPLICATION, Archive
 from tests.cli.support import CONFIG, Line
 from tests.offload.simulation import Simulation
+
+BRIDGED = "a bridge's round is under way that names it, or has just ended, or nobody can tell what the archive has"
+OWNER = "managedledgername"
 
 OLD = TopicName.parse("public/default/old")
 SOUND = TopicName.parse("public/default/sound")

@@ -109,7 +109,7 @@ def _orders(archive: Archive) -> Read:
 
 
 def _invoices(archive: Archive) -> Read:
-    archive._uuids = iter(range(50, 100))
+    archive.uuids = iter(range(50, 100))
     archive.claim(1)
     first, second = opaque(1, 0, 9, 3), stream(12, 0, 8)
     archive.add(first)

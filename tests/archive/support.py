@@ -74,7 +74,7 @@ class Archive:
         numbers = itertools.count()
         self.token = lambda: f"token-{next(numbers)}"
         self.catalogs = Catalogs(self.store, APPLICATION)
-        self._uuids: Iterator[int] = itertools.count(1)
+        self.uuids: Iterator[int] = itertools.count(1)
         self._written: dict[TopicName, CatalogHead] = {}
 
     @property
@@ -136,7 +136,7 @@ class Archive:
         cuts = replace(cuts, version=V1)
         found, before = examine([data], len(data), ledger, cuts), self._known().last
         segment = Segment(
-            uuid=uuid_of(next(self._uuids)),
+            uuid=uuid_of(next(self.uuids)),
             start=Position(self.incarnation, ledger, 0),
             end=Position(self.incarnation, ledger, last),
             assigned_at=10,
@@ -164,7 +164,7 @@ class Archive:
         ledgers = _ledgers(entries, gaps, closed)
         before = self._known().last
         segment = Segment(
-            uuid=uuid_of(next(self._uuids)),
+            uuid=uuid_of(next(self.uuids)),
             start=Position(self.incarnation, ledgers[0].ledger, ledgers[0].first),
             end=Position(self.incarnation, ledgers[-1].ledger, ledgers[-1].last),
             assigned_at=10,

@@ -9,11 +9,10 @@ from typing import cast
 import pytest
 
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
-from offloader.archive.messages.chunks import LOOK_BACK
 from offloader.archive.object_range import ObjectRange, size_of
-from offloader.archive.records import STEP, LazyTopicRecords
+from offloader.archive.records import LazyTopicRecords
 from offloader.archive.selection import Selection
-from offloader.archive.spark.planning import LOOK_BACK_STEP, TopicPlan, TopicSplit, topic_plans, topic_splits
+from offloader.archive.spark.planning import TopicPlan, TopicSplit, topic_plans, topic_splits
 from offloader.archive.spark.stream import items_between
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
@@ -24,6 +23,10 @@ from offloader.metadata.manifest import FAN
 from offloader.model import MIB, Position, Segment, TopicName
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryStore
+
+LOOK_BACK = 64 * 1024**2
+STEP = 64
+LOOK_BACK_STEP = 4 * 1024**2
 
 TOPIC = TopicName("public", "default", "long")
 LENGTHS = (100, 996, 10_020)  # as many records behind the newest manifest in each

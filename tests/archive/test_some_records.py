@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from offloader.archive.continuity import spans
 from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan
-from offloader.archive.records import BETWEEN, LazyTopicRecords, TopicRecords
+from offloader.archive.records import LazyTopicRecords, TopicRecords
 from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedRecordError
@@ -23,6 +23,8 @@ from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Said, rec
 from offloader.model import EntryStats, LedgerRange, Loss, Part, Position, RollReason, Segment, SegmentLayout, Source
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, uuid_of
+
+BETWEEN = 16
 
 SIZE = 1_000  # of a part; each has two entries
 Event = tuple[str, int]

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper import v2, v3
-from offloader.bookkeeper.status import OK, BookieError
+from offloader.bookkeeper.status import BookieError
 from tests.fakes.memory_bookie import MemoryBookie
+
+OK = 0
 
 Fields = dict[str, Any]
 _V2_STATUS = {status: code for code, status in v2.STATUS.items()}

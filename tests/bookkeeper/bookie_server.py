@@ -18,11 +18,11 @@ from google.protobuf.message import DecodeError
 from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper import v2, v3
 from offloader.bookkeeper.api import BookieAddress
-from offloader.bookkeeper.bookies import DISABLED
 from offloader.bookkeeper.frames import frame
-from offloader.bookkeeper.status import BadRequestError, UnauthorizedError
 from tests.bookkeeper.bookie_answers import ScriptedRequest, answer_v2, answer_v3, asked_v2, asked_v3
 from tests.fakes.memory_bookie import MemoryBookie
+
+DISABLED = "AuthDisabledPlugin"
 
 
 @dataclass
@@ -205,13 +205,11 @@ class _Served:
             return self._start_tls(request)
         if operation == v3.AUTH:
             reply = self._authenticate(request.auth)
-            response = pb.Response(header=request.header, status=0 if reply else UnauthorizedError.status, auth=reply)
+            response = pb.Response(header=request.header, status=0 if reply else 502, auth=reply)
             self._socket.sendall(frame(response.SerializeToString()))
             return reply is not None
         if not self._authenticated:
-            self._socket.sendall(
-                frame(pb.Response(header=request.header, status=UnauthorizedError.status).SerializeToString())
-            )
+            self._socket.sendall(frame(pb.Response(header=request.header, status=502).SerializeToString()))
             return True
         asked = asked_v3(request)
         return self._answer(asked, lambda status: answer_v3(self._server.bookie, request, asked, status))
@@ -244,7 +242,7 @@ class _Served:
 
     def _start_tls(self, request: pb.Request) -> bool:
         accepted = self._server.tls is not None
-        status = 0 if accepted else BadRequestError.status
+        status = 0 if accepted else 404
         self._socket.sendall(frame(pb.Response(header=request.header, status=status).SerializeToString()))
         if self._server.tls is not None:
             self._server.track(self._socket, closed=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
-from offloader.bookkeeper.api import BookieAddress, Cookie, LedgerMetadataStore
+from offloader.bookkeeper.api import BookieAddress, LedgerMetadataStore
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState
 from offloader.errors import (
@@ -23,10 +23,9 @@ from offloader.errors import (
     VersionConflictError,
 )
 from offloader.model import TopicName
-from offloader.state.envelope import Compression
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger
 from offloader.state.subscription import CursorState
-from tests.fakes.ledger_metadata import ClusterMetadata
+from tests.fakes.ledger_metadata import ClusterMetadata, Compression
 
 TOPIC = TopicName("public", "default", "off l*~+%é.x-partition-3")
 METADATA = LedgerMetadata(
@@ -177,7 +176,7 @@ class MetadataContract:
         cluster.put_cookie("b-1", b"disks")
         first = store.cookie("b-1")
         assert first is not None
-        assert first == Cookie(b"disks", first.created_ms, first.created_ms)
+        assert first == (b"disks", first.created_ms, first.created_ms)
         cluster.delete_cookie("b-1")
         assert store.cookie("b-1") is None
         cluster.put_cookie("b-1", b"disks")

@@ -10,7 +10,6 @@ import pytest
 
 from offloader.bookkeeper.listing import LedgerListing
 from offloader.bookkeeper.nodes import (
-    ANYONE,
     AclEntry,
     CheckNode,
     CreateNode,
@@ -19,6 +18,7 @@ from offloader.bookkeeper.nodes import (
     SetNode,
 )
 from offloader.errors import MetadataUnavailableError, NodeRefusal, OperationRefusedError
+from tests.fakes.memory_nodes import ANYONE
 
 from .metadata_contract import BIG, METADATA, World
 

@@ -11,8 +11,15 @@ from offloader.bookkeeper.api import BookieAddress, LastConfirmed
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.entry_codec import master_key
 from offloader.bookkeeper.settings import BookieSettings
-from offloader.bookkeeper.status import FencedError, NoLedgerError, UnauthorizedError
-from offloader.errors import BookieUnavailableError, FatalError, OutcomeUnknownError, ProtocolError
+from offloader.bookkeeper.status import NoLedgerError
+from offloader.errors import (
+    AccessDeniedError,
+    BookieUnavailableError,
+    FatalError,
+    LedgerFencedError,
+    OutcomeUnknownError,
+    ProtocolError,
+)
 from tests.bookkeeper.bookie_server import BookieFault, BookieServer
 from tests.bookkeeper.entries import stored_entry
 from tests.bookkeeper.test_status import CODES
@@ -75,11 +82,11 @@ def test_every_request_reaches_the_bookie(client, server):
 
 def test_a_fence_holds_and_knows_its_key(client):
     assert client.fence("b1", 8, KEY).result(SOON) is None  # nothing there, and yet fenced
-    with pytest.raises(FencedError, match="add of 8:0"):
+    with pytest.raises(LedgerFencedError, match="add of 8:0"):
         client.add("b1", 8, 0, stored_entry(0, ledger_id=8), KEY).result(SOON)
-    with pytest.raises(UnauthorizedError):
+    with pytest.raises(AccessDeniedError):
         client.fence("b1", 7, b"x" * 20).result(SOON)
-    with pytest.raises(UnauthorizedError):
+    with pytest.raises(AccessDeniedError):
         client.recovery_add("b1", 7, 3, kept(3), b"x" * 20).result(SOON)
     assert client.add("b1", 7, 20, kept(20), KEY).result(SOON) is None
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, PositionInfo
 from offloader.errors import DamagedRecordError
 from offloader.model import AcknowledgedRange, EntryRange, PartlyAcknowledged, by_ledger, joined
-from offloader.state.envelope import MAGIC, Compression
 from offloader.state.subscription import CursorState, whole_state
 from offloader.state.subscription_codec import (
     decode_cursor_entry,
@@ -18,7 +17,9 @@ from offloader.state.subscription_codec import (
     encode_cursor_entry,
     encode_cursor_node,
 )
-from tests.fakes.ledger_metadata import envelope
+from tests.fakes.ledger_metadata import Compression, envelope
+
+MAGIC = bytes.fromhex("4778")
 
 # Written by a broker: mark-delete 2:0; 5 and 9 acknowledged; of 3 messages 0-4, of 7 the message 9 of 10.
 SEEN = bytes.fromhex(

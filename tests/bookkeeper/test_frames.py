@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.bookkeeper.frames import FRAME_SLACK, BookieFrameBuffer, frame
+from offloader.bookkeeper.frames import BookieFrameBuffer, frame
 from offloader.errors import ProtocolError
 from offloader.model import MIB
+
+FRAME_SLACK = 64 * 1024
 
 
 def feed(buffer, data, cuts=()):

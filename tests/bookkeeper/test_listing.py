@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.bookkeeper.layout import Layout, ledger_path
-from offloader.bookkeeper.listing import LISTS_AHEAD, PAGE, LedgerListing
-from offloader.bookkeeper.nodes import AHEAD
+from offloader.bookkeeper.listing import LedgerListing
 from offloader.bookkeeper.uri import MetadataUri
 from offloader.bookkeeper.zookeeper import connect
 from offloader.errors import FatalError, MetadataUnavailableError
@@ -24,6 +23,10 @@ from tests.fakes.memory_nodes import MemoryNodes
 
 from .metadata_contract import METADATA
 from .zookeeper_server import CHILDREN, GET, Fault, ZooKeeperServer
+
+LISTS_AHEAD = 8
+PAGE = 10_000
+AHEAD = 64
 
 ROOT = "/ledgers"
 MILLION = 1_000_000

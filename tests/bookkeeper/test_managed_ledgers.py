@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, ManagedLedgerInfoMetadata
 from offloader.errors import DamagedRecordError
 from offloader.model import AcknowledgedRange, TopicName, joined
-from offloader.state.envelope import MAGIC, Compression
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger
 from offloader.state.managed_ledger_codec import decode_managed_ledger, decode_record
 from offloader.state.names import decoded, encoded, managed_ledger_name, managed_ledger_of, topic_of
 from offloader.state.subscription import CursorState
 from offloader.state.subscription_codec import decode_cursor_node
-from tests.fakes.ledger_metadata import encode_managed_ledger, envelope
+from tests.fakes.ledger_metadata import Compression, encode_managed_ledger, envelope
 
 from .damage import damaged, refusal
+
+MAGIC = bytes.fromhex("4778")
 
 NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1)
 TOPICS = st.builds(TopicName, st.just("public"), st.just("default"), NAMES)

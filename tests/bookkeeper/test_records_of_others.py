@@ -10,11 +10,11 @@ import pytest
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState
 from offloader.model import AcknowledgedRange
-from offloader.state.envelope import Compression
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger
 from offloader.state.managed_ledger_codec import decode_managed_ledger
 from offloader.state.subscription import CursorState
 from offloader.state.subscription_codec import decode_cursor_node
+from tests.fakes.ledger_metadata import Compression
 
 LINES = (Path(__file__).parents[1] / "fixtures" / "metadata_records.txt").read_text().splitlines()[1:]
 RECORDS = {(what, form): bytes.fromhex(data) for what, form, data in map(str.split, LINES)}

@@ -3,7 +3,7 @@
 import pytest
 
 from offloader import errors
-from offloader.bookkeeper.status import Answer, BookieError, UnknownStatusError, answer, status_error
+from offloader.bookkeeper.status import Answer, BookieError, answer, status_error
 
 CODES = {
     402: errors.LedgerNotFoundError,
@@ -34,7 +34,7 @@ def test_no_two_codes_share_a_class():
 
 def test_a_code_that_nobody_knows_says_nothing():
     error = status_error(599, "b1: read of 1:2")
-    assert isinstance(error, UnknownStatusError)
+    assert isinstance(error, errors.BookieUnavailableError)
     assert error.status == 599
     assert answer(error) is Answer.UNKNOWN
 

@@ -6,8 +6,13 @@ import pytest
 
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.settings import BookieSettings, PlainAuthentication
-from offloader.bookkeeper.status import UnauthorizedError
-from offloader.errors import AuthenticationFailedError, BookieUnavailableError, ConfigError, FatalError
+from offloader.errors import (
+    AccessDeniedError,
+    AuthenticationFailedError,
+    BookieUnavailableError,
+    ConfigError,
+    FatalError,
+)
 from tests.bookkeeper.bookie_server import BookieServer, ServerAuthentication
 from tests.bookkeeper.entries import stored_entry
 from tests.fakes.memory_bookie import MemoryBookie
@@ -168,5 +173,5 @@ def test_another_plugin_than_the_bookies_is_told(pair):
 
 def test_whoever_proves_nothing_is_told(pair):
     _, client = pair(BookieSettings(), authentication=SHORT)
-    with pytest.raises(UnauthorizedError, match="read of 7:1: status 502"):
+    with pytest.raises(AccessDeniedError, match="read of 7:1: status 502"):
         read(client)

@@ -1,17 +1,21 @@
 """Version 2: what is asked for arrives at a bookie as meant, and answers reach whoever asked, in any order; nonsense is
 refused."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.bookkeeper.requests import BatchRead, EntryRead
 from offloader.bookkeeper.status import Answer, NoEntryError, answer
-from offloader.bookkeeper.v2 import BATCH_ANSWER, V2, header
+from offloader.bookkeeper.v2 import V2, header
 from offloader.errors import ProtocolError
 from tests.bookkeeper.bookie_answers import answer_v2, asked_v2
 from tests.bookkeeper.entries import stored_entry
 from tests.fakes.memory_bookie import MemoryBookie
+
+BATCH_ANSWER = struct.Struct(">Iiqqq")
 
 KEY = b"k" * 20
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper.api import LastConfirmed
 from offloader.bookkeeper.requests import Add, BatchRead, EntryRead, ListEntries, ReadLac, WriteLac
-from offloader.bookkeeper.status import NoLedgerError, UnauthorizedError
+from offloader.bookkeeper.status import NoLedgerError
 from offloader.bookkeeper.v3 import V3, accepts_tls, encode_start_tls
-from offloader.errors import AuthenticationFailedError, ProtocolError
+from offloader.errors import AccessDeniedError, AuthenticationFailedError, ProtocolError
 from tests.bookkeeper.bookie_answers import answer_v3, asked_v3
 from tests.bookkeeper.entries import stored_entry
 from tests.fakes.memory_bookie import MemoryBookie
@@ -100,7 +100,7 @@ def test_a_bookie_that_refuses_the_request_as_such_need_not_say_more(request):
     dialect = V3("b1")
     message = parse(dialect.encode(5, request))
     (answered,) = dialect.decode(memoryview(pb.Response(header=message.header, status=502).SerializeToString()))
-    assert isinstance(answered.error, UnauthorizedError)
+    assert isinstance(answered.error, AccessDeniedError)
 
 
 def test_what_nobody_waits_for_any_more_is_dropped():

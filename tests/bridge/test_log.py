@@ -21,7 +21,7 @@ from offloader.bridge.core.rounds import (
     BridgeVerdict,
     UnbridgedLedger,
 )
-from offloader.bridge.log import BridgeLog, decode_bridge, encode_bridge
+from offloader.bridge.log import BridgeLog
 from offloader.errors import (
     DamagedRecordError,
     FormatVersionError,
@@ -31,15 +31,19 @@ from offloader.errors import (
 )
 from offloader.lifecycle.bucket.names import KeyStanding, NamesInForce, placed
 from offloader.metadata import layout
-from offloader.metadata.envelope import DELETIONS_VERSION, wrap
+from offloader.metadata.envelope import wrap
 from offloader.metadata.journals import Journals
 from offloader.metadata.layout import KeyKind, TopicKey
 from offloader.model import Position, TopicName
 from offloader.storage.memory import MemoryStore
 from offloader.storage.metered import MeteredStore
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
-from tests.metadata.support import OTHER_TOPIC, TOPIC, i64, positions, text, tokens, topics, tuples, u32, uuids
+from tests.metadata.support import OTHER_TOPIC, TOPIC, i64, positions, text, tokens, tuples, u32, uuids
 
+DELETIONS_VERSION = 3
+
+pieces = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=12)
+topics = st.builds(TopicName, *[pieces.filter(lambda piece: not piece.startswith("."))] * 3)
 bridged = st.builds(BridgedLedger, i64, i64, i64, uuids, i64, u32, tuples(uuids), i64)
 rounds = st.builds(
     BridgeRound, i64, st.sampled_from(BridgePhase), text, tuples(bridged), i64, text, text, st.booleans()
@@ -65,32 +69,53 @@ names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 LEDGER = BridgedLedger(7, 9, 100, "00000000-1111-2222-3333-444444444444", 300, 5, ("s",), 1)
 
 
+def recorded(state: BridgeState, slot: int = 0) -> tuple[MemoryStore, bytes]:
+    """A store that has the record alone, behind a record that says which one is before it; and the record's bytes."""
+    store = MemoryStore()
+    a_log(store).append(BridgeHead(slot, BridgeState(state.topic, 0, former=state.former)), state)
+    return store, bytes(store.read(key_of(state.topic, slot))[0])
+
+
+def key_of(topic: TopicName, slot: int) -> str:
+    return layout.bridge_folder(topic) + layout.slot_name(slot)
+
+
 @given(states)
 def test_a_record_survives(state: BridgeState) -> None:
-    assert decode_bridge(state.topic, 10, "key", encode_bridge("token", 10, state)) == state
+    if state.finished is None and state.let_go is None:  # it is read as the newest one alone
+        state = replace(state, former=-1)
+        store, _ = recorded(state)
+        assert a_log(store).load(state.topic).state == state
+    else:
+        store, _ = recorded(state, 10)
+        assert a_log(store).finishing(state.topic, 10) == state
 
 
 @given(states, st.data())
 def test_a_record_that_was_changed_is_damage(state: BridgeState, data: st.DataObject) -> None:
-    whole = encode_bridge("token", 10, state)
+    store, whole = recorded(replace(state, former=-1))
     at = data.draw(st.integers(0, len(whole) - 1))
     for broken in (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :], whole[:at]):
+        store.put(key_of(state.topic, 0), broken)
         with pytest.raises(DamagedRecordError):
-            decode_bridge(state.topic, 10, "key", broken)
+            a_log(store).load(state.topic)
 
 
 def test_a_record_of_another_place_or_version_is_not_believed() -> None:
-    data = encode_bridge("token", 3, BridgeState(TOPIC, 0))
-    with pytest.raises(DamagedRecordError, match="record 3 of the bridge"):
-        decode_bridge(TOPIC, 4, "key", data)
-    with pytest.raises(DamagedRecordError, match="record 3 of the bridge"):
-        decode_bridge(OTHER_TOPIC, 3, "key", data)
+    store, data = recorded(BridgeState(TOPIC, 0), 3)
+    for topic, slot in ((TOPIC, 4), (OTHER_TOPIC, 3)):
+        store.put(key_of(topic, slot), data)
+        with pytest.raises(DamagedRecordError, match="record 3 of the bridge"):
+            a_log(store).finishing(topic, slot)
+    store, _ = recorded(BridgeState(TOPIC, 0, former=5), 3)
     with pytest.raises(DamagedRecordError, match="record 5 is before it"):
-        decode_bridge(TOPIC, 3, "key", encode_bridge("token", 3, BridgeState(TOPIC, 0, former=5)))
+        a_log(store).finishing(TOPIC, 3)
+    store.put(key_of(TOPIC, 3), wrap("token", pb.Body(rescue_forgotten=pb.RescueForgotten(at=1))))
     with pytest.raises(DamagedRecordError, match="does not belong"):
-        decode_bridge(TOPIC, 3, "key", wrap("token", pb.Body(rescue_forgotten=pb.RescueForgotten(at=1))))
+        a_log(store).finishing(TOPIC, 3)
+    store.put(key_of(TOPIC, 3), wrap("token", pb.Body(bridge=pb.BridgeState()), DELETIONS_VERSION + 1))
     with pytest.raises(FormatVersionError):
-        decode_bridge(TOPIC, 3, "key", wrap("token", pb.Body(bridge=pb.BridgeState()), DELETIONS_VERSION + 1))
+        a_log(store).finishing(TOPIC, 3)
 
 
 def a_log(store: MemoryStore | FaultyStore | MeteredStore, name: str = "t") -> BridgeLog:
@@ -189,7 +214,7 @@ def test_a_record_that_is_gone_is_damage() -> None:
     store.delete([keys[2]])
     with pytest.raises(DamagedRecordError, match="is missing"):
         log.load(TOPIC)
-    store.put(keys[2], encode_bridge("t", 2, BridgeState(TOPIC, 0)), if_absent=True)
+    store.put(keys[2], recorded(BridgeState(TOPIC, 0), 2)[1], if_absent=True)
     with pytest.raises(DamagedRecordError, match="finishes no round"):
         list(islice(log.finished_rounds(TOPIC), 2))
 

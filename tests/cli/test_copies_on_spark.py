@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from offloader.cli.orphans.copies_on_spark import A_TASK, CopiesOnSpark, read_back, shares
+from offloader.cli.orphans.copies_on_spark import CopiesOnSpark, read_back, shares
 from offloader.config.running import Spark
 from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.ledgers.copies import CopiedLedger
@@ -23,6 +23,8 @@ from offloader.state.names import topic_of
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 from tests.archive.ledgers.support import messages, objects
+
+A_TASK = 16
 
 NAME = "t/ns/persistent/a"
 ENTRIES = messages(7, 5)

@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 
 from offloader.errors import AccessDeniedError, BucketNotFoundError
-from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
 from offloader.lifecycle.ledgers.references import References
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
 from offloader.storage.memory import MemoryStore
 from tests.cli.support import Line
 from tests.lifecycle.bucket.support import HOUR, a_uuid
+
+CLUSTER = "pulsarclustername"
+OWNER = "managedledgername"
 
 TOPIC = "public/default/persistent/orders"
 GONE, USED = a_uuid(9), a_uuid(8)

@@ -13,16 +13,7 @@ from offloader.bookkeeper.metadata import decode_http_url
 from offloader.bookkeeper.model import LedgerState
 from offloader.cli.command import CommandDependencies
 from offloader.errors import AuthorizationFailedError, BookieUnavailableError, FatalError
-from offloader.lifecycle.explaining.bookie_facts import (
-    CONFIGURATION,
-    DETAILS,
-    FILES,
-    FORCED,
-    PATHS,
-    SPACE,
-    STATE,
-    SUSPENDED,
-)
+from offloader.lifecycle.explaining.bookie_facts import PATHS
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Standing, seen_ledger
 from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.lifecycle.ledgers.scanned import LedgerScan
@@ -35,6 +26,14 @@ from tests.fakes.cluster_subscriptions import MemorySubscriptions
 from tests.fakes.memory_nodes import MemoryNodes
 from tests.format.support import Stored
 from tests.lifecycle.topics.world import TOPIC, StoredWorld
+
+CONFIGURATION = "/api/v1/config/server_config"
+DETAILS = "/api/v1/bookie/gc_details"
+FILES = "/api/v1/bookie/list_disk_file?file_type=entrylog"
+FORCED = "/api/v1/bookie/gc"
+SPACE = "/api/v1/bookie/info"
+STATE = "/api/v1/bookie/state"
+SUSPENDED = "/api/v1/bookie/gc/suspend_compaction"
 
 URL = "http://b1:8000"
 

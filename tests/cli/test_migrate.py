@@ -13,7 +13,7 @@ from offloader.archive.following.live import Live
 from offloader.archive.messages.unpack import Unpacker
 from offloader.cli.asking import ask_all
 from offloader.cli.migration_report import shown
-from offloader.cli.parsing import Scope, parse_scope
+from offloader.cli.parsing import parse_scope
 from offloader.errors import BrokerUnavailableError
 from offloader.metadata import layout, requests
 from offloader.metadata.catalog import released
@@ -75,9 +75,9 @@ def serve(line, ok: dict[TopicName, bool]) -> list:
 
 
 def test_a_topic_or_a_namespace() -> None:
-    assert parse_scope("public/default") == Scope("public/default")
-    assert parse_scope("public/default/orders") == Scope("public/default", TOPIC)
-    assert parse_scope(str(TOPIC)) == Scope("public/default", TOPIC)
+    assert parse_scope("public/default") == ("public/default", None)
+    assert parse_scope("public/default/orders") == ("public/default", TOPIC)
+    assert parse_scope(str(TOPIC)) == ("public/default", TOPIC)
 
 
 def test_a_dry_run_changes_nothing_and_says_what_becomes_of_each_ledger(stock) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from offloader.cli.command import CommandDependencies
 from offloader.model import TopicName
-from offloader.offload.driver.request_handler import RequestHandler
 from tests.bridge.driver.simulation import TOPIC, BridgedSimulation
 from tests.cli.support import Line
 
@@ -66,7 +65,7 @@ class Migration:
     def restart(self) -> None:
         self.sim.kill()
         sim = self.sim
-        sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+        sim.serve_requests()
 
     def token(self) -> str:
         self.step()

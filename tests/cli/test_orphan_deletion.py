@@ -24,12 +24,13 @@ from offloader.lifecycle.deletion.records import (
     ledger_record_name,
 )
 from offloader.lifecycle.deletion.system_topic.messages import read_message
-from offloader.lifecycle.deletion.undo import LONGEST_CALL
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from tests.cli.support import CONFIG
 from tests.lifecycle.deletion.cluster import DAY, JudgingScanner, OrphanCluster, list_node
 from tests.lifecycle.system_topic.memory import MemoryTopics
 from tests.lifecycle.system_topic.support import publisher
+
+LONGEST_CALL = 60.0
 
 LEDGERS = CONFIG.replace("pulsar: {", 'pulsar: {metadataServiceUri: "zk://unused:2181/ledgers", ')
 LIMITS = "lifecycle: {bookkeeperIsNotShared: true, limits: {percent: 100}}\n"

@@ -11,8 +11,6 @@ from click.testing import Result
 
 from offloader.cli.orphans.bucket_phases import parse_orphan
 from offloader.lifecycle.bucket.side import BucketSide
-from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
-from offloader.lifecycle.deletion.undo import LONGEST_CALL
 from offloader.lifecycle.ledgers.references import References
 from offloader.metadata import layout
 from offloader.metadata.stock_keys import data_key
@@ -21,6 +19,10 @@ from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, stream
 from tests.cli.support import Line
 from tests.lifecycle.bucket.support import HOUR, a_uuid
+
+CLUSTER = "pulsarclustername"
+OWNER = "managedledgername"
+LONGEST_CALL = 60.0
 
 LIST = ManagedLedger((ListedLedger(11, 1, 1, 1),), 1, created_ms=1)
 OURS = References("memory", frozenset({"public/default"}), {"public/default/persistent/orders": LIST})

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import offloader.cli
 from offloader.cli.main import main
-from offloader.cli.output import MANY, TextOutput, plain_table
+from offloader.cli.output import TextOutput, plain_table
 from offloader.errors import FatalError
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionEvidence, DeletionProof, DeletionState, LedgerType
@@ -40,6 +40,8 @@ from tests.cli.test_ledgers import Bookkeeper
 from tests.format.support import Stored
 from tests.lifecycle.deletion.cluster import JudgingScanner
 from tests.lifecycle.deletion.support import candidate
+
+MANY = 1000
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b2J\u202e\r\nerror: forged"
 TOPIC = TopicName("public", "default", f"orders{EVIL}")

@@ -15,7 +15,7 @@ from offloader.config import Config
 from offloader.cursors.broker_losses import BrokerSettings, defaults_of
 from offloader.cursors.copies import CopiedCursor, CursorCopy, pieces_of
 from offloader.cursors.copy_store import write_copy
-from offloader.cursors.facts import TopicFacts, facts_records
+from offloader.cursors.facts import TopicFacts
 from offloader.errors import FatalError
 from offloader.metadata.layout import catalog_folder, cursor_copies_folder
 from offloader.model import AcknowledgedRange, GapKind, PartlyAcknowledged, Position, TopicName
@@ -30,6 +30,7 @@ from tests.archive.test_deleted import append, deleting
 from tests.cli.support import Line
 from tests.fakes.cluster_subscriptions import HeldCursor, MemorySubscriptions
 from tests.fakes.ledger_metadata import MemoryMetadata
+from tests.fakes.topic_facts import write_facts
 from tests.format.support import Stored, checksummed
 from tests.operations.restore.registry import FakeRegistry, schemas_of
 from tests.operations.restore.support import MemoryTarget, envelopes
@@ -248,8 +249,7 @@ def with_schemas(line: Line, *versions: int, topic: TopicName = TOPIC) -> None:
 
 
 def copy_schemas(line: Line, schemas: Sequence[TopicSchema], topic: TopicName = TOPIC, at: int = 5) -> None:
-    facts = TopicFacts(topic, at, schemas=tuple(schemas))
-    facts_records(line.archive.store, topic).write_from(at, lambda: "token", lambda time: replace(facts, at=time))
+    write_facts(line.archive.store, TopicFacts(topic, at, schemas=tuple(schemas)))
 
 
 def named(target: Target) -> list[int]:

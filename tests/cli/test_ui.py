@@ -11,9 +11,11 @@ from types import FrameType
 import httpx
 import pytest
 
-from offloader.cli.ui import IMPATIENT, impatient
+from offloader.cli.ui import impatient
 from offloader.pages.server import WebServer
 from offloader.storage.settings import StoreSettings
+
+IMPATIENT = {"retry_deadline": "8", "read_timeout": "8", "connect_timeout": "4"}
 
 TOKEN = "a-token-that-nobody-guesses"
 

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from dev.docs.configuration import render
-from offloader.config import Config, Rates
+from offloader.config import Config
 from offloader.config.aliases import ALIASES, REFUSED, REMOVED
-from offloader.config.levels import PolicyLevel
+from offloader.config.levels import PolicyLevel, Rates
 from offloader.errors import ConfigError
 from offloader.model import MIB, V2, V3, Source, TopicName
 from tests.config.texts import BASE, parse, refused

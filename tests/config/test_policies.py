@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.config import Level, Policies, Rates, namespace_switch
-from offloader.config.levels import DEFAULTS, NamespaceSection, PolicyLevel, TopicSection
-from offloader.config.policies import PROPERTY, enabled_topics
+from offloader.config.levels import DEFAULTS, Level, NamespaceSection, PolicyLevel, Rates, TopicSection
+from offloader.config.policies import Policies, enabled_topics, namespace_switch
 from offloader.errors import ConfigError
 from offloader.model import MIB, SegmentLayout, Source, TopicName
 from tests.config.texts import parse
+
+PROPERTY = "offloader.enabled"
 
 TOPIC = TopicName.parse("persistent://public/orders/audit")
 PARTITION = TopicName.parse("persistent://public/orders/audit-partition-3")

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.config.units import LARGEST, SIZES, TIMES, format_size, format_time, parse_size, parse_time
+from offloader.config.units import format_size, format_time, parse_size, parse_time
+
+SIZES = {"T": 1024**4, "G": 1024**3, "M": 1024**2, "K": 1024}
+TIMES = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+
+LARGEST = 2**63 - 1
 
 NUMBERS = st.integers(min_value=0, max_value=LARGEST)
 SMALL = st.integers(min_value=0, max_value=10**6)

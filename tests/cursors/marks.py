@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from offloader.cursors.core.records import FORGOTTEN
 from offloader.cursors.log import CursorLog
 from offloader.metadata.layout import subscription_folder
 from offloader.model import Position, TopicName
 from offloader.ports.object_store import ObjectStore
+
+FORGOTTEN = (("offloader.forgotten", 1),)
 
 
 def mark_delete_of(store: ObjectStore, topic: TopicName, name: str) -> Position | None:

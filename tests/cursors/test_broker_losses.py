@@ -8,9 +8,6 @@ from hypothesis import strategies as st
 
 from offloader.cursors.broker_losses import (
     BATCH_INDEX,
-    BATCHES,
-    RANGES,
-    RANGES_IN_NODE,
     BrokerLoss,
     BrokerSettings,
     Occasion,
@@ -22,6 +19,10 @@ from offloader.cursors.broker_losses import (
 from offloader.cursors.copies import CopiedCursor
 from offloader.cursors.core.ledger_acks import BatchLeft, acks_of
 from offloader.cursors.core.piece_codec import encode_piece
+
+BATCHES = "managedLedgerMaxBatchDeletedIndexToPersist"
+RANGES = "managedLedgerMaxUnackedRangesToPersist"
+RANGES_IN_NODE = "managedLedgerMaxUnackedRangesToPersistInMetadataStore"
 
 RANGE_FORM, LONG_ARRAYS = defaults_of("4.0.7"), defaults_of("4.2.4")
 ALL = tuple(Occasion)

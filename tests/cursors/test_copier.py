@@ -8,10 +8,13 @@ from itertools import count
 import pytest
 
 from offloader.cursors.copies import CopiedCursor, CursorCopy
-from offloader.cursors.copy_store import DAY_MS, THIN_EVERY_MS, CursorCopier, copy_times, read_copy
+from offloader.cursors.copy_store import CursorCopier, copy_times, read_copy
 from offloader.metadata.layout import cursor_copies_folder, slot_name
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
+from tests.times import DAY_MS
+
+THIN_EVERY_MS = 3_600_000
 
 TOPIC = TopicName("public", "default", "t")
 

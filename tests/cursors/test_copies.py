@@ -12,31 +12,23 @@ from offloader.cursors.copies import (
     CopiedCursor,
     CursorCopy,
     CursorSource,
-    decode_copy,
     digest_of,
-    encode_copy,
     left_of,
     pieces_of,
     words_of,
 )
-from offloader.cursors.copy_store import (
-    ALL_MS,
-    DAILY_MS,
-    DAY_MS,
-    HOUR_MS,
-    HOURLY_MS,
-    copy_times,
-    read_copy,
-    removable,
-    thin_copies,
-    write_copy,
-)
+from offloader.cursors.copy_store import copy_times, read_copy, removable, thin_copies, write_copy
 from offloader.cursors.core.ledger_acks import BatchLeft, acks_of
 from offloader.cursors.core.piece_codec import encode_piece
 from offloader.errors import DamagedRecordError
 from offloader.metadata.layout import cursor_copies_folder, slot_name
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, TopicName
 from offloader.storage.memory import MemoryStore
+from tests.times import DAY_MS, HOUR_MS
+
+ALL_MS = DAY_MS
+DAILY_MS = 3653 * DAY_MS
+HOURLY_MS = 32 * DAY_MS
 
 TOPIC = TopicName("public", "default", "t")
 LENGTHS = [(2, 100), (3, 100), (5, None)]
@@ -79,15 +71,21 @@ def tokens():
 
 @given(COPIES)
 def test_a_copy_is_read_as_it_was_written(written: CursorCopy):
-    assert decode_copy("k", encode_copy("token", written)) == written
+    store = MemoryStore()
+    assert write_copy(store, written, tokens(), None) == written
+    assert read_copy(store, TOPIC) == written
 
 
 @given(COPIES, st.data())
 def test_a_copy_with_one_byte_changed_is_damage(written: CursorCopy, data: st.DataObject):
-    encoded = bytearray(encode_copy("token", written))
+    store = MemoryStore()
+    write_copy(store, written, tokens(), None)
+    ((key, _),) = store.list()
+    encoded = bytearray(store.read(key)[0])
     encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    store.put(key, bytes(encoded))
     with pytest.raises(DamagedRecordError):
-        decode_copy("k", bytes(encoded))
+        read_copy(store, TOPIC)
 
 
 @given(PLACES, st.lists(RANGES, max_size=5), st.lists(BATCHES, max_size=5))

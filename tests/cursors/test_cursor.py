@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.cursors.core import cursor as cursor_module
-from offloader.cursors.core.cursor import MOST_NAMED, Cursor, LedgerLength, SwappedOutError
+from offloader.cursors.core.cursor import Cursor, LedgerLength, SwappedOutError
 from offloader.cursors.core.ledger_acks import BatchLeft
 from offloader.cursors.core.records import CursorMarker, LedgerKey, PieceRecord
 from offloader.model import Position
+
+MOST_NAMED = 64
 
 LEDGERS = 6
 ENTRIES = 12

@@ -11,13 +11,14 @@ import pytest
 
 from offloader.cursors import log as log_module
 from offloader.cursors.core.cursor import LedgerLength
-from offloader.cursors.core.ledger_acks import LEDGER_COST
 from offloader.cursors.core.records import FirstState
 from offloader.cursors.durable import DurableCursor
 from offloader.errors import DamagedRecordError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.model import Position
 from offloader.storage.memory import MemoryStore
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+
+LEDGER_COST = 500
 
 FOLDER = "public/default/t/_cursors/a/"
 START = FirstState(Position(0, 0, -1))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from offloader.cursors import log as log_module
 from offloader.cursors.core import cursor as cursor_module
 from offloader.cursors.core.cursor import Cursor, SwappedOutError
-from offloader.cursors.core.records import FORGOTTEN, CursorMarker, FirstState, PieceRecord, encode_record
+from offloader.cursors.core.records import CursorMarker, FirstState, PieceRecord, encode_record
 from offloader.cursors.log import CursorLog
 from offloader.errors import DamagedRecordError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.metadata.envelope import encode_fence
@@ -22,6 +22,8 @@ from offloader.model import Position
 from offloader.storage.forwarding import ForwardingStore
 from offloader.storage.memory import MemoryStore
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+
+FORGOTTEN = (("offloader.forgotten", 1),)
 
 FOLDER = "public/default/t/_cursors/a/"
 START = FirstState(Position(0, 0, -1))

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.cursors.core.ledger_acks import LEDGER_COST, MOST_ENTRIES, MOST_MESSAGES, BatchLeft, LedgerAcks, acks_of
-from offloader.cursors.core.piece_codec import BITS, RUNS, decode_piece, encode_piece
+from offloader.cursors.core.ledger_acks import MOST_MESSAGES, BatchLeft, LedgerAcks, acks_of
+from offloader.cursors.core.piece_codec import decode_piece, encode_piece
 from offloader.errors import DamagedRecordError
+
+LEDGER_COST = 500
+MOST_ENTRIES = 512 * 1024**2
+BITS = 2
+RUNS = 1
 
 ENTRIES = st.integers(0, 300) | st.integers(49_000, 50_000)
 RANGES = st.tuples(ENTRIES, st.integers(0, 70)).map(lambda found: (found[0], found[0] + found[1]))

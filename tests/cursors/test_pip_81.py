@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from offloader.cursors.core.ledger_acks import LEDGER_COST, LedgerAcks
+from offloader.cursors.core.ledger_acks import LedgerAcks
 from offloader.cursors.core.piece_codec import encode_piece
 from offloader.cursors.core.records import FirstState, LedgerKey
 from offloader.cursors.durable import DurableCursor
@@ -15,6 +15,8 @@ from offloader.cursors.log import CursorLog
 from offloader.model import KIB, MIB, Position
 from offloader.storage.memory import MemoryStore
 from tests.fakes.faulty import FaultyStore, StoreFaults
+
+LEDGER_COST = 500
 
 FOLDER = "public/default/t/_subscriptions/a/"
 TOKENS = itertools.count()

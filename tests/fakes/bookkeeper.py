@@ -21,9 +21,6 @@ from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, Ledge
 from offloader.bookkeeper.status import (
     Answer,
     BookieError,
-    BookieIOError,
-    TooManyRequestsError,
-    UnknownLedgerStateError,
     answer,
     status_error,
 )
@@ -32,7 +29,7 @@ from offloader.errors import BookieUnavailableError, MetadataUnavailableError, O
 from tests.fakes.ledger_metadata import ADDRESS, MemoryMetadata
 from tests.fakes.memory_bookie import MemoryBookie
 
-_UNKNOWN = (BookieIOError, TooManyRequestsError, UnknownLedgerStateError)
+_UNKNOWN = (501, 506, 507)  # its disk, too many requests, a ledger of which it may have lost entries
 
 
 @dataclass
@@ -184,7 +181,7 @@ class SimulatedBookies:
         if not kept.up:
             error = BookieUnavailableError(f"{bookie}: refused the connection")
         elif self._network.chance(self._network.weather.unknown):
-            error = status_error(self._network.rng.choice(_UNKNOWN).status, bookie)
+            error = status_error(self._network.rng.choice(_UNKNOWN), bookie)
         else:
             try:
                 result = work(kept.memory)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
-from offloader.pulsar.subscription_rest import LAZY_CURSORS, PIN_PROPERTY
+from offloader.pulsar.subscription_rest import PIN_PROPERTY
 from tests.fakes.cluster_clients import MemoryAdmin, MemoryPins, MemorySource
 from tests.fakes.cluster_ledgers import MemoryBookies, MemoryLedgers
 from tests.fakes.cluster_state import ClusterCore, Ledger, MemoryEntry, MemoryTopic, Namespace, Place, State
+
+LAZY_CURSORS = "lazyCursorRecovery"
 
 PIN = "__offloader"
 

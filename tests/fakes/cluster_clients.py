@@ -24,8 +24,10 @@ from offloader.ports.admin import (
 )
 from offloader.ports.entry_source import EntryReader, Extent, RawEntry
 from offloader.ports.pins import TopicEnd
-from offloader.pulsar.subscription_rest import LAZY_CURSORS, PIN_PROPERTY, keeps_properties, pin_token
+from offloader.pulsar.subscription_rest import PIN_PROPERTY, keeps_properties, pin_token
 from tests.fakes.cluster_state import ClusterCore, MemoryCursor, MemoryTopic, Namespace
+
+LAZY_CURSORS = "lazyCursorRecovery"
 
 T = TypeVar("T")
 Load = tuple[int, int] | None  # when a topic was created, and how often it was loaded; None: there is none

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from offloader.bookkeeper.api import BookieAddress, Cookie, LastConfirmed
+from offloader.bookkeeper.api import BookieAddress, LastConfirmed
 from offloader.bookkeeper.entry_codec import digest_for, encode
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, StoredEntry, Versioned
 from offloader.bookkeeper.status import NoEntryError, NoLedgerError
@@ -49,7 +49,7 @@ class MemoryLedgers:
     def available(self) -> Mapping[str, bool]:
         return {BOOKIE: True}
 
-    def cookie(self, bookie: str) -> Cookie | None:
+    def cookie(self, bookie: str) -> None:
         return None
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:

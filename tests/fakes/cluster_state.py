@@ -150,12 +150,12 @@ class State:
     def __init__(self, rng: random.Random, entries_per_ledger: int | None) -> None:
         self.topics: dict[TopicName, MemoryTopic] = {}
         self.namespaces: dict[str, Namespace] = {}
-        self._deleted: dict[TopicName, list[MemoryTopic]] = {}
-        self._rng = rng
+        self.deleted: dict[TopicName, list[MemoryTopic]] = {}
+        self.rng = rng
         self.entries_per_ledger = entries_per_ledger
-        self._last_ledger = rng.randrange(100)
-        self._tokens = 0
-        self._created = 0
+        self.last_ledger = rng.randrange(100)
+        self.tokens = 0
+        self.created = 0
 
     def topic(self, name: TopicName) -> MemoryTopic:
         """The living incarnation. Raises TopicNotFoundError."""
@@ -169,8 +169,8 @@ class State:
         if name in self.topics:
             raise FatalError(f"{name} exists already")
         self.namespaces.setdefault(name.namespace, Namespace())
-        self._created += 1
-        self.topics[name] = MemoryTopic(name, 1_767_225_600_000 + self._created, Ledger(self.new_ledger_id()))
+        self.created += 1
+        self.topics[name] = MemoryTopic(name, 1_767_225_600_000 + self.created, Ledger(self.new_ledger_id()))
 
     def append(self, topic: MemoryTopic, entry: MemoryEntry) -> Place:
         """Write one entry to the open ledger; a full one rolls."""
@@ -250,19 +250,19 @@ class State:
     def delete(self, topic: MemoryTopic) -> None:
         """The topic goes, its history stays for the tests."""
         topic.load += 1
-        self._deleted.setdefault(topic.name, []).append(self.topics.pop(topic.name))
+        self.deleted.setdefault(topic.name, []).append(self.topics.pop(topic.name))
 
     def rebuild(self) -> None:
         """Everything is lost, and an empty cluster takes its place: ids of ledgers begin at 0 again."""
         for topic in list(self.topics.values()):
             self.delete(topic)
         self.namespaces.clear()
-        self._last_ledger = -1
+        self.last_ledger = -1
 
     def all_incarnations(self, name: TopicName) -> list[MemoryTopic]:
         """Deleted ones first, in order."""
         living = self.topics.get(name)
-        return [*self._deleted.get(name, []), *([living] if living else [])]
+        return [*self.deleted.get(name, []), *([living] if living else [])]
 
     def sizes(self, topic: MemoryTopic) -> Mapping[int, tuple[int, int]]:
         """Entries and bytes by ledger."""
@@ -270,17 +270,17 @@ class State:
 
     def batch(self) -> int:
         """How many entries one read gives at most; irregular, as with real brokers."""
-        return self._rng.randint(1, 50)
+        return self.rng.randint(1, 50)
 
     def new_token(self) -> str:
         """One that no other subscription has."""
-        self._tokens += 1
-        return f"pin-{self._tokens}"
+        self.tokens += 1
+        return f"pin-{self.tokens}"
 
     def new_ledger_id(self) -> int:
         """A higher one than any before."""
-        self._last_ledger += self._rng.randint(1, 4)
-        return self._last_ledger
+        self.last_ledger += self.rng.randint(1, 4)
+        return self.last_ledger
 
 
 class ClusterCore:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -68,6 +69,15 @@ class StoreFaults:
         with self._lock:
             self._planned.append(fault)
         return fault
+
+    @contextmanager
+    def no_random(self) -> Iterator[None]:
+        """Only planned faults meanwhile."""
+        random, self._random = self._random, []
+        try:
+            yield
+        finally:
+            self._random = random
 
     def at_random(self, rate: float, *faults: StoreFault) -> None:
         """Let each of these happen to that share of the calls that it matches (`times` and `after` do not count)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 import zlib
 from collections.abc import Callable
@@ -17,11 +18,15 @@ from offloader.bookkeeper.metadata_codec import encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.uri import MetadataUri
 from offloader.model import TopicName
-from offloader.state.envelope import HEADER, MAGIC, Compression
 from offloader.state.managed_ledger import ManagedLedger
 from offloader.state.managed_ledger_codec import encode_context
 from offloader.state.names import encoded, managed_ledger_name
 from tests.fakes.memory_nodes import MemoryNodes
+
+HEADER = struct.Struct(">2si")
+Compression = ManagedLedgerInfoMetadata.CompressionType
+
+MAGIC = bytes.fromhex("4778")
 
 ADDRESS = MetadataUri(("memory:1",))
 _CODECS = {Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd", Compression.SNAPPY: "snappy"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from offloader.bookkeeper.model import NO_ENTRY
-from offloader.bookkeeper.status import FencedError, NoEntryError, NoLedgerError, UnauthorizedError, status_error
+from offloader.bookkeeper.status import NoEntryError, NoLedgerError, status_error
 from offloader.bookkeeper.v3 import Group
 
 
@@ -52,7 +52,7 @@ class MemoryBookie:
         """Keep an entry; the first one of a ledger also fixes its master key."""
         kept = self._owned(ledger, master_key)
         if kept.fenced and not recovery:
-            raise status_error(FencedError.status, f"{ledger}:{entry}")
+            raise status_error(504, f"{ledger}:{entry}")
         kept.stored[entry] = stored
 
     def read_lac(self, ledger: int) -> tuple[bytes | None, bytes | None]:
@@ -79,7 +79,7 @@ class MemoryBookie:
     def _owned(self, ledger: int, master_key: bytes) -> KeptLedger:
         kept = self.ledgers.setdefault(ledger, KeptLedger(master_key))
         if kept.master_key != master_key:
-            raise status_error(UnauthorizedError.status, f"{ledger}")
+            raise status_error(502, f"{ledger}")
         return kept
 
 

@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from offloader.bookkeeper.nodes import (
-    AHEAD,
-    ANYONE,
     Acl,
+    AclEntry,
     CheckNode,
     CreateNode,
     DeleteNode,
-    Fired,
     Node,
     NodeOperation,
     SetNode,
@@ -29,6 +27,10 @@ from offloader.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
+
+ANYONE = (AclEntry(31, "world", "anyone"),)
+
+AHEAD = 64
 
 
 class MemoryNodes:
@@ -47,13 +49,13 @@ class MemoryNodes:
         self._lock = threading.RLock()
         self._nodes: dict[str, Node] = {}
         self._below: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        self._watches: defaultdict[_What, list[Fired]] = defaultdict(list)
+        self._watches: defaultdict[_What, list[Callable[[], None]]] = defaultdict(list)
         self._transactions = 0
 
     def get(
         self,
         path: str,
-        fired: Fired | None = None,
+        fired: Callable[[], None] | None = None,
         *,
         latest: bool = False,
         with_acl: bool = False,
@@ -65,7 +67,7 @@ class MemoryNodes:
                 self._watches[_What(path)].append(fired)
             return node if node is None or with_acl else node._replace(acl=None)
 
-    def children(self, path: str, fired: Fired | None = None) -> list[str] | None:
+    def children(self, path: str, fired: Callable[[], None] | None = None) -> list[str] | None:
         with self._lock:
             self._check()
             if path not in self._nodes:

@@ -20,10 +20,11 @@ from offloader.format.v1 import LedgerIndex, decode_ledger_index
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
-from offloader.state.envelope import Compression, wrapped
+from offloader.state.envelope import wrapped
 from offloader.state.managed_ledger_codec import decode_record
 from offloader.state.names import managed_ledger_name
 from tests.fakes.cluster_state import Ledger, MemoryEntry, MemoryTopic, Place, State
+from tests.fakes.ledger_metadata import Compression
 from tests.fakes.memory_nodes import MemoryNodes
 
 _HEADER = 128
@@ -233,7 +234,7 @@ class RecordedState(State):
     def _write(self, topic: MemoryTopic) -> bool:
         """False: somebody else has changed it since this broker read it. What it does not know it does not keep."""
         info = ManagedLedgerInfo()
-        for one in self._rng.sample(topic.ledgers, len(topic.ledgers)):  # in no order
+        for one in self.rng.sample(topic.ledgers, len(topic.ledgers)):  # in no order
             listed = info.ledgerInfo.add(ledgerId=one.id, timestamp=self.now_ms if one.closed else 0)
             if one.closed:
                 listed.entries, listed.size = len(one.entries), sum(len(entry.data) for entry in one.entries)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
 
 from offloader.errors import FatalError
 from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, BlockHeader, padding
-from offloader.format.index import INDEX_ENTRY
-from offloader.format.v1 import _HEADER, MAGIC, LedgerIndex
+from offloader.format.v1 import LedgerIndex
+
+INDEX_HEADER = Struct(">4siqqii")
+INDEX_ENTRY = Struct(">qiq")
+
+MAGIC = bytes.fromhex("de47de47")
 
 
 def encode_ledger_index(index: LedgerIndex) -> bytes:
     """The V1 index object's bytes."""
-    length = _HEADER.size + len(index.metadata) + len(index.entries) * INDEX_ENTRY.size
-    header = _HEADER.pack(MAGIC, length, index.data_length, HEADER_SIZE, len(index.entries), len(index.metadata))
+    length = INDEX_HEADER.size + len(index.metadata) + len(index.entries) * INDEX_ENTRY.size
+    header = INDEX_HEADER.pack(MAGIC, length, index.data_length, HEADER_SIZE, len(index.entries), len(index.metadata))
     return b"".join([header, index.metadata, *(INDEX_ENTRY.pack(e.entry, e.block, e.offset) for e in index.entries)])
 
 

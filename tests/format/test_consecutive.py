@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.format.cutter import Consecutive, CutPart, PartCutter
 from offloader.format.entry import inspect
-from offloader.format.many import FEW
 from offloader.model import GIB, SegmentLayout
 
 from .support import Stored, broker_metadata, checksummed, cutter, plain, small_cuts
+
+FEW = 32
 
 
 @st.composite

@@ -13,8 +13,10 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.config.gateway import Gateway
 from offloader.gateway.application import GatewayApplication
-from offloader.gateway.server.limits import DEFAULT_LIMITS, ConnectionLimits
+from offloader.gateway.server.limits import ConnectionLimits
 from offloader.ports.object_store import ObjectStore
+
+DEFAULT_LIMITS = ConnectionLimits()
 
 TOKENS = itertools.count()
 

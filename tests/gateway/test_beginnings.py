@@ -12,7 +12,6 @@ import pytest
 from offloader.cursors.copies import CopiedCursor, CursorCopy, pieces_of
 from offloader.cursors.copy_store import write_copy
 from offloader.cursors.stored import kept_subscription
-from offloader.gateway.topics.topic import FROM_COPY
 from offloader.lifecycle.retention.phases import ArchiveDeletion
 from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
@@ -25,6 +24,8 @@ from tests.cursors.marks import mark_delete_of
 from tests.format.support import Stored
 from tests.gateway.gateway import durable_gateway
 from tests.gateway.test_stock_client import EARLIEST, connected, nothing_more, received
+
+FROM_COPY = "offloader.from-copy"
 
 NAME = str(TOPIC)
 SHARED = pulsar.ConsumerType.Shared

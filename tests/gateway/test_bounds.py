@@ -9,10 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from offloader.gateway.protocol.topic_lists import MOST_PATTERN, directory_of, matching, partition_count
-from offloader.gateway.server.limits import LEAST_SHARE, Shares
+from offloader.gateway.protocol.topic_lists import directory_of, matching, partition_count
+from offloader.gateway.server.limits import Shares
 from offloader.gateway.values import RefusedError
 from offloader.model import MIB, TopicName
+
+MOST_PATTERN = 1000
+LEAST_SHARE = 64 * 1024
 
 NAMES = [
     f"persistent://public/default/{name}" for name in ("a", "ab", "b-1", "b-partition-0", "xaaaaaaaaaaaaaaaaaaaaaaaay")

@@ -11,7 +11,7 @@ import pytest
 
 from offloader._proto.pulsar_wire_pb2 import Connect
 from offloader.gateway import application
-from offloader.gateway.application import CLOCK_STEP, SetClock
+from offloader.gateway.application import SetClock
 from offloader.gateway.server import connection as connection_module
 from offloader.gateway.topics import subscription as subscription_module
 from offloader.pulsar.commands import command
@@ -20,6 +20,8 @@ from tests.gateway.access.tokens import SECRET, token
 from tests.gateway.gateway import durable_gateway
 from tests.gateway.raw import RawClient
 from tests.gateway.topics.served import Served
+
+CLOCK_STEP = 0.5
 
 HOUR = 3600.0
 

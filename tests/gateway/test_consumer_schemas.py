@@ -9,10 +9,11 @@ import pytest
 from pulsar.schema import Integer, JsonSchema, Record, Schema, String, StringSchema
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.cursors.facts import TopicFacts, facts_records
+from offloader.cursors.facts import TopicFacts
 from offloader.ports.admin import TopicSchema
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
+from tests.fakes.topic_facts import write_facts
 from tests.format.support import Stored, checksummed
 from tests.gateway.gateway import durable_gateway
 
@@ -43,7 +44,7 @@ def archived(*schemas: TopicSchema) -> MemoryStore:
     made.claim(10, 0)
     made.add([Stored(10, 0, message("m0"))])
     facts = TopicFacts(TOPIC, 7, None, terminated=False, schemas=schemas)
-    facts_records(made.store, TOPIC).write(7, "t", facts)
+    write_facts(made.store, facts)
     return made.store
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
-from offloader.cursors.facts import facts_records
 from offloader.errors import DamagedRecordError
 from offloader.gateway.application import StoredTopicsOfArchive
 from offloader.gateway.entries.missing import OnMissing
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
+from tests.fakes.topic_facts import facts_key
 from tests.format.support import Stored
 
 
@@ -21,7 +21,7 @@ def test_a_damaged_copy_of_what_belongs_to_a_topic_keeps_nobody_from_its_entries
     made = Archive(MemoryStore())
     made.claim(10, 0)
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(5)])
-    made.store.put(facts_records(made.store, TOPIC).key(7), b"no record")
+    made.store.put(facts_key(TOPIC, 7), b"no record")
     topics = StoredTopicsOfArchive(OpenArchive(Stores.of(made.store)), OnMissing.FAIL)
     entries = topics.open(TOPIC)
     for _ in range(3):

@@ -29,7 +29,6 @@ from offloader.gateway import application as application_module
 from offloader.gateway import telemetry as telemetry_module
 from offloader.gateway.owners.living import LivingGateways
 from offloader.gateway.protocol.answers import Address
-from offloader.gateway.server.limits import DEFAULT_LIMITS
 from offloader.gateway.topics import archive as archive_module
 from offloader.gateway.topics import listings as listings_module
 from offloader.gateway.topics import workers as workers_module
@@ -42,7 +41,7 @@ from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import Archive, message
 from tests.format.support import Stored
-from tests.gateway.gateway import durable_gateway, free_port
+from tests.gateway.gateway import DEFAULT_LIMITS, durable_gateway, free_port
 from tests.gateway.raw import PATIENCE, RawClient
 from tests.gateway.topics.served import Served, archive_of, until, whole
 

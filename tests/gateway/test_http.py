@@ -17,12 +17,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_wire_pb2 import GetSchema
-from offloader.cursors.facts import TopicFacts, facts_records
-from offloader.gateway.server.http_connection import HttpQuestion, question_of
+from offloader.cursors.facts import TopicFacts
+from offloader.gateway.server.http_connection import question_of
 from offloader.ports.admin import TopicSchema
 from offloader.pulsar.commands import command, connect
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
+from tests.fakes.topic_facts import write_facts
 from tests.format.support import Stored
 from tests.gateway.access.certificates import Authority
 from tests.gateway.access.tokens import SECRET, token
@@ -58,7 +59,7 @@ def archived() -> Archive:
     made.add([Stored(10, entry, message(f"m{entry}")) for entry in range(20)])
     schemas = (TopicSchema(0, "JSON", b'{"type":"record"}', 5, (("a", "b"),)), TopicSchema(3, "STRING"))
     facts = TopicFacts(TOPIC, 7, None, terminated=False, schemas=schemas)
-    facts_records(made.store, TOPIC).write(7, "t", facts)
+    write_facts(made.store, facts)
     return made
 
 
@@ -259,4 +260,4 @@ def test_any_target_is_a_question_or_none(target: str) -> None:
 
 def test_names_are_decoded_once() -> None:
     found = question_of("/admin/v2/persistent/t/n/a%2Fb%252F/partitions")
-    assert found == HttpQuestion("partitions", "t/n", "persistent://t/n/a/b%2F")
+    assert found == ("partitions", "t/n", "persistent://t/n/a/b%2F", None, True)

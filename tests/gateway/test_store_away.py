@@ -11,7 +11,6 @@ import pulsar
 import pytest
 
 from offloader._proto.pulsar_wire_pb2 import Connect, Ping, Subscribe
-from offloader.gateway.server.limits import DEFAULT_LIMITS
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.commands import command
 from offloader.storage.forwarding import ForwardingStore, Verb
@@ -19,7 +18,7 @@ from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.format.support import Stored
-from tests.gateway.gateway import durable_gateway, free_port
+from tests.gateway.gateway import DEFAULT_LIMITS, durable_gateway, free_port
 from tests.gateway.raw import PATIENCE, RawClient
 from tests.gateway.test_stock_client import EARLIEST, connected, received
 

@@ -10,11 +10,11 @@ from typing import TypeVar
 import pytest
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand, Connect, WatchTopicList
-from offloader.archive.opened import LOOKED_AT_AGAIN, CatalogCache
+from offloader.archive.opened import CatalogCache
 from offloader.errors import StoreUnavailableError
 from offloader.gateway.topics import archive as archive_module
 from offloader.gateway.topics import listings as listings_module
-from offloader.gateway.topics.listings import MOST_NAMESPACES, NamespaceLists
+from offloader.gateway.topics.listings import NamespaceLists
 from offloader.model import TopicName
 from offloader.pulsar.commands import command
 from offloader.storage.forwarding import ForwardingStore, Verb
@@ -22,6 +22,9 @@ from offloader.storage.memory import MemoryStore
 from tests.archive.support import Archive
 from tests.gateway.gateway import gateway
 from tests.gateway.raw import RawClient
+
+LOOKED_AT_AGAIN = 60.0
+MOST_NAMESPACES = 1000
 
 T = TypeVar("T")
 TOPICS = 1_500

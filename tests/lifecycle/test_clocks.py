@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from offloader.errors import BrokerUnavailableError, StoreUnavailableError
-from offloader.lifecycle.clocks import MOST_APART_MS, READ_AGAIN_MS, Clocks, has_own_clock, is_this_host
+from offloader.lifecycle.clocks import Clocks, has_own_clock, is_this_host
 from offloader.storage.settings import StoreSettings
+
+MOST_APART_MS = 300_000
+READ_AGAIN_MS = 60_000
 
 NOW = 1_800_000_000_000
 DAY_MS = 86_400_000

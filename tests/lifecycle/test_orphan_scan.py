@@ -8,26 +8,20 @@ from dataclasses import replace
 import pytest
 
 from offloader.errors import StoreUnavailableError
-from offloader.lifecycle.bucket.holds import nobody
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.lifecycle.candidates import OrphanSide
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, ledger_record_name
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
-from offloader.lifecycle.orphan_scan import (
-    BY,
-    BucketScanRound,
-    LedgerScanRound,
-    OrphanScanTask,
-    ScanLimits,
-    ScannedSide,
-)
+from offloader.lifecycle.orphan_scan import BucketScanRound, LedgerScanRound, OrphanScanTask, ScanLimits, ScannedSide
 from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
 from offloader.offload.lifecycle_tasks import OrphanScanReport
 from tests.lifecycle.deletion.cluster import DAY, NAMESPACE, JudgingScanner
 from tests.lifecycle.deletion.test_service import DELETED, Setting
 from tests.lifecycle.ledgers.world import schema_of, view_custom
+
+BY = "orphan scan"
 
 WIDE = DeletionBounds(number=10_000, percent=100)
 CURSOR = {"pulsar/cursor": b"removed"}
@@ -141,9 +135,9 @@ def test_objects_of_the_archive_that_nothing_names_are_quarantined(scene):
         return scene.cluster.now_ms
 
     scanner = BucketScanner(scene.store, now, lambda: f"p{next(scene.numbers)}", 3_600_000)
-    found = BucketScanRound(scanner, scene.queue, WIDE, ScanLimits(True, 10), now, nobody).run()
+    found = BucketScanRound(scanner, scene.queue, WIDE, ScanLimits(True, 10), now, lambda _: "").run()
     assert (found.side, found.quarantined, found.numbers) == (OrphanSide.BUCKET, 1, {"confirmed": 1})
-    assert BucketScanRound(scanner, scene.queue, WIDE, ScanLimits(True, 10), now, nobody).run().quarantined == 0
+    assert BucketScanRound(scanner, scene.queue, WIDE, ScanLimits(True, 10), now, lambda _: "").run().quarantined == 0
 
 
 class Failing:

@@ -12,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import DamagedRecordError
-from offloader.metadata.avro import DEEPEST, LARGEST_SCHEMA, MOST_VALUES, read_avro
+from offloader.metadata.avro import LARGEST_SCHEMA, read_avro
 from tests.bookkeeper.damage import damaged
 from tests.lifecycle.system_topic.avro_writer import long, write
+
+DEEPEST = 64
+MOST_VALUES = 100_000
 
 i64 = st.integers(-(2**63), 2**63 - 1)
 text = st.text(st.characters(codec="utf-8"), max_size=5)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from offloader.errors import IntegrityError
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog
 from offloader.metadata.deletions import (
-    NOTHING_REMOVED,
     Deleted,
     DeletedRange,
     Deleting,
@@ -32,6 +31,8 @@ from offloader.metadata.message_codec import message_of, read_value
 from offloader.model import Position, Segment
 
 from .support import i64, offloaded, positions, segments, text, tuples
+
+NOTHING_REMOVED = Removal()
 
 reasons = st.sampled_from(DeletionReason)
 ranges = st.builds(SegmentRange, positions, positions, i64, i64, i64, st.none() | i64, st.booleans())

@@ -16,15 +16,17 @@ from offloader.errors import (
     StoreUnavailableError,
 )
 from offloader.metadata import journal_rules
-from offloader.metadata.envelope import FORMAT_VERSION, wrap
+from offloader.metadata.envelope import wrap
 from offloader.metadata.journal import Journal
-from offloader.metadata.layout import epoch_folder, journal_folder, slot_name
+from offloader.metadata.layout import journal_folder, slot_name
 from offloader.metadata.state import TopicState
 from offloader.ports.object_store import Stat
 from offloader.storage.memory import MemoryStore
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 from .support import OTHER_TOPIC, TOPIC, numbered_topic, state, tokens
+
+FORMAT_VERSION = 2
 
 
 @pytest.fixture
@@ -190,7 +192,7 @@ def test_a_head_that_finds_something_in_an_empty_slot_ends_nobody(start, store, 
 )
 def test_bytes_that_are_no_record_of_a_journal_end_nobody(start, store, there: bytes):
     journal = start()
-    slot = epoch_folder("app", 1) + slot_name(1)
+    slot = f"{journal_folder('app')}{slot_name(1)}/" + slot_name(1)
     store.put(slot, there)
     for call in (journal.check_not_overtaken, lambda: journal.record([state(at=1)]), journal.check_not_overtaken):
         with pytest.raises(JournalUnavailableError, match=slot):
@@ -224,7 +226,10 @@ def test_a_store_that_refuses_the_journal_s_calls_for_a_while_ends_nobody(store,
 
 def test_the_fence_of_a_newer_version_is_one(start, store):
     journal = start()
-    store.put(epoch_folder("app", 1) + slot_name(1), wrap("newer", pb.Body(fence=pb.Fence()), FORMAT_VERSION + 1))
+    store.put(
+        f"{journal_folder('app')}{slot_name(1)}/" + slot_name(1),
+        wrap("newer", pb.Body(fence=pb.Fence()), FORMAT_VERSION + 1),
+    )
     for call in (journal.check_not_overtaken, lambda: journal.record([state()])):
         with pytest.raises(OvertakenError):
             call()

@@ -9,7 +9,7 @@ from offloader.errors import DamagedRecordError, OvertakenError
 from offloader.metadata import journal_rules
 from offloader.metadata.journal import Journal
 from offloader.metadata.journal_codec import decode_journal
-from offloader.metadata.layout import epoch_folder, journal_folder, slot_name
+from offloader.metadata.layout import journal_folder, slot_name
 from offloader.storage.memory import MemoryStore
 from tests.examples import few
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
@@ -273,7 +273,7 @@ def test_a_journal_with_a_lost_record_is_damaged_not_shortened(monkeypatch):
     with Journal.open(store, "app", tokens()) as journal:
         for n in range(5):
             journal.record([state(numbered_topic(n))])
-    store.delete([epoch_folder("app", 1) + slot_name(3)])
+    store.delete([f"{journal_folder('app')}{slot_name(1)}/" + slot_name(3)])
     with pytest.raises(DamagedRecordError, match="records are missing"):
         Journal.open(store, "app", tokens())
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from offloader.errors import DamagedRecordError, FormatVersionError
 from offloader.metadata import layout, requests
-from offloader.metadata.requests import DAY_MS, Request, RequestKind, RequestOutcome
+from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
 from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
+from tests.times import DAY_MS
 
 from .support import TOPIC, position, positions, tokens
 

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from offloader.errors import DamagedRecordError, FormatVersionError
 from offloader.metadata import layout, rescued_keys
-from offloader.metadata.envelope import DELETIONS_VERSION, wrap
-from offloader.metadata.rescue_log import RESCUE, Rescues, read_rescue
-from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten, RescueRecord
+from offloader.metadata.envelope import wrap
+from offloader.metadata.rescue_log import Rescues, read_rescue
+from offloader.metadata.rescues import NewestRescue, RescuedLedger, RescueForgotten
 from offloader.storage.memory import MemoryStore
 
 from .support import i64, losses, segments, text, tuples
+
+DELETIONS_VERSION = 3
 
 ledgers = st.builds(
     RescuedLedger,
@@ -39,27 +41,39 @@ ledgers = st.builds(
 forgotten = st.builds(RescueForgotten, i64, text)
 
 
+def stored(record: RescuedLedger | RescueForgotten) -> tuple[MemoryStore, int, str]:
+    """A store that has the record alone, its ledger, and its key."""
+    store, ledger = MemoryStore(), record.ledger if isinstance(record, RescuedLedger) else 7
+    assert Rescues(store, "memory").write(ledger, 0, record, lambda: "token")
+    ((key, _),) = store.list()
+    return store, ledger, key
+
+
 @given(ledgers | forgotten)
-def test_a_record_survives(record: RescueRecord):
-    assert RESCUE.decode("key", RESCUE.encode("token", record)) == record
+def test_a_record_survives(record: RescuedLedger | RescueForgotten):
+    store, ledger, _ = stored(record)
+    assert Rescues(store, "memory").newest(ledger) == NewestRescue(0, record)
 
 
 @given(ledgers | forgotten, st.data())
-def test_a_record_that_was_changed_is_damage(record: RescueRecord, data: st.DataObject):
-    whole = RESCUE.encode("token", record)
+def test_a_record_that_was_changed_is_damage(record: RescuedLedger | RescueForgotten, data: st.DataObject):
+    store, ledger, key = stored(record)
+    whole = bytes(store.read(key)[0])
     at = data.draw(st.integers(0, len(whole) - 1))
-    with pytest.raises(DamagedRecordError):
-        RESCUE.decode("key", whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-    with pytest.raises(DamagedRecordError):
-        RESCUE.decode("key", whole[:at])
+    for broken in (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :], whole[:at]):
+        store.put(key, broken)
+        with pytest.raises(DamagedRecordError):
+            Rescues(store, "memory").newest(ledger)
 
 
 def test_a_newer_versions_record_says_so():
     from offloader._proto import metadata_pb2 as pb
 
     body = pb.Body(rescue_forgotten=pb.RescueForgotten(at=1))
+    store, ledger, key = stored(a_rescue(7))
+    store.put(key, wrap("token", body, DELETIONS_VERSION + 1))
     with pytest.raises(FormatVersionError):
-        RESCUE.decode("key", wrap("token", body, DELETIONS_VERSION + 1))
+        Rescues(store, "memory").newest(ledger)
 
 
 def a_rescue(ledger: int, at: int = 1) -> RescuedLedger:
@@ -69,7 +83,7 @@ def a_rescue(ledger: int, at: int = 1) -> RescuedLedger:
 def test_the_newest_record_counts_and_a_number_is_taken_once():
     rescues, tokens = Rescues(MemoryStore(), "memory"), count()
 
-    def write(slot: int, record: RescueRecord) -> bool:
+    def write(slot: int, record: RescuedLedger | RescueForgotten) -> bool:
         return rescues.write(7, slot, record, lambda: str(next(tokens)))
 
     assert rescues.newest(7) == NewestRescue(-1, None)

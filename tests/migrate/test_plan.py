@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.migrate.plan import (
-    LARGEST,
     AbsentRange,
     ArchivedExtent,
     Cost,
@@ -26,6 +25,8 @@ from offloader.migrate.plan import (
     state_of,
 )
 from offloader.model import GIB, MIB, LedgerSpan, Position, Taking
+
+LARGEST = 1920 * 1024**2
 
 NOTHING = ArchivedExtent()
 

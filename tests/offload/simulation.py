@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -38,7 +39,9 @@ from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.passing_on import PassingOn
 from offloader.offload.driver.registry import TopicRegistry
+from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.retaining import Retaining
+from offloader.offload.driver.topic_copies import TopicCopying
 from offloader.offload.driver.work import Work, WorkKind
 from offloader.offload.worker.slice_worker import died, refused, run_slice
 from offloader.ports.entry_source import EntrySource
@@ -115,9 +118,19 @@ class CheckedPlans(LanePlans):
         return awake
 
 
-class NoRequests:
-    def serve(self, topics: object, now: int) -> None:
-        pass
+class ServedRequests:
+    """The handler of requests, from when a simulation serves them."""
+
+    def __init__(self) -> None:
+        self.handler: RequestHandler | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self.handler is not None and self.handler.busy
+
+    def serve(self, registry: TopicRegistry, now: int) -> None:
+        if self.handler is not None:
+            self.handler.serve(registry, now)
 
 
 @dataclass
@@ -170,7 +183,6 @@ class Simulation:
             tasks=1, threads=4, byte_budget=40 * 1024, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1
         )
     )
-    requests: Any = field(default_factory=NoRequests)
     cluster_of: Simulation | None = None
     urgent: bool = False
     checked: bool = True
@@ -215,6 +227,9 @@ class Simulation:
         self.config = parsed(text)
         self.pins = self.cluster.pins()
         self.journal = Journal.open(self.store, self.application, self.uuid)
+        self.executors: dict[WorkKind, Executor] = dict.fromkeys(WorkKind, InTurn())
+        self.served: Any = ServedRequests()
+        self.copying: list[TopicCopying] = []
         self.context = Context(
             application=self.application,
             cluster=self.cluster.name,
@@ -227,7 +242,7 @@ class Simulation:
             source=self.cluster.source,
             policies=self.config.policies,
             metrics=Metrics(),
-            work=Work(dict.fromkeys(WorkKind, InTurn()), self.clock),
+            work=Work(self.executors, self.clock),
             clock_ms=self.clock,
             new_uuid=self.uuid,
             jitter=self.rng.random,
@@ -242,16 +257,17 @@ class Simulation:
         )
         self.retaining = Retaining(self.context, self.grace_ms, RETENTION_MS, self.clocks())
         self.bridging = BridgeFeature(self.context, self.bridge_settings(), self.bridge_parts(), urgent=self.urgent)
-        passing_on = PassingOn(self.context, self.registry, self.agrees)
+        self.passing_on = PassingOn(self.context, self.registry, self.agrees)
         self.driver = Driver(
             self.context,
             self.registry,
             plans,
-            self.requests,
+            self.served,
             self.retaining,
             [self.bridging],
             1,
-            passing_on=passing_on,
+            self.copying,
+            self.passing_on,
         )
 
     def clocks(self) -> Clocks:
@@ -335,6 +351,10 @@ class Simulation:
         self.context.record(replace(self.driver.state(topic), releasing=Releasing.REQUEST))
         if topic in self.registry.topics:
             retiring.requested(self.context, self.registry.topics[topic])
+
+    def serve_requests(self, trigger_ms: int = 1) -> None:
+        """Requests are answered from now on, by this process."""
+        self.served.handler = RequestHandler(self.context, trigger_ms, self.retaining, self.bridging)
 
     def forget_failure(self, topic: TopicName) -> None:
         self.journal.record([replace(self.driver.state(topic), failure=None)])

@@ -43,12 +43,12 @@ class Later(Executor):
 
 def put_off(sim: Simulation, kind: WorkKind) -> Later:
     later = Later()
-    sim.context.work._executors = {**sim.context.work._executors, kind: later}
+    sim.executors[kind] = later
     return later
 
 
 def answer_from_now_on(sim: Simulation, kind: WorkKind, later: Later) -> None:
-    sim.context.work._executors = {**sim.context.work._executors, kind: InTurn()}
+    sim.executors[kind] = InTurn()
     later.answer()
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 
@@ -18,7 +19,6 @@ from offloader.metadata.state import TopicState
 from offloader.model import TopicName
 from offloader.offload.application import Application
 from offloader.offload.driver.passing_on import PassingOn
-from offloader.offload.seat import new_uuid
 from offloader.offload.settings import chosen_shard
 from offloader.offload.spark import session as spark_side
 from offloader.runtime.connections import ClosableAdmin, Dependencies
@@ -41,7 +41,7 @@ class Surroundings:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         backing = MemoryBacking()
         self.store = MemoryStore(backing)
-        self.healthy = Journal.open(MemoryStore(backing), "app", new_uuid)
+        self.healthy = Journal.open(MemoryStore(backing), "app", lambda: str(uuid4()))
         brokers = SimpleNamespace(
             close=lambda: None, cluster=lambda: "c", runtime_configuration=dict, time_ms=lambda: None
         )
@@ -117,7 +117,7 @@ def test_a_shard_that_was_overtaken_says_that_it_may_be_started_again(
     surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overtaken(*_: object) -> object:
-        Journal.open(surroundings.store, "app~1", new_uuid)
+        Journal.open(surroundings.store, "app~1", lambda: str(uuid4()))
         return SimpleNamespace(isActive=True, stop=lambda: None)
 
     context = SimpleNamespace(setLogLevel=lambda _: None)
@@ -137,7 +137,7 @@ def test_what_is_on_its_way_to_another_shard_arrives_whoever_has_the_journal(
     topic, store = TopicName.parse("public/default/t"), surroundings.store
     catalogs = Catalogs(store, "app")
     catalogs.append(catalogs.head(topic), claim())
-    with Journal.open(store, "app", new_uuid) as journal:
+    with Journal.open(store, "app", lambda: str(uuid4())) as journal:
         journal.record([TopicState(topic, passed_to="app~1")])
     context = SimpleNamespace(setLogLevel=lambda _: None)
     surroundings.session(monkeypatch, lambda: SimpleNamespace(stop=lambda: None, sparkContext=context))

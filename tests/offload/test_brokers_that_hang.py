@@ -10,11 +10,15 @@ import pytest
 
 from offloader.errors import AccessDeniedError, BrokerUnavailableError, OffloadError, OutcomeUnknownError
 from offloader.model import Position, TopicName
-from offloader.offload.core.retry_schedule import FIRST_MS, LAST_MS, SOON_MS, RetrySchedule
+from offloader.offload.core.retry_schedule import RetrySchedule
 from offloader.offload.driver import observed
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.pins import TopicEnd
 from tests.offload.simulation import Simulation
+
+FIRST_MS = 30_000
+LAST_MS = 240_000
+SOON_MS = 1000
 
 HEALTHY = TopicName.parse("public/default/t")
 HUNG = [TopicName.parse(f"public/default/hung{n}") for n in range(3)]
@@ -100,7 +104,7 @@ def test_looks_that_are_waited_for_become_rare_and_the_other_topics_go_on() -> N
 
 def test_topics_that_cannot_be_adopted_yet_keep_no_other_topic_waiting() -> None:
     sim = started()
-    sim.context.work._executors = {**sim.context.work._executors, WorkKind.ADOPT: (stuck := Stuck())}
+    sim.executors[WorkKind.ADOPT] = stuck = Stuck()
     for topic in HUNG:
         sim.cluster.create(topic)
     assert go_on(sim) > 10
@@ -161,7 +165,7 @@ def test_an_acknowledgement_that_stood_in_a_queue_was_not_waited_for() -> None:
     sim = started(roll="5s")
     sim.produce(HEALTHY, 10)
     sim.rounds(1)
-    sim.context.work._executors = {**sim.context.work._executors, WorkKind.ACKNOWLEDGE: (queue := Queued())}
+    sim.executors[WorkKind.ACKNOWLEDGE] = queue = Queued()
     sim.cluster.faults.add("pins.acknowledge", lambda: BrokerUnavailableError("not now"), times=1)
     sim.rounds(20)
     assert len(queue.calls) == 1

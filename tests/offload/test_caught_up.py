@@ -10,13 +10,15 @@ import pytest
 
 from offloader.errors import AuthorizationFailedError, SubscriptionBusyError
 from offloader.model import Failure, FailureKind, GapKind, Position, TopicName
-from offloader.offload.caught_up import GIVE_UP_ATTEMPTS, CaughtUp, CaughtUpState
+from offloader.offload.caught_up import CaughtUp, CaughtUpState
 from offloader.offload.core.evidence import Being
 from offloader.offload.core.facets import Inquiry
 from offloader.offload.driver import losses
 from offloader.offload.driver.driver import Driver
-from offloader.offload.driver.undelivered import MAX_LOOKUPS
 from tests.offload.simulation import Simulation
+
+GIVE_UP_ATTEMPTS = 5
+MAX_LOOKUPS = 1000
 
 TOPIC = TopicName.parse("persistent://t/n/a")
 

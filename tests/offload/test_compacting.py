@@ -14,12 +14,14 @@ from offloader.metadata.layout import manifest_key
 from offloader.metadata.manifest import FAN
 from offloader.offload.core.changes import TopicChanges
 from offloader.offload.core.topic import Topic
-from offloader.offload.driver.committing import COMPACT_AGAIN_MS, Compacting
+from offloader.offload.driver.committing import Compacting
 from offloader.offload.driver.work import Work, WorkKind
 from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.in_turn import InTurn
 from tests.metadata.support import TOPIC
 from tests.metadata.test_manifests import written
+
+COMPACT_AGAIN_MS = 60_000
 
 
 class World:

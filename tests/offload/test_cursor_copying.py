@@ -76,7 +76,7 @@ class World:
     def restart(self) -> None:
         reader = LiveCursors(self.states, None, SubscriptionNames)
         context = self.sim.context
-        self.sim.driver._copying = (FactsCopying(context, self.states), CursorCopying(context, reader))
+        self.sim.copying[:] = FactsCopying(context, self.states), CursorCopying(context, reader)
 
     def wait(self, ms: int) -> None:
         self.sim.clock.now += ms

@@ -99,7 +99,7 @@ class Stuck(Executor):
 
 def hang(sim: Simulation, kind: WorkKind) -> Stuck:
     stuck = Stuck()
-    sim.context.work._executors = {**sim.context.work._executors, kind: stuck}
+    sim.executors[kind] = stuck
     return stuck
 
 

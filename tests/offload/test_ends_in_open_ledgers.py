@@ -155,8 +155,8 @@ def test_the_topic_of_a_cluster_that_was_built_anew_is_not_taken_for_the_former_
     ledger = sim.cluster.admin.topic_info(T).ledgers.spans[0].ledger
     for topic in (T, WITNESS):
         sim.cluster.delete(topic)
-    sim.cluster.state._last_ledger = ledger - 1 if same_ledgers else 0
-    sim.cluster.state._rng.seed(3)
+    sim.cluster.state.last_ledger = ledger - 1 if same_ledgers else 0
+    sim.cluster.state.rng.seed(3)
     for topic in (T, WITNESS):
         sim.cluster.create(topic)
     before = listed(sim)

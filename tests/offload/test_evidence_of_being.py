@@ -22,14 +22,16 @@ from offloader.errors import (
 from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind
 from offloader.model import TopicName
-from offloader.offload.core.evidence import CONFIRM_MS, GAP_MS, Being, Look, being
-from offloader.offload.driver.request_handler import RequestHandler
+from offloader.offload.core.evidence import Being, Look, being
 from offloader.ports.admin import Identity
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.cluster_clients import MemoryAdmin
 from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
 from tests.truth import truth_of_cluster
+
+CONFIRM_MS = 60_000
+GAP_MS = 20_000
 
 T = TopicName.parse("public/default/t")
 OTHER = TopicName.parse("public/default/other")
@@ -183,7 +185,7 @@ def test_a_topic_that_is_gone_for_less_than_a_minute_is_not_deleted() -> None:
 def elsewhere(sim: Simulation, *topics: TopicName) -> MemoryCluster:
     """The ingress leads to another healthy Pulsar of the same name."""
     other = MemoryCluster(seed=77, name=sim.cluster.name)
-    other.state._created = 5_000
+    other.state.created = 5_000
     other.namespace("public/default")
     for topic in topics:
         other.create(topic)
@@ -265,7 +267,7 @@ def test_somebody_may_say_that_everything_was_deleted() -> None:
     sim.until_believed()
     assert "--deleted" in sim.registry.topics[T].poll.error
     request = Request(RequestKind.ACCEPT_LOSS, T, sim.clock.now, "test")
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     asked = requests.submit(sim.store, "sim", request, sim.uuid)
     sim.until_believed()
     assert T not in sim.registry.topics
@@ -314,7 +316,7 @@ def test_a_topic_of_a_rebuilt_cluster_is_not_ours_though_its_ledgers_have_the_sa
     assert sim.context.catalogs.head(T) == before
     assert f"accept-loss {T} --deleted" in sim.registry.topics[T].poll.error
     for topic in (T, OTHER):
-        sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+        sim.serve_requests()
         request = Request(RequestKind.ACCEPT_LOSS, topic, sim.clock.now, "test")
         requests.submit(sim.store, "sim", request, sim.uuid)
         sim.until_believed()

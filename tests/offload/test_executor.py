@@ -15,14 +15,19 @@ from pyspark import cloudpickle
 
 from offloader.errors import ConfigError
 from offloader.model import FailureKind
-from offloader.offload.spark.executor import ARROW_SCHEMA, receipt_of, worker_function
+from offloader.offload.spark.executor import receipt_of, worker_function
 from offloader.offload.spark.plan_server import PlanAddress
-from offloader.offload.worker.secrets import AUTH_PARAMS, STORAGE_OPTIONS, with_secrets, without_secrets
+from offloader.offload.worker.secrets import with_secrets, without_secrets
 from offloader.offload.worker.tasks import WorkerSettings
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.settings import StoreSettings
 from offloader.version import installed
 from tests.offload.test_worker import work
+
+ARROW_SCHEMA = pa.schema([("receipt", pa.binary()), ("slice", pa.binary()), ("unfit", pa.string())])
+
+AUTH_PARAMS = "OFFLOADER_PULSAR_AUTH_PARAMS"
+STORAGE_OPTIONS = "OFFLOADER_STORAGE_OPTIONS"
 
 TOKEN = "token:eyJ-very-secret"
 SECRET = "s3cr3t-of-the-store"

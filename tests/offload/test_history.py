@@ -12,12 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.model import ENTRY_OVERHEAD, LedgerList, LedgerSpan, LedgerSums, Position
-from offloader.offload.core.borders import (
-    LEAST,
-    BorderSearch,
-    ClosedLedgers,
-    end_of_history,
-)
+from offloader.offload.core.borders import BorderSearch, ClosedLedgers, end_of_history
+
+LEAST = 0.125
 
 small = st.integers(0, 8)
 sized = st.tuples(st.integers(0, 40), st.integers(0, 500))  # entries, bytes of each

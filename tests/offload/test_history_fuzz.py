@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from offloader.model import Failure, FailureKind, Source
 from offloader.offload.core import planner
 from offloader.offload.core.history import unread
-from offloader.offload.core.sources import ANEW_AFTER
 from tests.examples import worlds
 from tests.offload.history_fuzz import FuzzedTopic
+
+ANEW_AFTER = 3
 
 seeds = st.integers(0, 10**9)
 

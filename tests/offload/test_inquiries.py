@@ -10,10 +10,12 @@ import pytest
 from offloader.model import TopicName
 from offloader.offload.core.evidence import Look
 from offloader.offload.driver import inquiries
-from offloader.offload.driver.admin_queries import WITNESSES
-from offloader.offload.driver.inquiries import LOOK_EVERY_MS, inquire, pursue
+from offloader.offload.driver.inquiries import inquire, pursue
 from offloader.offload.driver.work import WorkKind
 from tests.offload.simulation import Simulation
+
+WITNESSES = 3
+LOOK_EVERY_MS = 10_000
 
 NAMES = [TopicName.parse(f"public/default/t{number}") for number in range(8)]
 

@@ -24,7 +24,7 @@ from offloader.lifecycle.deletion.subscription_side import SubscriptionSide
 from offloader.lifecycle.deletion.system_topic.acceptor import SystemTopicAcceptor
 from offloader.lifecycle.deletion.system_topic.examining import CopyExaminer, LedgerExaminer
 from offloader.lifecycle.deletion.system_topic.interfaces import NotAnnounced
-from offloader.lifecycle.deletion.task import SOON, DeletionTask, LazySide
+from offloader.lifecycle.deletion.task import DeletionTask, LazySide
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.refusals import Refusal, RefusalKind
 from offloader.lifecycle.topics.cursors.policy import UnusedSubscriptions
@@ -44,6 +44,8 @@ from tests.archive.support import TOPIC
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.lifecycle.deletion.support import candidate
 from tests.lifecycle.deletion.test_service import DELETED, WIDE, Setting
+
+SOON = 1.0
 
 RUNS = bool  # never stopping
 CLOSABLE = SimpleNamespace(close=lambda: None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 
 from offloader.errors import OvertakenError, StoreUnavailableError
-from offloader.offload.lifecycle_thread import LAST_RETRY, LifecycleThread
+from offloader.offload.lifecycle_thread import LifecycleThread
+
+LAST_RETRY = 600.0
 
 
 class Clock:

@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 
 from offloader.metadata.deal import Deal
 from offloader.metadata.heartbeats import FoundSign, Heartbeat, Heartbeats
-from offloader.offload.core.liveness import LONGEST_WAIT_MS, LOOKS, Liveness, wait_before_return
-from offloader.offload.fleet import MOST_STAND_INS, Fleet
+from offloader.offload.core.liveness import Liveness, wait_before_return
+from offloader.offload.fleet import Fleet
 from offloader.storage.memory import MemoryStore
+
+LONGEST_WAIT_MS = 3_600_000
+LOOKS = 4
+MOST_STAND_INS = 2
 
 AFTER = 1_000
 

@@ -158,7 +158,7 @@ def test_a_shard_that_ends_between_its_record_and_the_claim_has_begun_nothing_an
     claimed: bool,
 ) -> None:
     first = sharded(alone())
-    first.context.work._executors = {**first.context.work._executors, WorkKind.CLAIM: Never()}
+    first.executors[WorkKind.CLAIM] = Never()
     other = second(first)
     together(first, other, rounds=20)
     leaving = {state.topic for state in first.journal.topics.values() if state.passed_to}
@@ -177,14 +177,13 @@ def test_a_shard_that_ends_between_its_record_and_the_claim_has_begun_nothing_an
 
 def test_a_process_that_was_paused_in_the_middle_of_it_passes_on_what_its_successor_would() -> None:
     first = sharded(alone())
-    first.context.work._executors = {**first.context.work._executors, WorkKind.CLAIM: Never()}
+    first.executors[WorkKind.CLAIM] = Never()
     together(first, rounds=20)
-    zombie, zombies_passing = first.context, first.driver._passing_on
+    zombie, zombies_passing = first.context, first.passing_on
     heads = {topic: zombie.catalogs.head(topic) for topic in MOVING}
     first.pins.close()  # its brokers have noticed
     first.start()
     other = second(first)
-    assert zombies_passing is not None
     with pytest.raises(OvertakenError):
         zombies_passing._claim(MOVING[0], "sim~1")
     for head in heads.values():
@@ -253,8 +252,7 @@ def test_a_shard_that_is_to_end_says_when_nothing_is_left() -> None:
     assert set(ending.registry.topics) == set(MOVING)
     ending.deal = Deal("sim", 1, 1)
     ending.kill()
-    passing = ending.driver._passing_on
-    assert passing is not None
+    passing = ending.passing_on
     gone = [passing.all_gone]
     together(first, ending)
     assert [*gone, passing.all_gone] == [False, True]
@@ -350,8 +348,7 @@ def test_what_is_not_listed_any_more_is_passed_on_once() -> None:
     first.start()
     first.registry.found._interval_ms = 3_600_000
     passed: list[TopicName] = []
-    passing = first.driver._passing_on
-    assert passing is not None
+    passing = first.passing_on
     begin = passing._begin
 
     def counted(name: TopicName) -> None:
@@ -392,8 +389,7 @@ def test_topics_that_are_gone_are_asked_about_once_however_often_the_list_of_cla
 
 def waits_for_its_turn(first: Shard) -> TopicName:
     """A topic that has come to its end for another shard, before more was written into it."""
-    name, passing = MOVING[0], first.driver._passing_on
-    assert passing is not None
+    name, passing = MOVING[0], first.passing_on
     passing._is_over = lambda topic: False
     first.rounds(40)
     retirement = first.registry.topics[name].retirement

@@ -163,12 +163,12 @@ class World:
         self.now = 1_000_000
         self.part = rng.choice([2_000, 10_000])
         self.largest = rng.choice([50, 500, 15_000])
-        self.topics = {t.name: t for t in (self._topic(i) for i in range(rng.choice([1, 3, 12])))}
+        self.topics = {t.name: t for t in (self.new_topic(i) for i in range(rng.choice([1, 3, 12])))}
         self.uuids = 0
         self.number = 0
         self.store = NoStore()
 
-    def _topic(self, i: int) -> Listed:
+    def new_topic(self, i: int) -> Listed:
         name = TopicName("a", "b", f"t{i}")
         rules = TopicRules(
             max_size=self.rng.choice([700, 5_000, 30_000, 10**9]),
@@ -318,7 +318,7 @@ def reading(count: int) -> tuple[World, list[Listed]]:
     world = World(1)
     world.topics = {}
     for i in range(count):
-        topic = world._topic(i)
+        topic = world.new_topic(i)
         topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
         topic.sizes = [1_000] * 50
         topic.state = topic.decide(world).state
@@ -377,7 +377,7 @@ def test_a_slice_of_the_slow_lane_waits_for_what_its_topic_needs(speed: Speed, p
 def failed_segment(kind: FailureKind, failures: int = sources.ANEW_AFTER) -> tuple[World, Listed]:
     """A topic with a part uploaded, whose end is fixed, and which then fails so often in a row."""
     world = World(1)
-    topic = world._topic(0)
+    topic = world.new_topic(0)
     world.topics = {topic.name: topic}
     topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
     topic.sizes = [1_000] * 60
@@ -396,7 +396,7 @@ def failed_segment(kind: FailureKind, failures: int = sources.ANEW_AFTER) -> tup
 def test_a_segment_ends_before_its_index_is_larger_than_readers_shall_hold(one_less: bool) -> None:
     """Markers between single entries make each entry a block of its own: 8 MiB of those have 50,000 index entries."""
     world = World(1)
-    topic = world._topic(0)
+    topic = world.new_topic(0)
     world.topics = {topic.name: topic}
     topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
     topic.sizes = [1_000] * 60
@@ -590,7 +590,7 @@ def test_how_far_a_slice_is_sure_to_come() -> None:
 
 def test_an_upload_that_began_for_another_uuid_is_not_the_segment_s_and_is_ended() -> None:
     world = World(1)
-    topic = world._topic(0)
+    topic = world.new_topic(0)
     topic.sizes = [1_000] * 50
     opened = topic.decide(world).state
     before = opened.open.uuid

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from dataclasses import replace
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,6 @@ from offloader.metadata.layout import claim_key
 from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import Claim, Releasing, TopicState
 from offloader.model import Position, RollReason, TopicName
-from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import WorkKind
 from offloader.storage.memory import MemoryStore
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
@@ -41,7 +40,7 @@ def started(**settings: object) -> Simulation:
 def ask(
     sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None, ahead_ms: int = 0
 ) -> str:
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     return requests.submit(sim.store, "sim", Request(kind, topic, sim.clock.now + ahead_ms, "test", position), sim.uuid)
 
 
@@ -83,7 +82,7 @@ def test_a_manual_close_survives_a_restart_and_never_closes_twice() -> None:
     request = ask(sim, RequestKind.CLOSE, T, end(sim))
     sim.rounds(2)
     sim.kill()
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     sim.rounds(12)
     assert requests.outcome_of(sim.store, "sim", request).ok
     assert len(sim.context.catalogs.load(T).segments) == 1
@@ -454,20 +453,28 @@ def test_a_topic_released_by_request_is_offloaded_again_once_it_was_disabled_and
     assert sim.context.catalogs.load(T).end == end(sim)
 
 
+class OneAnswer(Executor):
+    """Whatever is submitted has the same answer."""
+
+    def __init__(self, answer: Future[Any]) -> None:
+        self.answer = answer
+
+    def submit(self, *_: object, **__: object) -> Future[Any]:
+        return self.answer
+
+
 def test_a_deleted_topic_does_not_come_back_from_a_discovery_that_was_under_way() -> None:
     sim = started(roll="5s")
     sim.produce(T, 30)
     sim.settle()
     under_way: Future[object] = Future()
     seen = sim.registry.found._discover({T, OTHER})
-    executors = sim.context.work._executors
-    assert isinstance(executors, dict)
-    inline, executors[WorkKind.DISCOVER] = executors[WorkKind.DISCOVER], SimpleNamespace(submit=lambda _: under_way)
+    inline, sim.executors[WorkKind.DISCOVER] = sim.executors[WorkKind.DISCOVER], OneAnswer(under_way)
     sim.cluster.delete(T)
     sim.until_believed()
     assert T not in sim.registry.topics
     assert sim.context.work.has(WorkKind.DISCOVER, "")
-    executors[WorkKind.DISCOVER] = inline
+    sim.executors[WorkKind.DISCOVER] = inline
     under_way.set_result(seen)
     asked = sim.cluster.faults.count("admin.topic_info", T)
     sim.rounds(20)

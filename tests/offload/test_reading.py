@@ -16,13 +16,15 @@ from offloader.config.levels import ENTRY_OVERHEAD
 from offloader.errors import ConfigError, MetadataUnavailableError
 from offloader.model import MIB, FailureKind, Slice, Source
 from offloader.offload.worker import entry_sources
-from offloader.offload.worker.entry_sources import REST, EntrySources
+from offloader.offload.worker.entry_sources import EntrySources
 from offloader.offload.worker.slice_worker import refused
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
 from offloader.runtime.connections import bookkeeper_settings
 from tests.config.texts import BASE
 from tests.offload.test_worker import work
+
+REST = 5.0
 
 
 def test_the_broker_source_needs_no_metadata_service() -> None:

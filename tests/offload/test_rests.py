@@ -19,11 +19,13 @@ from offloader.offload.core.decisions import Decision
 from offloader.offload.core.facets import Rest, Retirement
 from offloader.offload.core.topic import Topic
 from offloader.offload.driver import observed
-from offloader.offload.driver.driver import OTHERS
-from offloader.offload.driver.lane_plans import LONGEST_REST_MS, LaneBatch
-from offloader.offload.driver.polling import LEAST_MS
+from offloader.offload.driver.lane_plans import LaneBatch
 from offloader.offload.driver.work import WorkKind
 from tests.offload.simulation import Simulation, is_on
+
+OTHERS = 3
+LONGEST_REST_MS = 60_000
+LEAST_MS = 250
 
 TOPICS = [TopicName.parse(f"public/default/t{number}") for number in range(20)]
 

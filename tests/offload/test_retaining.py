@@ -19,7 +19,6 @@ from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CatalogHead, OpenTopic
 from offloader.model import TopicName
 from offloader.offload.driver import retaining
-from offloader.offload.driver.request_handler import RequestHandler
 from offloader.operations.verify.verify import verify
 from offloader.storage.memory import MemoryStore
 from tests.examples import few
@@ -57,7 +56,7 @@ def deleted(sim: Simulation) -> int:
 
 
 def ask(sim: Simulation, kind: RequestKind, hold: str = "") -> RequestOutcome:
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     request = requests.submit(sim.store, "sim", Request(kind, TOPIC, sim.clock.now, "test", None, hold), sim.uuid)
     sim.rounds(3)
     outcome = requests.outcome_of(sim.store, "sim", request)

@@ -9,7 +9,6 @@ from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import TopicCatalog
 from offloader.model import FailureKind, GapKind, Position, RollReason, Source, TopicName
-from offloader.offload.driver.request_handler import RequestHandler
 from offloader.storage.memory import MemoryStore
 from tests.invariants import check_invariants
 from tests.offload.simulation import Simulation
@@ -258,7 +257,7 @@ def test_ledgers_that_only_tiered_storage_has_are_read_through_brokers(source: S
     else:
         offload(sim.cluster, bucket, T, first)
         sim.cluster.vanish(T, first)
-        sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+        sim.serve_requests()
         requests.submit(sim.store, "sim", Request(RequestKind.MIGRATE_REWRITE, T, sim.clock.now, "test"), sim.uuid)
     sim.settle()
     segments = catalog(sim).segments

@@ -13,11 +13,12 @@ from offloader.metadata.deal import Deal
 from offloader.metadata.heartbeats import Heartbeats
 from offloader.metrics import Metrics
 from offloader.offload import standing_in as module
-from offloader.offload.core.liveness import LOOKS
 from offloader.offload.fleet import Fleet
 from offloader.offload.settings import chosen_shard
 from offloader.offload.standing_in import StandingIn
 from offloader.storage.memory import MemoryStore
+
+LOOKS = 4
 
 AFTER = 60_000
 CONFIG = """

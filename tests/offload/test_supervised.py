@@ -6,7 +6,9 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from offloader.errors import FatalError
-from offloader.offload.spark.supervised import MOST_RESTARTS, SupervisedQuery
+from offloader.offload.spark.supervised import SupervisedQuery
+
+MOST_RESTARTS = 20
 
 
 class Query:

@@ -46,7 +46,7 @@ def topic_of_brokers(seed: int = 1, count: int = 110, **options: object) -> tupl
 
 
 def ask(sim: Simulation, kind: RequestKind = RequestKind.MIGRATE_COPY) -> str:
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     return requests.submit(sim.store, "sim", Request(kind, T, sim.clock.now, "test"), sim.uuid)
 
 
@@ -241,7 +241,7 @@ def test_there_and_back_and_there_again() -> None:
     offload(sim.cluster, bucket, T, closed_ledgers(sim.cluster, T)[0])
     ask(sim)
     sim.settle()
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     requests.submit(sim.store, "sim", Request(RequestKind.RELEASE, T, sim.clock.now, "test"), sim.uuid)
     sim.rounds(20)
     assert T not in sim.registry.topics
@@ -279,10 +279,9 @@ def test_killed_and_refused_anywhere(seed: int) -> None:
             sim.produce(T, rng.randrange(12))
             waiting += [one for one in closed_ledgers(sim.cluster, T)[-1:] if one not in waiting]
         elif event < 0.35:
-            random_faults, faults._random = faults._random, []
-            sim.kill()
-            faults._random = random_faults
-            sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+            with faults.no_random():
+                sim.kill()
+            sim.serve_requests()
         else:
             sim.rounds(1, step_ms=rng.choice([100, 3_000, 60_000]))
         assert sim.cluster.mark_delete(T, "mine") is not None

@@ -11,10 +11,12 @@ from offloader.format.cutter import CutPart
 from offloader.format.entry import UNREADABLE
 from offloader.metadata.layout import data_key
 from offloader.model import SegmentLayout
-from offloader.offload.worker.part_uploads import MOST_UNDER_WAY, PartUploads
+from offloader.offload.worker.part_uploads import PartUploads
 from offloader.storage.memory import MemoryStore
 from tests.format.support import cutter
 from tests.offload.test_worker import TOPIC, UUID
+
+MOST_UNDER_WAY = 3
 
 SECONDS = 10.0
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from offloader.errors import FatalError, StoreUnavailableError
-from offloader.offload.driver.work import THREADS, Backlog, Pool, Work, WorkKind
+from offloader.offload.driver.work import THREADS, Pool, Work, WorkKind
 
 
 class Later(Executor):
@@ -127,8 +127,8 @@ def test_what_is_under_way_is_shown_by_kind(work: Work, later: Later, clock: Clo
     clock.now = 3_000
     work.post(WorkKind.SEAL, "other", lambda: None, lambda _: None)
     clock.now = 5_000
-    assert work.backlog()[WorkKind.SEAL] == Backlog(2, 0, 5_000)
-    assert work.backlog()[WorkKind.TAIL] == Backlog(0, 0, 0)
+    assert work.backlog()[WorkKind.SEAL] == (2, 0, 5_000)
+    assert work.backlog()[WorkKind.TAIL] == (0, 0, 0)
     assert work.concerns("t")
     assert not work.concerns("nobody")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offloader.errors import ConfigError
-from offloader.pages.access import Allowance, PageAccess, host_name, is_loopback
+from offloader.pages.access import Allowance, PageAccess, is_loopback
 
 TOKEN = "a-token-that-nobody-guesses"
 HERE = {"HTTP_HOST": "localhost:9465", "REMOTE_ADDR": "127.0.0.1"}
@@ -88,6 +88,8 @@ def test_no_access_shows_its_token() -> None:
 
 
 def test_names_of_hosts() -> None:
-    assert [host_name(text) for text in ("A:1", "a", "[::1]:9", "[::1]", ":9")] == ["a", "a", "[::1]", "[::1]", ""]
+    access = PageAccess(names=frozenset({"a"}))
+    verdicts = [access.verdict(HERE | {"HTTP_HOST": text}) for text in ("A:1", "a", "[::1]:9", "[::1]", ":9", "b:1")]
+    assert verdicts == [Allowance.ALLOWED] * 4 + [Allowance.REFUSED] * 2
     assert is_loopback("::ffff:127.0.0.1")
     assert not is_loopback("1.2.3.4")

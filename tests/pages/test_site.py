@@ -21,9 +21,11 @@ from offloader.errors import (
 from offloader.pages import site as site_module
 from offloader.pages.access import PageAccess
 from offloader.pages.rendering import FILES, Renderer
-from offloader.pages.site import STREAMS, Page, PageAnswer, PageRequest, Site
+from offloader.pages.site import Page, PageAnswer, PageRequest, Site
 from tests.pages.calling import Page as Html
 from tests.pages.calling import ask
+
+STREAMS = 4
 
 TOKEN = "a-token-that-nobody-guesses"
 

@@ -14,7 +14,6 @@ from offloader.ports.subscriptions import EARLIEST
 from offloader.pulsar.cursor_standing import (
     Acknowledged,
     CursorStanding,
-    Difference,
     bring,
     difference,
     is_same,
@@ -75,7 +74,7 @@ def test_a_difference_counts_entries_of_either_side(one, other) -> None:
         {(ledger, entry) for ledger, count in lengths for entry in range(count) if has(state, (ledger, entry))}
         for state in (one, other)
     )
-    wanted = Difference(len(here - there), len(there - here), min(here ^ there, default=None))
+    wanted = (len(here - there), len(there - here), min(here ^ there, default=None))
     assert difference(one, other, lengths) == wanted
     assert is_same(one, other, lengths) is (here == there)
 

@@ -3,7 +3,9 @@
 import pytest
 
 from offloader.errors import InexactBytesError
-from offloader.pulsar.exactness import EXPOSING, INTERCEPTORS, check_exactness
+from offloader.pulsar.exactness import EXPOSING, check_exactness
+
+INTERCEPTORS = "brokerEntryMetadataInterceptors"
 
 
 @pytest.mark.parametrize("interceptors", ["", "[]", "[org.example.A, org.example.B]"])

@@ -10,8 +10,10 @@ from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.errors import ProtocolError
 from offloader.pulsar import commands
 from offloader.pulsar.commands import message_id
-from offloader.pulsar.frames import FRAME_SLACK, Frame, FrameBuffer, encode
+from offloader.pulsar.frames import Frame, FrameBuffer, encode
 from tests.pulsar.fake_broker import command
+
+FRAME_SLACK = 64 * 1024
 
 messages = st.builds(
     lambda ledger, entry, data: (

@@ -11,10 +11,12 @@ import pytest
 from offloader.errors import BrokerUnavailableError, ProtocolError, TopicMovedError, TopicNotFoundError
 from offloader.model import TopicName
 from offloader.pulsar.connection import BrokerConnection
-from offloader.pulsar.lookup import MAX_REDIRECTS, TopicLookup
+from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from tests.pulsar import fake_broker as fake
 from tests.pulsar.fake_broker import FakeBroker
+
+MAX_REDIRECTS = 20
 
 TOPIC = TopicName.parse("public/ns/t")
 

@@ -10,7 +10,7 @@ from offloader.pulsar.commands import message_id, send
 from offloader.pulsar.frames import FrameBuffer, encode
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
-from offloader.pulsar.producer import EntryProducer, SendReceipt
+from offloader.pulsar.producer import EntryProducer
 from tests.pulsar import fake_broker as fake
 from tests.pulsar.entries import entry
 
@@ -38,7 +38,7 @@ def lookup(broker, settings):
 
 
 def taken(producer, count):
-    found: list[SendReceipt] = []
+    found: list[tuple[int, int, int]] = []
     while len(found) < count:
         more = producer.receipts(5)
         assert more, f"only {len(found)} of {count} receipts came"
@@ -60,7 +60,7 @@ def test_receipts_come_in_the_order_of_sending(broker, lookup):
     producer = EntryProducer.open(lookup, TOPIC, "one", None)
     for number in range(50):
         producer.send(number, entry(number), messages=number + 1, chunk=number == 3)
-    assert taken(producer, 50) == [SendReceipt(number, 3, number) for number in range(50)]
+    assert taken(producer, 50) == [(number, 3, number) for number in range(50)]
     sent = [c.send for c in broker.received(SEND)]
     assert [c.num_messages for c in sent] == list(range(1, 51))
     assert [c.is_chunk for c in sent] == [number == 3 for number in range(50)]

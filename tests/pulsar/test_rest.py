@@ -29,9 +29,11 @@ from offloader.errors import (
 from offloader.model import EntryRange, Gap, GapKind, TopicName
 from offloader.pulsar.admin import AdminClient, effective_policies
 from offloader.pulsar.broker_source import explain, kind_of
-from offloader.pulsar.rest import MAX_REDIRECTS, RestClient, refusal
+from offloader.pulsar.rest import RestClient, refusal
 from offloader.pulsar.settings import PulsarSettings
 from tests.pulsar.certificates import certificate
+
+MAX_REDIRECTS = 10
 
 TOPIC = TopicName.parse("public/ns/a topic")
 PATH = "/admin/v2/persistent/public/ns/a%20topic"

@@ -3,8 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.pulsar.reader import MAX_ENTRIES, Window, message_count
+from offloader.pulsar.reader import Window, message_count
 from tests.pulsar.entries import entry
+
+MAX_ENTRIES = 10_000
 
 
 class Broker:

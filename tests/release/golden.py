@@ -19,9 +19,9 @@ from typing import Any
 
 from dev.release.build import extract
 from offloader.config.levels import TopicPolicy
-from offloader.metadata.catalog_codec import HEAD_MAGIC, plain
+from offloader.metadata.catalog_codec import plain
 from offloader.metadata.deal import Deal, DealBy
-from offloader.metadata.envelope import DELETIONS_VERSION, MAGIC, unwrap, wrap
+from offloader.metadata.envelope import unwrap, wrap
 from offloader.metadata.layout import catalog_folder
 from offloader.model import GapKind, TopicName
 from offloader.ports.object_store import ObjectStore, Stat
@@ -32,6 +32,10 @@ from tests.bridge.driver.simulation import BUCKET, BridgedSimulation, ReadablePo
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.cluster_state import Ledger, MemoryCursor, MemoryEntry, MemoryTopic, Namespace
 from tests.offload.simulation import Simulation
+
+HEAD_MAGIC = b"PSOH"
+DELETIONS_VERSION = 3
+MAGIC = b"PSOM"
 
 ARCHIVES = Path(__file__).resolve().parents[1] / "fixtures" / "archives"
 VERSIONS = sorted(
@@ -104,9 +108,9 @@ def cluster_fields(cluster: MemoryCluster) -> dict[str, Any]:
     """All that a later process has to find again."""
     state = cluster.state
     return {
-        "lastLedger": state._last_ledger,
-        "created": state._created,
-        "tokens": state._tokens,
+        "lastLedger": state.last_ledger,
+        "created": state.created,
+        "tokens": state.tokens,
         "namespaces": sorted(state.namespaces),
         "topics": [
             {"topic": str(name), "living": each is state.topics.get(name), **_topic_fields(each)}
@@ -141,7 +145,7 @@ def cluster_of(fields: dict[str, Any]) -> MemoryCluster:
     """The cluster as it was."""
     cluster = MemoryCluster(seed=99, name=CLUSTER, entries_per_ledger=SETTINGS["entries_per_ledger"])
     state = cluster.state
-    state._last_ledger, state._created, state._tokens = fields["lastLedger"], fields["created"], fields["tokens"]
+    state.last_ledger, state.created, state.tokens = fields["lastLedger"], fields["created"], fields["tokens"]
     for name in fields["namespaces"]:
         state.namespaces[name] = Namespace()
     for said in fields["topics"]:
@@ -149,7 +153,7 @@ def cluster_of(fields: dict[str, Any]) -> MemoryCluster:
         if said["living"]:
             state.topics[topic.name] = topic
         else:
-            state._deleted.setdefault(topic.name, []).append(topic)
+            state.deleted.setdefault(topic.name, []).append(topic)
     return cluster
 
 

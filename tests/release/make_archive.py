@@ -24,7 +24,6 @@ from offloader.metadata.root import open_root
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.core.segments import uploading
 from offloader.offload.driver.committing import append_record
-from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import WorkKind
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
@@ -145,7 +144,7 @@ def _lose(sim: Simulation, produce: Produce) -> None:
 
 
 def _ask(sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None) -> None:
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     asked = Request(kind, topic, sim.clock.now, "operator", position)
     requests.submit(sim.store, sim.application, asked, sim.uuid)
     sim.rounds(4, 100)
@@ -213,7 +212,7 @@ def _pass_on(sim: Archived, produce: Produce) -> Simulation:
     """The second shard starts. One topic's claim is written, the other one's is not yet."""
     sim.deal = FIRST
     sim.kill()
-    sim.context.work._executors = {**sim.context.work._executors, WorkKind.CLAIM: Never()}
+    sim.executors[WorkKind.CLAIM] = Never()
     sim.rounds(20, 2_000)
     catalogs = Catalogs(sim.store, sim.application)
     catalogs.pass_on(catalogs.head(MOVED), sim.driver.state(MOVED).passed_to, sim.clock.now)
@@ -244,7 +243,7 @@ def _close_later(sim: Simulation) -> None:
 
 def _seal_half_way(sim: Simulation, produce: Produce) -> None:
     """A segment's upload is complete, as the journal says, and nothing of it is in the catalog."""
-    sim.context.work._executors = {**sim.context.work._executors, WorkKind.SEAL: Never()}
+    sim.executors[WorkKind.SEAL] = Never()
     produce(REBUILT, 5)
     last = sim.cluster.entries(REBUILT)[-1]
     asked = Request(RequestKind.CLOSE, REBUILT, sim.clock.now, "operator", Position(0, last.ledger, last.entry))

@@ -20,12 +20,10 @@ from offloader.lifecycle.bucket.names import ObjectKind
 from offloader.lifecycle.bucket.scan import BucketScanner
 from offloader.metadata import requests
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.envelope import DELETIONS_VERSION, FORMAT_VERSION
 from offloader.metadata.journal import Journal
 from offloader.metadata.manifest import FAN
 from offloader.metadata.stock_keys import data_key
 from offloader.model import V1, Part, SegmentStatus, Source, TopicName
-from offloader.offload.driver.request_handler import RequestHandler
 from offloader.operations.verify.verify import verify
 from offloader.storage.local import LocalStore
 from tests.fakes.cluster import MemoryCluster
@@ -54,6 +52,9 @@ from tests.release.golden import (
     cluster_of,
 )
 from tests.truth import Truth, truth_of_cluster
+
+DELETIONS_VERSION = 3
+FORMAT_VERSION = 2
 
 CONFIG = """
 application: sim
@@ -124,7 +125,7 @@ def test_the_application_continues_it_where_it_was_left(golden: Golden) -> None:
     assert sealed.sealed is not None
     assert len(ahead) > 2
     sim = golden.continued()
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     sim.settle()
     check_resumed(golden, OPEN, before.parts)
     for topic, begun in ((REBUILT, [sealed]), (HISTORY, ahead)):
@@ -210,7 +211,7 @@ def test_a_bridge_goes_on_and_builds_nothing_again(golden: Golden) -> None:
 
 def test_a_deletion_that_was_recorded_goes_on_or_is_taken_back(golden: Golden) -> None:
     sim = golden.continued()
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     sim.settle()
     sim.rounds(20, 21_000)
     removed = sim.context.catalogs.head(GOING).removed

@@ -6,6 +6,7 @@ another one beside it, `3b`, and so on: what is released stays as it is."""
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -14,11 +15,17 @@ from google.protobuf.message import Message
 from offloader._proto import metadata_pb2 as pb
 from offloader.format import blocks, index, v1
 from offloader.metadata import layout
-from offloader.metadata.catalog_codec import HEAD_MAGIC, STANDING, plain
-from offloader.metadata.envelope import MAGIC, unwrap
+from offloader.metadata.catalog_codec import plain
+from offloader.metadata.envelope import unwrap
 from offloader.metadata.layout import CLAIMS, DELETION, PROOF, REQUESTS, SHARDS, KeyKind, parse_topic_key
-from offloader.metadata.requests import DONE, SEEN
 from tests.release.golden import NEWEST, Golden, unpacked
+
+STANDING = struct.Struct(">4sII")
+
+HEAD_MAGIC = b"PSOH"
+MAGIC = b"PSOM"
+DONE = ".done"
+SEEN = ".seen"
 
 VERSIONED = {MAGIC, HEAD_MAGIC, blocks.MAGIC_V1, blocks.MAGIC_V2, index.MAGIC, v1.MAGIC}
 """How objects begin that say their version: by their magic, or by the record's field behind it."""

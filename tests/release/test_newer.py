@@ -23,15 +23,17 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import plain
 from offloader.metadata.envelope import unwrap
 from offloader.metadata.former_offload import FormerOffloads
-from offloader.metadata.heartbeats import VERSION, Heartbeats
+from offloader.metadata.heartbeats import Heartbeats
 from offloader.metadata.journal import Journal
-from offloader.metadata.layout import shard_key, subscription_folder
+from offloader.metadata.layout import subscription_folder
 from offloader.metadata.rescue_log import Rescues
 from offloader.metadata.root import read_root
 from offloader.ports.object_store import ObjectStore
 from tests.lifecycle.rescue.support import KEPT
 from tests.release.beside import MARKED
 from tests.release.golden import BRIDGED, CLUSTER, FIRST, LONG, LOST, MOVED, REBUILT, SECOND, Golden, newer
+
+VERSION = 1
 
 
 def token() -> str:
@@ -99,7 +101,7 @@ def check_one_line(error: FormatVersionError) -> None:
 
 def test_a_newer_sign_of_life_is_taken_for_none(golden: Golden) -> None:
     """Nothing follows from it but whether it is worth trying: shards of two versions live side by side."""
-    key = shard_key(FIRST.application, SECOND.index)
+    key = f"_shards/{FIRST.application}/{SECOND.index}"
     said = json.loads(golden.store.read(key)[0])
     golden.store.put(key, json.dumps({**said, "version": VERSION + 1}).encode())
     signs = Heartbeats(golden.store, FIRST.application).all()

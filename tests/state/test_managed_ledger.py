@@ -12,12 +12,11 @@ from offloader.archive.snapshot import OffloadedLedger
 from offloader.errors import DamagedRecordError, ProtocolError
 from offloader.model import LedgerSpan, Position
 from offloader.pulsar.topic_rest import managed_ledger_of
-from offloader.state.envelope import Compression
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
 from offloader.state.managed_ledger_codec import decode_managed_ledger, encode_context
 from tests.archive.support import TOPIC, uuid_of
 from tests.bookkeeper.damage import damaged
-from tests.fakes.ledger_metadata import encode_managed_ledger
+from tests.fakes.ledger_metadata import Compression, encode_managed_ledger
 
 IN_A_BUCKET = (("region", "us-east-1"), ("bucket", "ledgers"))
 NUMBERS = st.integers(0, 2**62)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from botocore.config import Config
 
@@ -19,6 +20,7 @@ from dev.embedded.settings import free_ports
 from offloader.errors import FatalError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import open_store
+from offloader.storage.s3 import S3Store
 from offloader.storage.s3_client import new_client
 from offloader.storage.settings import StoreSettings
 
@@ -71,6 +73,17 @@ class Stores:
     def close(self) -> None:
         for store in self._opened:
             store.close()
+
+
+class Clients(NamedTuple):
+    """The two clients of a store: what they send is seen by their events."""
+
+    signed: Any
+    unsigned: Any  # of parts, whose bodies are not signed
+
+    @classmethod
+    def of(cls, store: S3Store) -> Clients:
+        return cls(store._client, store._unsigned)
 
 
 def free_port() -> int:

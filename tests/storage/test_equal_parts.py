@@ -13,13 +13,15 @@ from offloader.migrate import ledger_copy
 from offloader.migrate.ledger_copy import LedgerCopier, WantedCopy
 from offloader.model import MIB, V3, Segment, TopicName
 from offloader.operations.doctor import store_checks
-from offloader.operations.doctor.probes import EQUAL_PARTS, try_upload
+from offloader.operations.doctor.probes import try_upload
 from tests.in_turn import in_turn
 from tests.invariants import HARMLESS, check_invariants
 from tests.offload.simulation import Simulation
 from tests.storage.equal_parts_front import EqualPartsFront
 from tests.storage.servers import S3Server, Stores
 from tests.truth import truth_of_cluster
+
+EQUAL_PARTS = (5 * 1024**2, 5 * 1024**2, 64)
 
 T = TopicName.parse("public/default/t")
 PART = 6 * MIB

@@ -25,8 +25,7 @@ from offloader.errors import (
     UploadGoneError,
 )
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.gcs_requests import PIECE, MultipartBody
-from offloader.storage.gcs_uploads import COMPOSE_LIMIT
+from offloader.storage.gcs_requests import MultipartBody
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 from tests.storage.contract import StoreContract
@@ -35,6 +34,9 @@ from tests.storage.gcs_server import BUCKET, Google, google_in_memory
 from tests.storage.proxy import Proxy, Rule
 from tests.storage.servers import Stores, free_port
 from tests.storage.subject import Subject, check_many_parts, noise, upload_parts
+
+PIECE = 1024**2
+COMPOSE_LIMIT = 32
 
 
 @pytest.fixture

@@ -20,11 +20,13 @@ from offloader.errors import (
     UnprovenStoreError,
 )
 from offloader.storage import local_files
-from offloader.storage.local import LEFT_OVER_AFTER_SECONDS, LocalStore
+from offloader.storage.local import LocalStore
 from offloader.storage.settings import StoreSettings
 from tests.storage.contract import StoreContract
 from tests.storage.contract_copies import CopyContract, StrictCopyContract
 from tests.storage.subject import Subject, upload_parts
+
+LEFT_OVER_AFTER_SECONDS = 86_400
 
 
 @pytest.fixture

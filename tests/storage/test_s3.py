@@ -24,7 +24,7 @@ from tests.storage.contract_copies import CopyContract
 from tests.storage.contract_copy_faults import CopyFaultContract
 from tests.storage.contract_uploads import UploadContract
 from tests.storage.proxy import Proxy, Rule
-from tests.storage.servers import S3Server, Stores
+from tests.storage.servers import Clients, S3Server, Stores
 from tests.storage.subject import Subject, upload_parts
 
 PART_SIZE = 5 * 1024 * 1024
@@ -69,7 +69,7 @@ def test_parts_are_not_signed_unless_the_operator_says_otherwise(
         sent.append(request.headers)
         return AWSResponse(request.url, 200, {"ETag": '"etag"'}, Nothing())
 
-    for client in {store._client, store._unsigned}:
+    for client in set(Clients.of(store)):
         client.meta.events.register("before-send.s3", answered)
     store.put("small", b"data")
     plain = endpoint is not None and endpoint.startswith("http:")
@@ -96,7 +96,7 @@ def test_a_server_that_wants_bodies_signed_is_asked_only_once_without(
         refused.append(request)
         return AWSResponse(request.url, status, {}, Nothing())
 
-    store._unsigned.meta.events.register("before-send.s3.UploadPart", refuse)
+    Clients.of(store).unsigned.meta.events.register("before-send.s3.UploadPart", refuse)
     upload = store.begin("k")
     store.commit(upload, upload_parts(store, upload, [b"x" * PART_SIZE, b"y" * 100]))
     assert store.read("k")[0] == b"x" * PART_SIZE + b"y" * 100
@@ -110,11 +110,11 @@ def test_what_is_refused_either_way_proves_nothing(moto: S3Server, stores: Store
     def refuse(request: AWSPreparedRequest, **_: object) -> AWSResponse:
         return AWSResponse(request.url, 403, {}, Nothing())
 
-    for client in (store._client, store._unsigned):
+    for client in Clients.of(store):
         client.meta.events.register("before-send.s3.UploadPart", refuse)
     with pytest.raises(AccessDeniedError):
         store.put_part("upload:k", 1, 0, b"data", crc32c(b"data"))
-    assert store._part_client is store._unsigned
+    assert store._part_client is Clients.of(store).unsigned
 
 
 def text(value: str | bytes) -> str:
@@ -204,7 +204,7 @@ def test_credentials_that_are_renewed_in_the_shared_file_are_read_again(
         signed.append(text(request.headers["Authorization"]).partition("Credential=")[2].partition("/")[0])
         return AWSResponse(request.url, 200, {"ETag": '"etag"'}, Nothing())
 
-    store._client.meta.events.register("before-send.s3.PutObject", answered)
+    Clients.of(store).signed.meta.events.register("before-send.s3.PutObject", answered)
     store.put("k", b"x")
     renew("second")
     store.put("k", b"x")

@@ -15,7 +15,7 @@ from offloader.errors import ConfigError
 from offloader.storage.open import open_store
 from offloader.storage.s3 import S3Store
 from offloader.storage.settings import StoreSettings
-from tests.storage.servers import S3Server, Stores
+from tests.storage.servers import Clients, S3Server, Stores
 
 KEY = "arn:aws:kms:us-east-1:1:key/k"
 
@@ -25,7 +25,7 @@ class Sent:
 
     def __init__(self, store: S3Store) -> None:
         self.requests: dict[str, tuple[dict[str, str], bytes]] = {}
-        for client in (store._client, store._unsigned):
+        for client in Clients.of(store):
             client.meta.events.register("before-send.s3", self._note)
 
     def _note(self, request: AWSPreparedRequest, event_name: str, **_: object) -> None:
@@ -51,7 +51,7 @@ def written(store: S3Store) -> Mapping[str, Any]:
     upload = store.begin("data")
     store.commit(upload, [store.put_part(upload, 1, 0, b"data", crc32c(b"data"))])
     assert store.read("data")[0] == b"data"
-    return {key: store._client.head_object(**store.place_of(key)) for key in ("index", "small", "data")}
+    return {key: Clients.of(store).signed.head_object(**store.place_of(key)) for key in ("index", "small", "data")}
 
 
 @pytest.mark.parametrize("encryption", ["AES256", "aws:kms"])

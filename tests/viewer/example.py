@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from struct import pack
 
-from offloader.cursors.facts import FACTS, TopicFacts
+from offloader.cursors.facts import TopicFacts
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.deletions import Deleted, Deleting, DeletionBegun, DeletionReason, SegmentRange, buried
@@ -16,6 +16,7 @@ from offloader.ports.admin import TopicSchema
 from offloader.ports.object_store import ObjectStore
 from tests.archive.messages.encoder import Encoded, Producer, Sent, batch, chunked, marker, single
 from tests.archive.support import Archive, gap
+from tests.fakes.topic_facts import write_facts
 from tests.format.support import Stored
 
 ORDERS = TopicName.parse("persistent://shop/orders/created")
@@ -107,8 +108,7 @@ def _every_kind(store: ObjectStore) -> None:
     _add(archive, 30, 0, entries, [gap(30, len(entries), len(entries) + 1, GapKind.MARKER)])
     archive.lose(Position(0, 30, len(entries) + 2), Position(0, 30, len(entries) + 9))
     schemas = (TopicSchema(0, "AVRO", AVRO.encode(), BEGIN),)
-    facts = FACTS.encode("token", TopicFacts(KINDS, BEGIN, schemas=schemas))
-    store.put(f"{layout.facts_folder(KINDS)}{layout.slot_name(BEGIN)}", facts)
+    write_facts(store, TopicFacts(KINDS, BEGIN, schemas=schemas))
 
 
 KIND_NAMES = (

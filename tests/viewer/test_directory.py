@@ -9,10 +9,14 @@ import pytest
 
 from offloader.errors import RetryableError
 from offloader.model import TopicName
-from offloader.pages.site import AT_ONCE
 from offloader.storage.memory import MemoryStore
 from offloader.viewer import directory as directory_module
-from offloader.viewer.directory import KEPT_SECONDS, SEARCHES, SECONDS, Directory, TopicRow
+from offloader.viewer.directory import Directory
+
+AT_ONCE = 8
+KEPT_SECONDS = 30.0
+SEARCHES = 4
+SECONDS = 30.0
 
 
 class ManyStore(MemoryStore):
@@ -128,4 +132,5 @@ def test_what_is_encoded_in_keys_is_shown_as_it_is_called_and_our_own_folders_ar
     directory = Directory(store, Clock())
     assert directory.tenants().names == ("_tenant", "a")
     assert directory.namespaces("_tenant").names == ("_tenant/n/s",)
-    assert directory.topics("a/b")[0] == [TopicRow(TopicName("a", "b", "t"), (2, 10))]
+    (row,) = directory.topics("a/b")[0]
+    assert (row.name, row.partitions) == (TopicName("a", "b", "t"), (2, 10))

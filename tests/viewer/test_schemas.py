@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from offloader._proto.pulsar_messages_pb2 import DESCRIPTOR, KeyValue
 from offloader.errors import DamagedRecordError
 from offloader.ports.admin import TopicSchema
-from offloader.viewer.schemas import PARSING_INFO, SHOWN_TEXT, decoded, json_text, version_of, views_of
+from offloader.viewer.schemas import decoded, json_text, version_of, views_of
 from tests.viewer.example import AVRO, avro_order
+
+PARSING_INFO = "__PARSING_INFO__"
+SHOWN_TEXT = 16_384
 
 
 def native(*files: FileDescriptorProto, root: str = "pulsar.proto.KeyValue") -> TopicSchema:

@@ -8,7 +8,9 @@ from threading import enumerate as threads
 
 import pytest
 
-from offloader.archive.following.merge import WAITING_BYTES, as_they_come
+from offloader.archive.following.merge import as_they_come
+
+WAITING_BYTES = 16 * 1024**2
 
 
 def nothing(item: object) -> int:

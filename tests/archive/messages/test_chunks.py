@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from offloader.archive.items import EntryRun
 from offloader.archive.messages.chunks import Assembler, Chunk
 from offloader.archive.messages.columns import message_batches
-from offloader.archive.messages.message import MAX_CHUNKED, MessageLimits, MessageProblem
+from offloader.archive.messages.message import MessageLimits, MessageProblem
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.errors import MessageTooLargeError
@@ -19,6 +19,8 @@ from offloader.model import Position
 from tests.archive.messages.encoder import LEDGER, TOPIC, Encoded, Producer, Sent, chunked, run_of, single
 from tests.archive.messages.rows import by_columns, by_messages, expected
 from tests.archive.messages.streams import cut_into_runs, streams
+
+MAX_CHUNKED = 128 * 1024**2
 
 A = chunked(Producer("a"), Sent(b"a" * 30), 3, "a-1")
 B = chunked(Producer("b"), Sent(b"b" * 30), 3, "a-1")  # another producer's, with the same uuid

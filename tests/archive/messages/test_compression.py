@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.errors import DamagedObjectError, MessageTooLargeError
 from offloader.format import compression
-from offloader.format.compression import MAX_UNCOMPRESSED
 from tests.archive.messages.encoder import compressed
+
+MAX_UNCOMPRESSED = 2**31 - 1
 
 CODECS = [codec for codec in CompressionType.values() if codec != CompressionType.NONE]
 DATA = b"some text " * 100

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from offloader.archive.messages.encryption import Decryptor
 from offloader.archive.messages.message import MessageProblem
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
@@ -108,4 +107,4 @@ def test_a_key_that_cannot_be_used_is_a_configuration_error(bad: bytes) -> None:
 def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(ConfigError, match=r"\[encryption\]"):
-        Decryptor(Keys())
+        Unpacker(UnpackOptions(keys=Keys()))

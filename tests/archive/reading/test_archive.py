@@ -47,7 +47,7 @@ def root(tmp_path: Path) -> Path:
     built.claim(9, 0, created=2)
     built.add([Stored(9, 0, published(900)), Stored(9, 1, b"opaque")], [gap(9, 2, 2)])
     other = Built(built.store, topic=TopicName.parse("acme/ns/other"))
-    other._uuids = iter([70])
+    other.uuids = iter([70])
     other.claim()
     other.add(stream(50, 0, 2))
     return tmp_path / "root"
@@ -102,7 +102,7 @@ def test_what_is_no_message_is_named_with_its_object(topic: ArchivedTopic) -> No
 def test_a_catalog_that_is_made_anew_is_seen_by_who_reads_already(tmp_path: Path) -> None:
     def build(ledgers: range) -> Built:
         built = Built(LocalStore(tmp_path))
-        built._uuids = iter(ledgers)
+        built.uuids = iter(ledgers)
         built.claim()
         for ledger in ledgers:
             built.add(stream(ledger, 0, 2), closed={ledger: 2})
@@ -184,7 +184,7 @@ def test_entry_batches_are_the_entries(topic: ArchivedTopic) -> None:
 
 def test_a_chunked_message_whose_first_chunk_is_before_what_is_read(root: Path) -> None:
     built = Built(LocalStore(root), topic=TopicName.parse("chunked"))
-    built._uuids = iter([80])
+    built.uuids = iter([80])
     built.claim()
 
     def chunk(n: int) -> bytes:
@@ -201,7 +201,7 @@ def test_only_new_records_are_read_again(root: Path) -> None:
     assert archive.topic("acme/ns/other").last_position() == Position(0, 50, 2)
     store = LocalStore(root)
     built = Built(store, topic=TopicName.parse("acme/ns/other"))
-    built._uuids = iter([71])
+    built.uuids = iter([71])
     built.add(stream(50, 3, 5))
     store.delete([layout.catalog_folder(built.topic) + layout.slot_name(0)])
     assert archive.topic("acme/ns/other").last_position() == Position(0, 50, 5)

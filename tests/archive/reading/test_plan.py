@@ -10,7 +10,7 @@ from hypothesis import given
 from offloader.archive.items import Missing
 from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.overlaps import located
-from offloader.archive.reading.plan import LEDGER_STEP, plan, split, until
+from offloader.archive.reading.plan import plan, split, until
 from offloader.archive.selection import Selection
 from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
 from offloader.errors import DamagedRecordError
@@ -18,6 +18,8 @@ from offloader.metadata.state import TopicCatalog
 from offloader.model import LedgerList, LedgerSpan, Position
 from tests.archive.reading.support import Topic, positions, topics
 from tests.archive.support import TOPIC, Archive, gap, run, stream, uuid_of
+
+LEDGER_STEP = 8 * 1024**2
 
 
 def ledger(number: int, last: int, size: int = 1_000, incarnation: int = 0) -> OffloadedLedger:

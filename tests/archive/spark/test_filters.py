@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from offloader.archive.selection import Selection
-from offloader.archive.spark.filters import UNNARROWED, Bounds, ColumnNames, Narrowing, narrowed_selection, narrowing
+from offloader.archive.spark.filters import Bounds, ColumnNames, Narrowing, narrowed_selection, narrowing
 from offloader.model import Loss, Position, TopicName
 
 NAMES = ColumnNames("__topic", "__ledgerId", "__entryId", "__publishTime")
@@ -53,7 +53,7 @@ def test_what_is_not_understood_leaves_everything() -> None:
         [IsNotNull(("__topic",)), Not(EqualTo(("__topic",), str(ORDERS))), EqualTo(("__key",), "k")], NAMES
     )
 
-    assert found == UNNARROWED
+    assert found == Narrowing()
     assert found.may_have(ORDERS)
 
 

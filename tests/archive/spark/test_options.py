@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from offloader.archive.spark.options import Form, LedgerBucketOptions, SourceOptions
+from offloader.archive.spark.options import Form, SourceOptions
 from offloader.archive.spark.parsing import parse_options
 from offloader.errors import ConfigError
 from offloader.model import MIB, Position, TopicName
@@ -104,9 +104,9 @@ def test_ledgers_of_stock_brokers() -> None:
         **{"admin.url": "http://127.0.0.1:8080"},
     )
 
-    assert found.ledgers == LedgerBucketOptions(
-        StoreSettings("s3://offloaded", "http://127.0.0.1:9"), "http://127.0.0.1:8080", "east"
-    )
+    assert found.ledgers is not None
+    assert found.ledgers.store == StoreSettings("s3://offloaded", "http://127.0.0.1:9")
+    assert (found.ledgers.admin_url, found.ledgers.cluster) == ("http://127.0.0.1:8080", "east")
 
 
 def test_storage_options_are_for_the_stores_whose_scheme_takes_them() -> None:

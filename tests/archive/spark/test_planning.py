@@ -17,7 +17,6 @@ from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.parsing import parse_options
 from offloader.archive.spark.planning import (
-    TASKS,
     LookBackPlan,
     TopicPlan,
     TopicSplit,
@@ -33,6 +32,8 @@ from offloader.model import Position, TopicName
 from offloader.storage.settings import StoreSettings
 from tests.archive.support import TOPIC, Archive, gap, stream
 from tests.format.support import Stored, checksummed
+
+TASKS = 8
 
 
 def at(ledger: int, entry: int) -> Position:

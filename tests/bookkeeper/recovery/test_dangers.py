@@ -17,7 +17,6 @@ from offloader.bookkeeper.recovery.dangers import (
     BookieReport,
     Danger,
     DangerKind,
-    Reports,
     acknowledged,
     dangers,
     distrusted,
@@ -37,7 +36,7 @@ TOPIC = TopicName.parse("public/default/t")
 QUICK = 0.2
 
 
-def reports(confirmed: int = -1, /, **held: set[int] | None) -> Reports:
+def reports(confirmed: int = -1, /, **held: set[int] | None) -> dict[str, BookieReport]:
     return {name: BookieReport(name, True, 0, entries, confirmed) for name, entries in held.items()}
 
 

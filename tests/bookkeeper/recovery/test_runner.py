@@ -16,7 +16,7 @@ from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, HowClosed, RecoveryRules
 from offloader.bookkeeper.recovery.outcome import RecoveryOutcome
 from offloader.bookkeeper.recovery.runner import Recoverer, recover
-from offloader.bookkeeper.status import BookieIOError, ReadOnlyError, status_error
+from offloader.bookkeeper.status import status_error
 from offloader.errors import (
     BookieUnavailableError,
     LedgerNotFoundError,
@@ -425,7 +425,7 @@ def read_only(cluster: Troubled, bookie: str) -> None:
 
 class Failing(MemoryBookie):
     def _known(self, ledger):
-        raise status_error(BookieIOError.status, f"{ledger}")
+        raise status_error(501, f"{ledger}")
 
     def _owned(self, ledger, master_key):
         self._known(ledger)
@@ -438,7 +438,7 @@ class Partial(MemoryBookie):
 
     def add(self, ledger, entry, stored, master_key, *, recovery=False):
         if self.read_only:
-            raise status_error(ReadOnlyError.status, f"{ledger}:{entry}")
+            raise status_error(505, f"{ledger}:{entry}")
         super().add(ledger, entry, stored, master_key, recovery=recovery)
 
 

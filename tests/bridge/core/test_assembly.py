@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState
-from offloader.bridge.core.assembly import OWNER, assemble, index_metadata, thinned
+from offloader.bridge.core.assembly import assemble, index_metadata, thinned
 from offloader.bridge.core.pieces import ObjectPlan, SourceRange
 from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.index import IndexEntry
@@ -23,6 +23,8 @@ from tests.format.support import small_cuts
 
 from .stock_reader import StockReader, StockReaderError
 from .support import ArchivedTopic, archived, copied_from_brokers, topics
+
+OWNER = "pulsar/managed-ledger"
 
 FEWER = settings(max_examples=max(settings.default.max_examples // 5, 10))
 LEAST = st.sampled_from([1, 300, 2_000, 20_000])

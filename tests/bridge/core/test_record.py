@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -24,10 +25,15 @@ from offloader.bridge.core.record import (
 from offloader.bridge.core.rounds import BridgedLedger
 from offloader.errors import DamagedRecordError, IntegrityError
 from offloader.model import TopicName
-from offloader.state.envelope import HEADER, MAGIC, Compression, unwrapped, wrapped
+from offloader.state.envelope import unwrapped, wrapped
 from offloader.state.managed_ledger import OffloadContext
 from offloader.state.managed_ledger_codec import decode_managed_ledger, decode_record
 from tests.examples import worlds
+from tests.fakes.ledger_metadata import Compression
+
+HEADER = struct.Struct(">2si")
+
+MAGIC = bytes.fromhex("4778")
 
 # Fields of another version: a number, a text, fixed ones of 8 and 4 bytes.
 UNKNOWN = [bytes.fromhex("d00505"), bytes.fromhex("da05036e6577"), b"\xe1\x05" + b"8" * 8, b"\xed\x05" + b"4" * 4]

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from offloader.bridge.core.rounds import BridgedLedger, BridgePhase, BridgeState, BridgeVerdict, UnbridgedLedger
 from offloader.bridge.core.schedule import (
-    MINUTE_MS,
-    SHARE,
     BeginRound,
     BridgeFacets,
     BridgeRest,
@@ -36,6 +34,9 @@ from offloader.errors import IntegrityError
 from offloader.metadata.state import CatalogHead, Claim
 from offloader.model import LedgerList, LedgerSpan, Position, TopicName
 from offloader.ports.admin import TopicInfo
+from tests.times import MINUTE_MS
+
+SHARE = 3
 
 TOPIC = TopicName.parse("public/default/t")
 NOW = 1_700_000_000_000

@@ -14,6 +14,7 @@ from offloader.bridge.core.swap_steps import LeftOut, SwapEnd, SwapOutcome
 from offloader.bridge.driver.parts import BridgeParts
 from offloader.bridge.driver.progress import is_wanted, progress_of
 from offloader.bridge.driver.status import behind, bridge_word
+from offloader.bridge.driver.steps import BridgeSteps
 from offloader.bridge.log import BridgeLog
 from offloader.bridge.objects import broken_objects, remove_objects
 from offloader.bridge.swapping import StaleOrFine
@@ -233,6 +234,13 @@ class BridgedSimulation(Simulation):
                 assert lags._lags.get(name) == known, f"the lag of {name} is an old one"
         assert sum(lags._ledgers.values()) == sum(lag.ledgers for lag in lags._lags.values())
         assert +lags._words == Counter(lag.word for lag in lags._lags.values())
+
+    @property
+    def steps(self) -> BridgeSteps:
+        """Those of the present process."""
+        steps = self.bridging._steps
+        assert steps is not None
+        return steps
 
     def bridge_settings(self) -> Bridge:
         return self.bridge

@@ -144,8 +144,7 @@ def test_a_newcomers_list_that_is_older_than_the_log_says_nothing(monkeypatch: p
         patch.setattr(BridgeSteps, "_withdraw", stop)
         with pytest.raises(KilledError):
             old.rounds(60, step_ms=10_000)
-    steps, withdrawn = old.bridging._steps, set(old.records.contexts[TOPIC])
-    assert steps is not None
+    steps, withdrawn = old.steps, set(old.records.contexts[TOPIC])
     assert withdrawn
     paused = replace(steps, still_ours=lambda: None)  # it was asked before the newcomer came
     old.pins.close()
@@ -170,8 +169,7 @@ def test_a_newcomers_list_that_is_older_than_the_log_says_nothing(monkeypatch: p
 def test_what_the_record_does_not_have_is_not_passed_over() -> None:
     """However new the list is, and whatever the broker says."""
     sim = started()
-    steps = sim.bridging._steps
-    assert steps is not None
+    steps = sim.steps
     first, second = sim.closed()[:2]
     passed = PassOffloaded(Position(0, second, 19), (first, second))
     for contexts in ({}, {first: "00000000-0000-4000-8000-000000000001"}):
@@ -185,8 +183,7 @@ def test_what_the_record_does_not_have_is_not_passed_over() -> None:
 def test_what_a_round_of_ours_has_proven_is_not_brokers_own() -> None:
     sim = started()
     sim.until_bridged()
-    steps, first = sim.bridging._steps, sim.bridged()[0]
-    assert steps is not None
+    steps, first = sim.steps, sim.bridged()[0]
     with pytest.raises(RetryableError, match="by themselves"):
         steps.passed(TOPIC, steps.load(TOPIC), 0, PassOffloaded(Position(0, first, 19), (first,)))
     sim.close()

@@ -14,10 +14,10 @@ from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.metadata.state import Releasing
 from offloader.model import Position
-from offloader.offload.driver.migrating import BACK
-from offloader.offload.driver.request_handler import RequestHandler
 from tests.bridge.driver.simulation import TOPIC, BridgedSimulation, KilledError
 from tests.examples import tries
+
+BACK = (RequestKind.HAND_OVER, RequestKind.RELEASE)
 
 STEPS = 16
 WORLDS = tries("OFFLOADER_WORLDS", 3, 6)
@@ -34,7 +34,7 @@ def started(seed: int = 1) -> BridgedSimulation:
 
 
 def handler(sim: BridgedSimulation) -> None:
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
 
 
 def ask(sim: BridgedSimulation, kind: RequestKind) -> str:
@@ -299,8 +299,7 @@ def test_nobody_lets_go_of_a_topic_whose_bridge_log_is_not_known(at: int) -> Non
     def silent(_: object) -> None:
         raise RetryableError("the store does not give the bridge log")
 
-    steps = sim.bridging._steps
-    assert steps is not None
+    steps = sim.steps
     load = steps.load
     object.__setattr__(steps, "load", silent)
     request = ask(sim, RequestKind.RELEASE)

@@ -43,8 +43,7 @@ def test_a_round_of_a_former_incarnation_does_not_go_while_the_record_names_it()
     assert state.round is not None
     assert state.round.phase is BridgePhase.SWAPPING
     assert sim.records.contexts[TOPIC], "the record names the round's objects"
-    steps = sim.bridging._steps
-    assert steps is not None
+    steps = sim.steps
     with pytest.raises(RetryableError):
         steps.go_on(TOPIC, steps.load(TOPIC), state.incarnation + 1, BridgeWork.ANEW)
     sim.close()

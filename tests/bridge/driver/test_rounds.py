@@ -10,7 +10,6 @@ import pytest
 
 from offloader.bridge.core.rounds import BridgedLedger, BridgePhase, BridgeVerdict, UnbridgedLedger
 from offloader.bridge.core.swap_steps import SwapEnd, SwapOutcome
-from offloader.bridge.driver.audit import MOST_LEDGERS
 from offloader.bridge.driver.progress import facets_of, progress_of
 from offloader.bridge.driver.status import hopeless
 from offloader.bridge.swapping import StaleOrFine
@@ -22,9 +21,10 @@ from offloader.metadata.requests import Request, RequestKind
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
 from offloader.offload.core.topic import Topic
-from offloader.offload.driver.request_handler import RequestHandler
 from tests.bridge.driver.simulation import TOPIC, BridgedSimulation, KilledError, MemoryBuilds, MemorySwaps
 from tests.offload.simulation import Simulation
+
+MOST_LEDGERS = 25
 
 OTHER = TopicName.parse("public/default/other")
 STEPS = 14  # calls of one round by which the bridge reaches something; killing at a later one changes nothing
@@ -227,8 +227,7 @@ def test_the_newcomer_wins_and_who_was_paused_changes_nothing() -> None:
     topic = old.registry.topics[TOPIC]
     head = progress_of(topic).head
     assert head is not None
-    steps = old.bridging._steps
-    assert steps is not None
+    steps = old.steps
     old.pins.close()
     new = BridgedSimulation(seed=2, store=old.store, former=old)
     new.until_bridged()
@@ -246,7 +245,7 @@ def test_the_newcomer_wins_and_who_was_paused_changes_nothing() -> None:
 
 def blocked_at(sim: BridgedSimulation, verdict: BridgeVerdict) -> int:
     """The ledger that blocks; nothing behind it is let go of."""
-    sim.driver._requests = RequestHandler(sim.context, 1, sim.retaining, sim.bridging)
+    sim.serve_requests()
     sim.rounds(30, step_ms=30_000)
     state, mark = sim.state(), sim.cluster.mark_delete(TOPIC)
     assert state is not None

@@ -24,9 +24,10 @@ from offloader.errors import (
 from offloader.metadata.stock_keys import data_key, index_key
 from offloader.model import TopicName
 from offloader.ports.admin import TopicInfo
-from offloader.state.envelope import Compression, unwrapped, wrapped
+from offloader.state.envelope import unwrapped, wrapped
 from offloader.state.managed_ledger_codec import decode_record
 from tests.bridge.swap.support import TOPIC, SwapTown, proven
+from tests.fakes.ledger_metadata import Compression
 from tests.fakes.recorded_state import record_path
 
 NODE = record_path(TOPIC)

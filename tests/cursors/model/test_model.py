@@ -13,13 +13,15 @@ from offloader.cursors import log as log_module
 from offloader.cursors.core import cursor as cursor_module
 from offloader.cursors.core.records import PieceRecord
 from offloader.cursors.durable import DurableCursor
-from offloader.cursors.log import CursorLog, Place
+from offloader.cursors.log import CursorLog
 from offloader.errors import OutcomeUnknownError
 from offloader.metadata.log import NumberedLog
 from tests.bookkeeper.model.explorer import explore
 from tests.cursors.model.owners import Thing
 from tests.cursors.model.world import World
 from tests.examples import few
+
+Place = tuple[int, int]  # epoch and slot
 
 OPEN: Thing = None
 A, B, C, D, E = ((1, 1),), ((2, 1),), ((1, 3),), ((2, 3),), ((1, 5),)

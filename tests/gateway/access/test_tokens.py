@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from offloader.errors import ConfigError
 from offloader.gateway.access.access import RolePermissions, inline_bytes
-from offloader.gateway.access.tokens import MOST_BYTES, TokenClaims, TokenGatekeeper, TokenKey, public_key, secret_key
+from offloader.gateway.access.tokens import TokenClaims, TokenGatekeeper, TokenKey, public_key, secret_key
 from offloader.gateway.values import ErrorCode, RefusedError
 from tests.gateway.access.tokens import CURVE, NOW, OTHER_CURVE, RSA, SECRET, der, pem, token
+
+MOST_BYTES = 16_384
 
 
 def keeper(key: TokenKey | None = None, **claims: str) -> TokenGatekeeper:

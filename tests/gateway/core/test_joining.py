@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.gateway.core.dispatcher import END_AGAIN_MS
 from offloader.gateway.core.events import Joining, KeyPolicy
 from offloader.gateway.values import ErrorCode, RefusedError, SubscriptionType
 from tests.gateway.core.world import EXCLUSIVE, FAILOVER, KEY_SHARED, LIMITS, SHARED, World, entries
+
+END_AGAIN_MS = 15_000
 
 
 def refused(world: World, joining: Joining) -> tuple[ErrorCode, str]:

@@ -13,9 +13,11 @@ from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import DispatchLimits, Joining, KeyPolicy, ReadBehind
 from offloader.gateway.core.key_shared import AutoSplit, Sticky
 from offloader.gateway.core.waiting import Subscriber
-from offloader.gateway.values import STICKY_HASHES, ServedEntries
+from offloader.gateway.values import ServedEntries
 from offloader.model import Place
 from tests.gateway.core.world import KEY_SHARED, LIMITS, World, entry
+
+STICKY_HASHES = 64 * 1024
 
 
 def ranged(key: int, *ranges: tuple[int, int]) -> Joining:
@@ -108,7 +110,7 @@ def test_a_key_that_waits_does_not_hold_up_others() -> None:
     world.join(ranged(2, (9, 9)))
     world.flow(2, 100)
     assert world.got(2) == places(30, 31, 32, 33, 34)
-    assert world.dispatcher._mode._loaded <= 4
+    assert world.mode._loaded <= 4
     world.flow(1, 3)
     assert world.got(1) == places(0, 1, 2)
     world.flow(1, 100)
@@ -121,7 +123,7 @@ def test_looking_ahead_is_bounded() -> None:
     world.join(ranged(2, (9, 9)))
     world.flow(2, 100)
     assert world.got(2) == []
-    assert len(world.dispatcher._mode._items) <= 22
+    assert len(world.mode._items) <= 22
     world.acknowledge(*[(place, 0) for place in places(*range(18))])
     world.flow(1, 30)
     assert world.got(2) == places(60)
@@ -225,7 +227,7 @@ def test_a_key_that_comes_back_while_its_former_entry_was_to_be_read_again() -> 
     assert world.got(1) == places(0, 1, 2, 0)
     world.acknowledge(*[(place, 0) for place in places(0, 2)])
     world.flow(1, 1)
-    assert world.dispatcher._mode._queues == {}
+    assert world.mode._queues == {}
 
 
 def test_no_key_is_kept_for_ever() -> None:
@@ -237,7 +239,7 @@ def test_no_key_is_kept_for_ever() -> None:
         world.flow(2, 200)
         world.redeliver(1)
     world.acknowledge(*[(each.place, 0) for each in world.topic])
-    mode = world.dispatcher._mode
+    mode = world.mode
     world.flow(1, 1)
     world.flow(2, 1)
     assert (mode._items, mode._queues, mode._in_slot, mode._without_bytes) == ({}, {}, {}, {})

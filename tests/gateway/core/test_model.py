@@ -145,7 +145,7 @@ class Subscription(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_kept_of_what_is_acknowledged(self) -> None:
-        mode = self.world.dispatcher._mode
+        mode = self.world.mode
         items = getattr(mode, "_items", {})
         assert all(self.world.left[place] for place in items)
         if mode is not None and hasattr(mode, "_items"):
@@ -170,7 +170,7 @@ class Subscription(RuleBasedStateMachine):
         elif world.kind == SHARED:
             assert not left or not able or world.subscription_blocked
         elif not world.subscription_blocked and len(left) < world.limits.look_ahead_entries:
-            owners = world.dispatcher._mode._keys
+            owners = world.mode._keys
             for each in left:
                 owner = owners.owner(each.sticky)
                 assert owner is None or owner.key not in able or self.is_held_by_another(owner.key, each.sticky)

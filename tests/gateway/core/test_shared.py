@@ -100,7 +100,7 @@ def test_who_leaves_gives_back_its_entries_without_a_count() -> None:
     world.flow(2, 100)
     assert world.got(2) == places(0, 2, 3, 4, 5)
     assert [each.redeliveries for each in world.deliveries[4:]] == [0, 1, 0, 0, 0]
-    assert world.dispatcher._mode._waiting == 0, "the acknowledged one was not given back"
+    assert world.mode._waiting == 0, "the acknowledged one was not given back"
 
 
 def test_counts_are_forgotten_with_acknowledgements_and_with_the_last_consumer() -> None:
@@ -109,7 +109,7 @@ def test_counts_are_forgotten_with_acknowledgements_and_with_the_last_consumer()
     world.redeliver(1)
     world.flow(1, 2)
     world.acknowledge((places(0)[0], 0))
-    assert list(world.dispatcher._mode._items) == places(1)
+    assert list(world.mode._items) == places(1)
     world.leave(1)
     shared(world, 0)
     world.flow(1, 2)
@@ -157,7 +157,7 @@ def test_an_entry_that_is_gone_is_forgotten() -> None:
     world.dispatcher.arrived_again(request, [])
     world.carry_out()
     assert world.got(1)[1:] == places(1, 2)
-    assert (0, 0) not in world.dispatcher._mode._items
+    assert (0, 0) not in world.mode._items
 
 
 def test_a_failed_read_of_redeliveries_is_asked_for_again() -> None:
@@ -185,7 +185,7 @@ def test_a_read_for_those_that_have_left_is_dropped() -> None:
     world.answer(max(world.reads))
     assert world.got(1) == places(0, 0)
     world.answer(again)
-    assert world.dispatcher._mode._loaded == 1, "the second entry"
+    assert world.mode._loaded == 1, "the second entry"
 
 
 def test_only_what_there_are_permits_for_is_read_again() -> None:
@@ -274,7 +274,7 @@ def test_delayed_entries_are_bounded() -> None:
         World([entry(n, deliver_at=9) for n in range(9)], DispatchLimits(read_ahead_entries=2, delayed_entries=3)), 0
     )
     world.flow(1, 100)
-    assert len(world.dispatcher._mode._delayed) == 3
+    assert len(world.mode._delayed) == 3
     world.tick(9)
     assert len(world.got(1)) == 9
 
@@ -293,7 +293,7 @@ def test_what_is_returned_and_acknowledged_leaves_nothing_behind() -> None:
         world.redeliver(1)
     world.acknowledge(*[(each.place, 0) for each in world.topic])
     world.flow(1, 1)
-    mode = world.dispatcher._mode
+    mode = world.mode
     assert (mode._items, mode._waiting, mode._loaded, mode._unacknowledged) == ({}, 0, 0, 0)
     assert (mode._all.returned, len(mode._all.fresh)) == ([], 0)
 
@@ -307,4 +307,4 @@ def test_levels_of_priority_are_not_kept_for_ever() -> None:
         world.leave("other")
         world.redeliver(1)
         world.flow(1, 1)
-    assert len(world.dispatcher._mode._turns._levels) <= 2
+    assert len(world.mode._turns._levels) <= 2

@@ -153,10 +153,10 @@ def test_a_failed_read_is_asked_for_again() -> None:
 def test_reading_ahead_is_bounded() -> None:
     for limits in DispatchLimits(read_ahead_entries=10), DispatchLimits(read_ahead_bytes=100):
         world = exclusive(World([entry(number, size=10) for number in range(60)], limits))
-        assert len(world.dispatcher._mode._ahead) <= 10
+        assert len(world.mode._ahead) <= 10
         for _ in range(60):
             world.flow(1, 1)
-            assert len(world.dispatcher._mode._ahead) <= 10
+            assert len(world.mode._ahead) <= 10
         assert len(world.deliveries) == 60
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from offloader.gateway.core.dispatcher import Dispatcher
 from offloader.gateway.core.events import (
@@ -101,6 +101,11 @@ class World:
         self.subscription_blocked = False
         for taker in self.takers.values():
             taker.unacknowledged, taker.blocked = 0, False
+
+    @property
+    def mode(self) -> Any:
+        """What the dispatcher keeps: only a look into it shows that nothing is kept for ever."""
+        return self.dispatcher._mode
 
     @property
     def kind(self) -> SubscriptionType | None:

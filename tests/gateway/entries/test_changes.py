@@ -24,7 +24,7 @@ from offloader.gateway.entries.missing import OnMissing
 from offloader.gateway.entries.reader import KeptReaders
 from offloader.gateway.topic_entries import DeletedSegment, TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, VolatileCursor, position_of
-from offloader.gateway.values import BEFORE_ALL, ServedEntry
+from offloader.gateway.values import ServedEntry
 from offloader.metadata import layout, stock_keys
 from offloader.metadata.deletions import Deleted, DeletionBegun, DeletionUndone, SegmentRange
 from offloader.model import Place, Position
@@ -41,6 +41,8 @@ from tests.format.support import Stored, checksummed
 
 from .test_read import LARGEST, read_all, read_on
 from .topics import opened
+
+BEFORE_ALL = (-1, -1)
 
 
 def places(entries: ArchivedTopicEntries, after: Place = BEFORE_ALL) -> list[Place]:

@@ -13,13 +13,15 @@ from offloader.errors import DataLostError
 from offloader.gateway.entries.archived import ArchivedTopicEntries
 from offloader.gateway.entries.missing import OnMissing
 from offloader.gateway.entries.reader import KeptReaders
-from offloader.gateway.values import BEFORE_ALL, ServedEntry
+from offloader.gateway.values import ServedEntry
 from offloader.model import Place
 from tests.archive.support import Archive
 from tests.examples import worlds
 from tests.format.support import Stored, checksummed
 
 from .topics import Expected, Topic, opened, topics
+
+BEFORE_ALL = (-1, -1)
 
 LARGEST = (2**63 - 1, 2**63 - 1)
 

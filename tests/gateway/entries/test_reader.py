@@ -11,10 +11,11 @@ from offloader.errors import DataLostError, StoreUnavailableError
 from offloader.gateway.entries.delivered import ReadRun, deliverable
 from offloader.gateway.entries.missing import OnMissing, Passing
 from offloader.gateway.entries.reader import TopicReader
-from offloader.gateway.values import BEFORE_ALL
 from offloader.model import GapKind, Position
 from tests.archive.messages.encoder import run_of
 from tests.archive.support import TOPIC, message
+
+BEFORE_ALL = (-1, -1)
 
 
 def run(ledger: int, first: int, count: int, text: str = "x") -> EntryRun:

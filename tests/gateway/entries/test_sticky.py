@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.gateway.core.hashing import murmur3_32, range_slot, ring_slot, sticky_hash, sticky_hashes
-from offloader.gateway.entries.delivered import NO_KEY, sticky_key
+from offloader.gateway.entries.delivered import sticky_key
+
+NO_KEY = b"NONE_KEY"
 
 # Those of Pulsar's own test, of which it keeps 31 bits, and some that are published for the algorithm.
 VECTORS = {

@@ -12,7 +12,7 @@ import pytest
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import OutcomeUnknownError, StoreUnavailableError
 from offloader.gateway.owners.claim_log import ClaimLog
-from offloader.gateway.owners.owners import AWAY, FIRST_TRUCE, IDLE, LATE, TopicOwners
+from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.topics.workers import Workers
 from offloader.gateway.values import LookUpAgainError
@@ -21,6 +21,11 @@ from offloader.metadata.layout import GATEWAYS, gateway_claims_folder
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+
+AWAY = 30.0
+FIRST_TRUCE = 10.0
+IDLE = 60.0
+LATE = 5.0
 
 TOPIC = TopicName("acme", "orders", "placed")
 OTHER = TopicName("acme", "orders", "paid")

@@ -28,7 +28,6 @@ from offloader._proto.pulsar_wire_pb2 import (
     Subscribe,
     WatchTopicList,
 )
-from offloader.gateway.server.limits import DEFAULT_LIMITS
 from offloader.gateway.values import ErrorCode
 from offloader.model import MIB
 from offloader.pulsar.commands import command
@@ -37,7 +36,7 @@ from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
 from tests.examples import few
 from tests.format.support import Stored
-from tests.gateway.gateway import durable_gateway, free_port
+from tests.gateway.gateway import DEFAULT_LIMITS, durable_gateway, free_port
 from tests.gateway.raw import RawClient
 
 NAME = str(TOPIC)

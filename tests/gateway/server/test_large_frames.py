@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from offloader._proto.pulsar_wire_pb2 import Ack, Connect, IntRange, KeySharedMeta, KeyValue, MessageIdData, Subscribe
-from offloader.gateway.server.limits import FRAMES_AT_ONCE, LargeFrames
-from offloader.gateway.server.requests import MOST_RANGES
+from offloader.gateway.server.limits import LargeFrames
 from offloader.gateway.values import ErrorCode
 from offloader.model import MIB
 from offloader.pulsar.commands import command
@@ -20,6 +19,9 @@ from tests.archive.support import TOPIC, Archive, message
 from tests.format.support import Stored
 from tests.gateway.gateway import durable_gateway
 from tests.gateway.raw import RawClient
+
+FRAMES_AT_ONCE = 4
+MOST_RANGES = 1000
 
 CONNECT = command(connect=Connect(client_version="x", protocol_version=21))
 PING = command(ping={})

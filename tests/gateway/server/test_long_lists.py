@@ -9,9 +9,11 @@ from typing import cast
 
 from offloader._proto.pulsar_wire_pb2 import Ack, MessageIdData
 from offloader.gateway.server.connection import Connection
-from offloader.gateway.server.requests import AT_ONCE, handle
+from offloader.gateway.server.requests import handle
 from offloader.pulsar.commands import command
 from tests.gateway.topics.served import Served
+
+AT_ONCE = 200
 
 
 def test_what_is_left_of_a_list_is_nothing_to_who_has_sought_meanwhile() -> None:

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from offloader._proto.pulsar_wire_pb2 import Connect, GetSchema
-from offloader.cursors.facts import TopicFacts, facts_records
+from offloader.cursors.facts import TopicFacts
 from offloader.gateway.server.limits import UnreadAnswers
 from offloader.model import MIB
 from offloader.ports.admin import TopicSchema
 from offloader.pulsar.commands import command
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, message
+from tests.fakes.topic_facts import write_facts
 from tests.format.support import Stored
 from tests.gateway.gateway import free_port, gateway
 from tests.gateway.raw import RawClient
@@ -40,7 +41,7 @@ def serving(size: int = SCHEMA) -> Iterator[tuple[str, int, int]]:
     made.add([Stored(10, 0, message("m"))])
     schemas = (TopicSchema(0, "BYTES", b"x" * size),)
     facts = TopicFacts(TOPIC, 7, None, terminated=False, schemas=schemas)
-    facts_records(made.store, TOPIC).write(7, "t", facts)
+    write_facts(made.store, facts)
     port, status = free_port(), free_port()
     listen = {"httpListen": f"127.0.0.1:{port}", "metricsListen": f"127.0.0.1:{status}"}
     with gateway(made.store, memory=str(MEMORY), **listen) as url:

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from offloader.cursors.core.records import CursorMarker
 from offloader.gateway.core.events import EntryAck
 from offloader.gateway.topics.acks import SubscriptionAcks, VolatileCursor, position_of
-from offloader.gateway.values import BEFORE_ALL, ServedEntries, ServedEntry
+from offloader.gateway.values import ServedEntries, ServedEntry
 from offloader.model import Position
+
+BEFORE_ALL = (-1, -1)
 
 LEDGERS = [(0, 1, 9), (0, 3, 4), (1, 7, 9)]
 PLACES = [(ledger, entry) for _, ledger, last in LEDGERS for entry in range(last + 1)]

@@ -13,12 +13,13 @@ from offloader.cursors.durable import DurableCursor
 from offloader.gateway.core.events import EntryAck
 from offloader.gateway.topic_entries import TopicEntries
 from offloader.gateway.topics.acks import SubscriptionAcks, position_of
-from offloader.gateway.values import BEFORE_ALL
 from offloader.model import Place
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import Archive, message
 from tests.format.support import Stored
 from tests.gateway.entries.topics import opened
+
+BEFORE_ALL = (-1, -1)
 
 ENTRIES, SEGMENT = 5_000, 500
 MOST_TIMES_THE_COST = 5.0  # of one ledger; a call that goes through all ledgers costs several hundred times as much

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from offloader.errors import OffloadError, OutcomeUnknownError, StoreUnavailableError
 from offloader.gateway.owners.claim_log import ClaimLog
-from offloader.gateway.owners.living import ANSWER_WITHIN
 from offloader.gateway.owners.owners import TopicOwners
 from offloader.gateway.protocol.answers import Address
 from offloader.gateway.server.limits import Shares
@@ -23,6 +22,8 @@ from offloader.model import MIB, TopicName
 from offloader.ports.admin import TopicSchema
 from offloader.storage.forwarding import ForwardingStore, Verb
 from tests.gateway.world.events import Baton, VirtualLoop
+
+ANSWER_WITHIN = 3.0
 
 if TYPE_CHECKING:
     from tests.gateway.world.world import World

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
+from offloader.gateway.values import ServedEnd, ServedEntries, ServedEntry
 from offloader.model import Place, TopicName
 from tests.gateway.whole import WholeTopic
+
+BEFORE_ALL = (-1, -1)
 
 PER_LEDGER = 8
 

@@ -12,7 +12,7 @@ from queue import Queue
 from typing import NamedTuple
 
 from offloader.config.gateway import Gateway
-from offloader.gateway.access.access import ALL, Anyone, RolePermissions
+from offloader.gateway.access.access import Anyone, RolePermissions
 from offloader.gateway.application import run_every
 from offloader.gateway.owners.claim_log import ClaimLog
 from offloader.gateway.owners.living import LivingGateways
@@ -32,6 +32,8 @@ from tests.gateway.writable.admin import Administration, serving
 from tests.gateway.writable.growing import GrowingTopics
 from tests.gateway.writable.producing import Producers, ProducingConnection
 from tests.gateway.writable.source import WritableSource
+
+EVERYTHING = {"*": ("*",)}
 
 PATIENCE = 60  # seconds, for hanging
 REFRESH_MS = 50  # what was produced while a topic was being opened is seen then
@@ -109,7 +111,12 @@ class WritableGateway:
         self._workers, self._read_ahead = Workers(), Shares(settings.memory // 2)
         owners = self._owners()
         self._topics = topics = ArchiveTopics(
-            self._source, self._served, self._workers, RolePermissions(ALL, ALL), lambda: self._here, owners
+            self._source,
+            self._served,
+            self._workers,
+            RolePermissions(EVERYTHING, EVERYTHING),
+            lambda: self._here,
+            owners,
         )
         growing = GrowingTopics(self._source, topics)
         listener = ProducingListener(

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from offloader.archive.items import EntryRun
 from offloader.errors import FatalError
 from offloader.gateway.entries.delivered import deliverable, time_of
-from offloader.gateway.values import BEFORE_ALL, ServedEnd, ServedEntries, ServedEntry
+from offloader.gateway.values import ServedEnd, ServedEntries, ServedEntry
 from offloader.model import Place, TopicName
 from offloader.ports.admin import TopicSchema
 from tests.gateway.whole import WholeTopic
+
+BEFORE_ALL = (-1, -1)
 
 
 @dataclass

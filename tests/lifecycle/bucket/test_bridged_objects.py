@@ -11,7 +11,7 @@ import pytest
 from offloader.bridge.core.rounds import BridgedLedger, BridgedLedgers, BridgeHead, BridgeState
 from offloader.bridge.log import BridgeLog, BridgeReader
 from offloader.errors import DamagedRecordError, FormatVersionError, OffloadError, RemovedFeatureError
-from offloader.lifecycle.bucket.stock import BRIDGED, StockScanner
+from offloader.lifecycle.bucket.stock import StockScanner
 from offloader.lifecycle.ledgers.references import References
 from offloader.metadata.layout import bridge_folder
 from offloader.metadata.stock_keys import data_key, index_key
@@ -20,6 +20,8 @@ from offloader.storage.memory import MemoryStore
 
 from .support import CERTAIN, HOUR, SUSPECT, StoreClock
 from .test_stock_objects import LISTED, META, Listed, bucket, references, uuid
+
+BRIDGED = "a bridge's round is under way that names it, or has just ended, or nobody can tell what the archive has"
 
 TOPIC = TopicName("acme", "orders", "placed")
 OURS = uuid(77)

@@ -12,7 +12,8 @@ import pytest
 from integration.soak import SOAK
 from offloader.lifecycle.bucket import verdicts
 from offloader.lifecycle.bucket.side import BucketSide
-from offloader.lifecycle.bucket.verdicts import CERTAIN, BucketRuling
+from offloader.lifecycle.bucket.verdicts import BucketRuling
+from offloader.lifecycle.candidates import OrphanVerdict
 from offloader.lifecycle.deletion.machine import UnreferencedLedger, marked
 from offloader.lifecycle.deletion.records import PendingDeleteLedgerInfo
 from offloader.metadata import layout
@@ -132,13 +133,13 @@ def test_in_every_order_of_steps_what_a_catalog_names_is_there(entries: int):
 
 
 def test_a_rule_without_proof_is_caught(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(verdicts, "_by_spans", lambda *_: BucketRuling(CERTAIN, ("nothing names it",)))
+    monkeypatch.setattr(verdicts, "_by_spans", lambda *_: BucketRuling(OrphanVerdict.CERTAIN, ("nothing names it",)))
     with pytest.raises(AssertionError):
         [in_order(order, 10) for order in orders()]
 
 
 def test_a_deletion_without_a_look_at_the_journals_is_caught(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(verdicts, "_by_spans", lambda *_: BucketRuling(CERTAIN, ("nothing names it",)))
+    monkeypatch.setattr(verdicts, "_by_spans", lambda *_: BucketRuling(OrphanVerdict.CERTAIN, ("nothing names it",)))
     monkeypatch.setattr("offloader.lifecycle.bucket.scan.applications", lambda _: [])
     world = World(entries=10)
     world.objects(world.live)

@@ -36,8 +36,7 @@ from offloader.lifecycle.deletion.records import (
     PendingDeleteLedgerInfo,
     object_record_name,
 )
-from offloader.lifecycle.deletion.side import TOO_LATE
-from offloader.lifecycle.deletion.timing import DAY_MS, DeletionTiming
+from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import encode_catalog
 from offloader.operations.rebuild.remains import Given
@@ -48,6 +47,7 @@ from tests.archive.support import TOPIC, Archive
 from tests.examples import few
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.invariants import check_invariants
+from tests.times import DAY_MS
 
 from .support import (
     HOUR,
@@ -62,6 +62,8 @@ from .support import (
     scanner,
     segment_of,
 )
+
+TOO_LATE = "it took longer than a try may take"
 
 TIMING = DeletionTiming(max_tries=1000)
 SWITCH = DeletionSwitch(True, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.lifecycle.bucket.extents import NO_END, NoExtent, ObjectSpan, of_data, of_index, of_record, together
+from offloader.lifecycle.bucket.extents import NoExtent, ObjectSpan, of_data, of_index, of_record, together
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import encode_catalog
 from tests.archive.ledgers.support import messages
@@ -13,6 +13,8 @@ from tests.archive.support import TOPIC
 from tests.format.stock import write_blocks
 
 from .support import a_uuid, archive, header, segment_of
+
+NO_END = 2**63 - 1
 
 RECORD = layout.record_key(TOPIC, a_uuid(1))
 

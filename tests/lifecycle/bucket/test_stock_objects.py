@@ -10,9 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from offloader.lifecycle.bucket.side import NO_STOCK, BucketSide
+from offloader.lifecycle.bucket.side import BucketSide
 from offloader.lifecycle.bucket.stock import StockScanner
-from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
 from offloader.lifecycle.candidates import OrphanVerdict
 from offloader.lifecycle.deletion.machine import (
     DeletionTry,
@@ -30,6 +29,10 @@ from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadC
 from offloader.storage.memory import MemoryStore
 
 from .support import CERTAIN, HOUR, SUSPECT, StoreClock, archive, in_time, scanner
+
+NO_STOCK = "it is in the bucket of Pulsar's own offloader, which is not named to us"
+CLUSTER = "pulsarclustername"
+OWNER = "managedledgername"
 
 NAME = "acme/orders/persistent/placed"
 META = {CLUSTER: "main", OWNER: NAME}

@@ -25,7 +25,7 @@ from offloader.lifecycle.deletion.records import (
     LedgerType,
     PendingDeleteLedgerInfo,
 )
-from offloader.lifecycle.deletion.timing import DAY_MS
+from tests.times import DAY_MS
 
 NOW = 1_767_225_600_000
 NODE = LedgerNode(b"the ledger's metadata", 3, NOW - 9 * DAY_MS)

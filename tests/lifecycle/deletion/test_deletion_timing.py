@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.lifecycle.deletion.timing import DAY_MS, HOUR_MS, DeletionBounds, DeletionTiming
+from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
+from tests.times import DAY_MS, HOUR_MS
 
 ms = st.integers(0, 10 * DAY_MS)
 

@@ -35,10 +35,11 @@ from offloader.lifecycle.deletion.records import (
     LedgerNode,
     PendingDeleteLedgerInfo,
 )
-from offloader.lifecycle.deletion.timing import DAY_MS, DeletionTiming
+from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.storage.memory import MemoryStore
 from tests.examples import few
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from tests.times import DAY_MS
 
 from .support import EVIDENCE, NODE, NOW, candidate
 

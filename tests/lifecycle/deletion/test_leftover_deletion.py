@@ -11,10 +11,10 @@ import pytest
 
 from offloader.bookkeeper.nodes import AclEntry, CheckNode, CreateNode, DeleteNode
 from offloader.errors import BookieUnavailableError, FatalError
-from offloader.lifecycle.deletion.guard import MOST_OPERATIONS, LeftoverCase, MissingReferee, leftover_guard
+from offloader.lifecycle.deletion.guard import LeftoverCase, MissingReferee, leftover_guard
 from offloader.lifecycle.deletion.leftover_side import LeftoverSide
 from offloader.lifecycle.deletion.machine import recreated
-from offloader.lifecycle.deletion.marking import NO_WAY_BACK, MarkOutcome
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.owners import LoadedTopics
 from offloader.lifecycle.deletion.quarantine import LeftoverQuarantine
 from offloader.lifecycle.deletion.queue import DeletionQueue
@@ -23,7 +23,6 @@ from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionSe
 from offloader.lifecycle.deletion.timing import DeletionBounds, DeletionTiming
 from offloader.lifecycle.deletion.undo import recreate_leftover
 from offloader.lifecycle.ledgers.evidence import Standing
-from offloader.lifecycle.ledgers.leftovers import PENDING_ACK_CURSOR
 from offloader.lifecycle.ledgers.references import cursor_path, list_path
 from offloader.state.names import topic_of
 from offloader.storage.memory import MemoryStore
@@ -34,6 +33,13 @@ from tests.lifecycle.ledgers.written import Written
 from .cluster import DAY
 from .support import NODE
 from .test_service import DELETED, WIDE, Told
+
+MOST_OPERATIONS = 1000
+NO_WAY_BACK = (
+    "once it is deleted, `orphans undo` will not be possible: ZooKeeper hides from us who may do what "
+    "with its nodes, so they could only be created again by hand"
+)
+PENDING_ACK_CURSOR = "__pending_ack_state"
 
 SEEDS = int(os.environ.get("LEFTOVER_SEEDS", "4"))
 TOPIC = "t/ns/persistent/a-b"

@@ -40,7 +40,8 @@ from offloader.lifecycle.deletion.records import (
     LedgerType,
     PendingDeleteLedgerInfo,
 )
-from offloader.lifecycle.deletion.timing import DAY_MS, HOUR_MS, DeletionTiming
+from offloader.lifecycle.deletion.timing import DeletionTiming
+from tests.times import DAY_MS, HOUR_MS
 
 from .support import EVIDENCE, NODE, NOW, candidate, looks, records
 

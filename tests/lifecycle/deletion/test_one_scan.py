@@ -12,7 +12,7 @@ from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import LeftoverQuarantine
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState, LedgerType, ledger_record_name
 from offloader.lifecycle.deletion.service import DeletionRules, FoundDeletions, LedgerDeletionService
-from offloader.lifecycle.deletion.task import SOON, DeletionTask, LazySide
+from offloader.lifecycle.deletion.task import DeletionTask, LazySide
 from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.ledgers.objections import OperatorsWord
 from offloader.lifecycle.ledgers.scanner import ClusterScanner
@@ -26,6 +26,8 @@ from tests.lifecycle.ledgers.written import Meanwhile
 from .cluster import NAMESPACE, DyingNodes, list_node
 from .test_brokers_beside import TOPIC, Unguarded, Walk
 from .test_service import DELETED, Setting
+
+SOON = 1.0
 
 WALKS = 400 if SOAK else tries("OFFLOADER_WALKS", 4, 8)
 A_ROUND = 5

@@ -20,11 +20,13 @@ from offloader.lifecycle.deletion.records import (
 )
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.side import SideLooks
-from offloader.lifecycle.deletion.task import SOON, DeletionTask, LazySide
+from offloader.lifecycle.deletion.task import DeletionTask, LazySide
 from offloader.lifecycle.deletion.timing import DeletionBounds
 
 from .support import EVIDENCE, candidate
 from .test_service import Setting
+
+SOON = 1.0
 
 A_ROUND = 10
 ABSENT = replace(EVIDENCE, proof=DeletionProof.REFEREE_ABSENT, referee_version=None)

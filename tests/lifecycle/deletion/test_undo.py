@@ -10,13 +10,19 @@ from offloader.bookkeeper.model import LedgerState
 from offloader.bookkeeper.nodes import AclEntry
 from offloader.errors import FatalError, OutcomeUnknownError
 from offloader.lifecycle.deletion.machine import undone
-from offloader.lifecycle.deletion.marking import NO_WAY_BACK, MarkOutcome
+from offloader.lifecycle.deletion.marking import MarkOutcome
 from offloader.lifecycle.deletion.quarantine import Quarantine
 from offloader.lifecycle.deletion.records import DeletionState
-from offloader.lifecycle.deletion.undo import DEFAULT_GC_WAIT_MS, LedgerCopies, recreate_ledger
+from offloader.lifecycle.deletion.undo import LedgerCopies, recreate_ledger
 
 from .cluster import OrphanCluster
 from .test_service import DELETED, Setting
+
+NO_WAY_BACK = (
+    "once it is deleted, `orphans undo` will not be possible: ZooKeeper hides from us who may do what "
+    "with its nodes, so they could only be created again by hand"
+)
+DEFAULT_GC_WAIT_MS = 900_000
 
 ACL = (AclEntry(31, "digest", "us:hash"),)
 

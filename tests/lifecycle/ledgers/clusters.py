@@ -10,10 +10,11 @@ from random import Random
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
 from offloader.bookkeeper.model import DigestType
-from offloader.lifecycle.ledgers.kinds import COMPACTION
 from offloader.lifecycle.ledgers.references import cursor_path
 
 from .world import World, cursor_of, data_of, metadata, schema_of, view_custom
+
+COMPACTION = "__compaction"
 
 Step = Callable[[World, str], object]
 

@@ -15,12 +15,14 @@ from offloader.lifecycle.ledgers.references import named_ledgers
 from offloader.lifecycle.ledgers.refusals import RefusalKind
 from offloader.lifecycle.ledgers.scan import ClusterScan
 from offloader.lifecycle.ledgers.scanned import LedgerScan
-from offloader.lifecycle.ledgers.scanner import KNOWN_FOR_MS, ClusterScanner
+from offloader.lifecycle.ledgers.scanner import ClusterScanner
 
 from .clusters import cluster, left_over_names
 from .test_scan import brokers_work
 from .world import World
 from .written import BOOKIE, NOW, Meanwhile, Written
+
+KNOWN_FOR_MS = 3_600_000
 
 SEEDS = range(40)
 A_LOOK = 7  # ledgers

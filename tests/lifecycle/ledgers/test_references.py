@@ -19,12 +19,13 @@ from offloader.lifecycle.ledgers.references import (
     named_ledgers,
     view_of,
 )
-from offloader.state.envelope import Compression
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger, OffloadContext
-from offloader.state.subscription import BUCKET_PREFIX, COMPACTED_LEDGER, CursorState
+from offloader.state.subscription import COMPACTED_LEDGER, CursorState
 from tests.bookkeeper.damage import damaged
-from tests.fakes.ledger_metadata import envelope
+from tests.fakes.ledger_metadata import Compression, envelope
 from tests.lifecycle.ledgers.read_nodes import read_cursor, read_last_entry, read_list, read_locator
+
+BUCKET_PREFIX = "#pulsar.internal.delayed.bucket_"
 
 IDS = st.integers(0, 2**63 - 1)
 COMPRESSIONS = st.sampled_from(Compression.values())

@@ -14,15 +14,16 @@ from random import Random
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, PositionInfo, SchemaLocator
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState
 from offloader.lifecycle.ledgers.evidence import SeenLedger, seen_ledger
-from offloader.lifecycle.ledgers.kinds import COMPACTION
 from offloader.lifecycle.ledgers.references import References, UnreadableNode, cursor_path, list_path, schema_path
-from offloader.state.envelope import Compression
 from offloader.state.managed_ledger_codec import decode_record
 from offloader.state.names import decoded, encoded
-from offloader.state.subscription import BUCKET_PREFIX, COMPACTED_LEDGER, CursorState
+from offloader.state.subscription import COMPACTED_LEDGER, CursorState
 from offloader.state.subscription_codec import decode_cursor_record
-from tests.fakes.ledger_metadata import envelope
+from tests.fakes.ledger_metadata import Compression, envelope
 from tests.lifecycle.ledgers.read_nodes import read_cursor, read_last_entry, read_list, read_locator
+
+COMPACTION = "__compaction"
+BUCKET_PREFIX = "#pulsar.internal.delayed.bucket_"
 
 PULSAR = {"application": b"pulsar"}
 

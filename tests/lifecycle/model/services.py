@@ -32,9 +32,10 @@ from offloader.lifecycle.deletion.records import (
     LedgerType,
     PendingDeleteLedgerInfo,
 )
-from offloader.lifecycle.deletion.timing import DAY_MS, DeletionTiming
+from offloader.lifecycle.deletion.timing import DeletionTiming
 from tests.lifecycle.model.brokers import with_ledger
 from tests.lifecycle.model.world import ABSENT, OURS, THERE, Late, Node, Scan, Service, State, Step, World
+from tests.times import DAY_MS
 
 NOW = 1000 * DAY_MS  # whatever waits is due: how long it waited is left to the order of events
 SWITCH = DeletionSwitch(True, 0)

@@ -15,7 +15,7 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.findings import FindingKind
 from offloader.errors import ClaimedByOtherError, IntegrityError, OffloadError
 from offloader.lifecycle.bucket.reading import read_names
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata import layout
 from offloader.metadata.beside import last_owner
 from offloader.metadata.catalog import Catalogs, released
@@ -37,6 +37,7 @@ from offloader.storage.forwarding import Verb
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.archive.support import META, SMALL, TOPIC, Archive, stream
 from tests.format.support import Stored, checksummed
+from tests.times import MINUTE_MS
 
 from .processes import APPLICATIONS, LOOKS, POLICIES, Making, Process, is_note, sound
 from .world import A_LEDGER, ENTRIES, GRACE, KilledError, Reader
@@ -94,8 +95,8 @@ class Ages:
         self._segments = 0
         self._archive = Archive(self.store)
         self._archive.claim(created=0)  # the root, too
-        self._kill_at, self._nested, self._thread = -1, False, get_ident()
-        self._kill_when: Callable[[Verb, str], bool] | None = None
+        self._kill_at, self.nested, self._thread = -1, False, get_ident()
+        self.kill_when: Callable[[Verb, str], bool] | None = None
         self.running = {name: Process(self, name) for name in APPLICATIONS}
 
     # What happens to the topic
@@ -231,8 +232,8 @@ class Ages:
     def doing(self, name: str, what: Callable[[Process], object], *, killed: bool = True) -> None:
         """Something of a process, which may be killed, or paused while others go on."""
         process, before = self.running[name], self.counts.pauses
-        self.moved = self.moved and self._nested
-        self._kill_at = self.rng.choice([-1, -1, self.rng.randint(1, 40)]) if killed and not self._nested else -1
+        self.moved = self.moved and self.nested
+        self._kill_at = self.rng.choice([-1, -1, self.rng.randint(1, 40)]) if killed and not self.nested else -1
         try:
             what(process)
         except KilledError:
@@ -257,23 +258,23 @@ class Ages:
 
     def between(self, verb: Verb, key: str) -> None:
         """Between two calls of a process."""
-        if self._nested or get_ident() != self._thread:
+        if self.nested or get_ident() != self._thread:
             return
-        if self._kill_when is not None and self._kill_when(verb, key):
-            self._kill_when = None
+        if self.kill_when is not None and self.kill_when(verb, key):
+            self.kill_when = None
             raise KilledError
         if self._kill_at > 0:
             self._kill_at -= 1
             if self._kill_at == 0:
                 raise KilledError
-        self._nested = True
+        self.nested = True
         try:
             if self.rng.random() < 0.1:
                 self._step_readers()
             if self.rng.random() < (0.2 if is_note(verb, key) else 0.02):
                 self.meanwhile()
         finally:
-            self._nested = False
+            self.nested = False
 
     def meanwhile(self) -> None:
         """A process is paused, and perhaps replaced by another one."""
@@ -312,9 +313,9 @@ class Ages:
 
     def begin(self, prologue: Callable[[Ages], None] | None) -> None:
         if prologue is not None:
-            self._nested = True  # nothing comes between
+            self.nested = True  # nothing comes between
             prologue(self)
-            self._nested = False
+            self.nested = False
             self.check()
 
     def run(self, steps: int) -> None:
@@ -330,12 +331,12 @@ class Ages:
             self.policies[name] = RetentionPolicy()
             self.start(name)
         self.changed = True
-        self._nested = True  # nobody is paused any more
+        self.nested = True  # nobody is paused any more
         for _ in range(4 * LOOKS):
             self.now += GRACE + 1
             for name in APPLICATIONS:
                 self.visit(name)
-        self._nested = False
+        self.nested = False
         self.check()
         pending = self.head.removed.pending
         assert pending is None or (self.left_open and not self.there), f"{pending} is under way for ever"

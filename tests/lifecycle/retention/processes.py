@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from offloader.errors import OffloadError, OvertakenError
 from offloader.lifecycle.retention.phases import ArchiveDeletion
@@ -18,11 +18,13 @@ from offloader.metadata.deletions import (
     TopicGone,
 )
 from offloader.metadata.state import CatalogHead
-from offloader.storage.forwarding import ForwardingStore, T, Verb
+from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC
 
 from .world import GRACE
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from .ages import Ages

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from offloader.errors import IntegrityError, OvertakenError
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata import layout
 from offloader.storage.forwarding import Verb
 from tests.archive.support import TOPIC
+from tests.times import MINUTE_MS
 
 from .ages import Ages, Chunks
 from .processes import LOOKS, Process, is_note, is_slot
@@ -63,16 +64,16 @@ def an_undo_that_never_counted(world: Ages) -> None:
     for _ in range(4):
         world.seal()
     _visits(world, 1, wait=31 * MINUTE_MS)
-    world._nested = False
+    world.nested = False
     _with_policy(world, RetentionPolicy(minutes=30, hold="court"))
-    world._kill_when = is_slot
+    world.kill_when = is_slot
     world.doing("app", Process.visit_all, killed=False)
     _with_policy(world, RetentionPolicy(minutes=30))
     world.now += GRACE + 1
     segments = {layout.record_key(TOPIC, segment.uuid) for segment in world.catalog.segments}
-    world._kill_when = lambda verb, key: verb == "put" and key in segments
+    world.kill_when = lambda verb, key: verb == "put" and key in segments
     world.doing("app", Process.visit_all, killed=False)
-    world._kill_when, world._nested = None, True
+    world.kill_when, world.nested = None, True
     world.rebuild(world.rng.choice([0.0, 1.0]))
 
 
@@ -94,16 +95,16 @@ def asked_twice(world: Ages) -> None:
 
     def pause(verb: Verb, key: str) -> bool:
         if verb == "delete" and is_note(verb, key):
-            world._kill_when, world._nested = None, True
+            world.kill_when, world.nested = None, True
             world.counts.pauses += 1
             world.start("app")
             asked(world.running["app"])
         return False
 
-    world._nested, world._kill_when = False, pause
+    world.nested, world.kill_when = False, pause
     with suppress(OvertakenError):
         first.retention.undelete(TOPIC, "me")
-    world._nested = True
+    world.nested = True
     _with_policy(world, RetentionPolicy())
     world.now += GRACE + 1
     _visits(world)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention, GoneDoubt
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs, released
 from offloader.metadata.state import CatalogHead, Said
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.forwarding import ForwardingStore, T, Verb
+from offloader.storage.forwarding import ForwardingStore, Verb
 from tests.archive.support import APPLICATION, TOPIC, Archive, stream
+from tests.times import MINUTE_MS
+
+T = TypeVar("T")
 
 NOW = 1_800_000_000_000
 OLD = NOW - 100 * MINUTE_MS

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from offloader.errors import StoreUnavailableError
-from offloader.lifecycle.retention.plan import DAY_MS
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.storage.forwarding import ForwardingStore
 from tests.archive.support import TOPIC
+from tests.times import DAY_MS, MINUTE_MS
 
 from .support import NOW, Clock, PausedStore, application, incarnations, is_note_forgotten
 

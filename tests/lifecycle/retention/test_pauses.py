@@ -8,7 +8,7 @@ import pytest
 
 from offloader.archive.findings import FindingKind
 from offloader.errors import IntegrityError, OvertakenError
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata import layout
 from offloader.metadata.deletions import DeletionBegun
 from offloader.metadata.state import record_uuid
@@ -16,6 +16,7 @@ from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.operations.verify.verify import verify
 from tests.archive.support import APPLICATION, TOPIC, stream
+from tests.times import MINUTE_MS
 
 from .support import (
     HOUR,

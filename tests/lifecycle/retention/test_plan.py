@@ -6,18 +6,11 @@ from random import Random
 
 import pytest
 
-from offloader.lifecycle.retention.plan import (
-    DAY_MS,
-    Holding,
-    KeptSegment,
-    aged_from,
-    all_of,
-    due,
-    next_due,
-)
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.plan import Holding, KeptSegment, aged_from, all_of, due, next_due
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata.deletions import DeletionReason, PulsarTrimmed
 from offloader.model import MIB, Position
+from tests.times import DAY_MS, MINUTE_MS
 
 NOW = 1_800_000_000_000
 

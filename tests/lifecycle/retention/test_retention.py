@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
+from typing import TypeVar
 
 import pytest
 
 from offloader.errors import AccessDeniedError, ClaimedByOtherError
 from offloader.lifecycle.retention.due_now import planned
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.forwarding import ForwardingStore, T, Verb
+from offloader.storage.forwarding import ForwardingStore, Verb
 from tests.archive.spark.world import TopicMaker
 from tests.archive.support import TOPIC, Archive, stream
 from tests.fakes.faulty import FaultyStore, StoreFault, StoreFaults
+from tests.times import MINUTE_MS
 
 from .support import (
     HOUR,
@@ -30,6 +32,8 @@ from .support import (
     incarnations,
     retention,
 )
+
+T = TypeVar("T")
 
 
 def chunked(*sealed_at: int, entries: tuple[int, ...]) -> Archive:

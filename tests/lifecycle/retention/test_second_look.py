@@ -9,12 +9,13 @@ import pytest
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.items import ArchivedEntry
 from offloader.lifecycle.retention import holdings as holdings_module
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import GoneDoubt
 from offloader.metadata.deletions import TopicGone
 from tests.archive.support import TOPIC, Archive, stream
 from tests.archive.test_deleted import topic_of
 from tests.format.support import Stored, checksummed
+from tests.times import MINUTE_MS
 
 from .support import (
     HOUR,

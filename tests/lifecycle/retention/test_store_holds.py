@@ -13,8 +13,7 @@ from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.errors import FatalError, IntegrityError, OutcomeUnknownError, RetryableError
 from offloader.lifecycle.retention.outlook import outlook
-from offloader.lifecycle.retention.phases import ENDED_AFTER_MS
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata import layout
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
@@ -22,8 +21,11 @@ from offloader.operations.verify.verify import verify
 from offloader.ports.object_store import ObjectStore, Stat
 from offloader.storage.forwarding import ForwardingStore
 from tests.archive.support import APPLICATION, TOPIC, Archive, stream
+from tests.times import MINUTE_MS
 
 from .support import HOUR, NOW, OLD, Clock, application
+
+ENDED_AFTER_MS = 3_600_000
 
 GRACE = 11 * MINUTE_MS
 

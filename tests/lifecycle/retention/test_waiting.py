@@ -12,12 +12,13 @@ from offloader.cursors.durable import DurableCursor
 from offloader.cursors.stored import delete_kept
 from offloader.errors import StoreUnavailableError
 from offloader.lifecycle.retention.outlook import outlook
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata.layout import subscription_folder, subscriptions_folder
 from offloader.model import Position
 from tests.archive.support import APPLICATION, TOPIC, Archive, stream
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.lifecycle.retention.support import HOUR, NOW, OLD, Clock, application, retention, told
+from tests.times import MINUTE_MS
 
 TOKENS = itertools.count()
 FIRST, SECOND = Position(0, 1, 9), Position(0, 1, 19)  # where the first segments end

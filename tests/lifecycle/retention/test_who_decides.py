@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from offloader.errors import ClaimedByOtherError
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.takeover import takeover
 from tests.archive.support import APPLICATION, TOPIC
+from tests.times import MINUTE_MS
 
 from .support import (
     HOUR,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 from threading import get_ident
+from typing import TypeVar
 
 from offloader.archive.archive import Archive as ReadArchive
 from offloader.archive.items import EntryRun, Missing
@@ -14,16 +15,19 @@ from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.errors import IntegrityError, OffloadError
 from offloader.lifecycle.retention.phases import ArchiveDeletion
-from offloader.lifecycle.retention.policy import MINUTE_MS, RetentionPolicy
+from offloader.lifecycle.retention.policy import RetentionPolicy
 from offloader.lifecycle.retention.retention import ArchiveRetention
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.deletions import range_of
 from offloader.metadata.layout import data_key, index_key
-from offloader.storage.forwarding import ForwardingStore, T, Verb
+from offloader.storage.forwarding import ForwardingStore, Verb
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.archive.support import APPLICATION, TOPIC, Archive, stream
 from tests.invariants import check_invariants
+from tests.times import MINUTE_MS
 from tests.truth import TrueEntry, Truth, sha256
+
+T = TypeVar("T")
 
 GRACE = 10 * MINUTE_MS
 ENTRIES = 6  # of a segment
@@ -111,7 +115,7 @@ class World:
         self._segments = self._deleted = 0
         self._make = make
         self._kill_at = -1
-        self._nested = False
+        self.nested = False
         self._thread = get_ident()
 
     def seal(self) -> None:
@@ -219,9 +223,9 @@ class World:
 
     def _between(self) -> None:
         """Whatever happens between two calls of the application."""
-        if self._nested or get_ident() != self._thread:  # catalogs are read by threads, too: these only read
+        if self.nested or get_ident() != self._thread:  # catalogs are read by threads, too: these only read
             return
-        self._nested = True
+        self.nested = True
         try:
             if self._kill_at > 0:
                 self._kill_at -= 1
@@ -234,7 +238,7 @@ class World:
             if self.rng.random() < 0.02 and self._segments:
                 self.seal()
         finally:
-            self._nested = False
+            self.nested = False
 
     def _step_readers(self) -> None:
         while len(self.readers) < 4:

@@ -14,9 +14,11 @@ import httpx
 
 from offloader.errors import BrokerUnavailableError, OutcomeUnknownError
 from offloader.lifecycle.deletion.system_topic.interfaces import ArrivedMessage, SystemTopicName
-from offloader.lifecycle.deletion.system_topic.letters import PUT_BACK_MS, WORKER
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
+
+PUT_BACK_MS = 60_000
+WORKER = "ledger-deletion-worker"
 
 READ = (SystemTopicName.DELETION, SystemTopicName.RETRY)
 

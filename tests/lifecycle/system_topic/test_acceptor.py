@@ -17,21 +17,25 @@ from offloader.errors import (
     MetadataUnavailableError,
     OvertakenError,
 )
-from offloader.lifecycle.deletion.system_topic.acceptor import LARGEST, SHARE, SOON
 from offloader.lifecycle.deletion.system_topic.answers import MessageAnswer, MessageVerdict
 from offloader.lifecycle.deletion.system_topic.interfaces import SystemTopicName
-from offloader.lifecycle.deletion.system_topic.letters import PUT_BACK_MS, RECONSUME_TIMES
 from offloader.lifecycle.deletion.system_topic.messages import (
     AVRO_SCHEMA,
     PendingDeleteMessage,
     read_message,
     write_message,
 )
-from offloader.lifecycle.deletion.timing import DAY_MS
 from tests.lifecycle.deletion.support import candidate
+from tests.times import DAY_MS
 
 from .memory import LOST, KilledError, MemoryTopics
 from .support import INTERVAL, MARK, TIMING, Examiner, Told, acceptor, asked, publisher
+
+LARGEST = 64 * 1024
+SHARE = 100
+SOON = 1.0
+PUT_BACK_MS = 60_000
+RECONSUME_TIMES = "RECONSUMETIMES"
 
 SEEDS = range(300 if SOAK else 40)
 DELETION, RETRY, DEAD = SystemTopicName

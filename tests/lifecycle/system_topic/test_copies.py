@@ -8,7 +8,6 @@ import pytest
 
 from offloader.errors import OvertakenError, StoreUnavailableError
 from offloader.lifecycle.bucket.stock import StockScanner
-from offloader.lifecycle.bucket.stock_rules import CLUSTER, OWNER
 from offloader.lifecycle.deletion.machine import undone
 from offloader.lifecycle.deletion.records import DeletionOffloadContext, LedgerComponent, LedgerType
 from offloader.lifecycle.deletion.system_topic.answers import MessageVerdict
@@ -20,6 +19,9 @@ from tests.lifecycle.bucket.test_stock_objects import NAME, Listed, bucket, refe
 from tests.lifecycle.deletion.test_service import WIDE, Setting
 
 from .support import asked
+
+CLUSTER = "pulsarclustername"
+OWNER = "managedledgername"
 
 GONE, USED, OTHERS, YOUNG = 8, 9, 7, 6
 

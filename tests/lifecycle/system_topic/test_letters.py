@@ -8,18 +8,17 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.lifecycle.deletion.system_topic.letters import (
-    DELAY_TIME,
-    LONGEST_WHY,
-    RECONSUME_TIMES,
-    early_by,
-    failed_letter,
-    times_of,
-)
-from offloader.lifecycle.deletion.system_topic.marks import MARK, OwnMark
-from offloader.lifecycle.deletion.timing import DAY_MS, DeletionTiming
+from offloader.lifecycle.deletion.system_topic.letters import early_by, failed_letter, times_of
+from offloader.lifecycle.deletion.system_topic.marks import OwnMark
+from offloader.lifecycle.deletion.timing import DeletionTiming
+from tests.times import DAY_MS
 
 from .support import MARK as OURS
+
+DELAY_TIME = "DELAY_TIME"
+LONGEST_WHY = 1000
+RECONSUME_TIMES = "RECONSUMETIMES"
+MARK = "offloader-mark"
 
 TIMING = DeletionTiming()
 TOPIC = "persistent://pulsar/system/__ledger_deletion-partition-1"

@@ -22,7 +22,6 @@ from offloader.lifecycle.deletion.records import (
 )
 from offloader.lifecycle.deletion.system_topic.messages import (
     AVRO_SCHEMA,
-    PIP_COMPONENTS,
     PendingDeleteMessage,
     WrittenSchema,
     message_of,
@@ -34,6 +33,8 @@ from tests.lifecycle.deletion.support import EVIDENCE, candidate
 
 from .avro_writer import write
 from .support import asked
+
+PIP_186 = ("MANAGED_LEDGER", "MANAGED_CURSOR", "SCHEMA_STORAGE")  # the components that it has
 
 UUID = "0f000000-0000-0001-8000-000000000002"
 COPY = DeletionOffloadContext(UUID, "aws-s3", (("bucket", "b"), ("region", "r")))
@@ -151,7 +152,7 @@ OLDER = {
         },
         {
             "name": "ledgerComponent",
-            "type": ["null", {"type": "enum", "name": "LedgerComponent", "symbols": ["X", *PIP_COMPONENTS]}],
+            "type": ["null", {"type": "enum", "name": "LedgerComponent", "symbols": ["X", *PIP_186]}],
         },
         {"name": "ledgerId", "type": ["null", "long"]},
         {

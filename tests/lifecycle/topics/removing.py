@@ -12,7 +12,7 @@ from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import LedgerType, subscription_record_name
 from offloader.lifecycle.deletion.service import DeletionRules, LedgerDeletionService
 from offloader.lifecycle.deletion.subscription_side import SubscriptionSide
-from offloader.lifecycle.deletion.timing import HOUR_MS, DeletionTiming
+from offloader.lifecycle.deletion.timing import DeletionTiming
 from offloader.lifecycle.deletion.undo import undo
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.cursors.nodes import StoredTopics
@@ -24,6 +24,7 @@ from offloader.offload.deletion_told import DeletionTold
 from offloader.storage.memory import MemoryStore
 from tests.fakes.cluster_subscriptions import HeldCursor, MemorySubscriptions
 from tests.fakes.ledger_metadata import MemoryMetadata
+from tests.times import HOUR_MS
 
 TOPIC = TopicName.parse("public/default/t")
 SUB = "team/old job"

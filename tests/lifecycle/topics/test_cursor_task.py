@@ -13,8 +13,7 @@ from offloader.lifecycle.clocks import Clocks
 from offloader.lifecycle.deletion import service as deletion
 from offloader.lifecycle.deletion.machine import undone
 from offloader.lifecycle.deletion.records import DeletionState, LedgerType, subscription_record_name
-from offloader.lifecycle.deletion.subscription_side import FAILED_IN_A_ROW
-from offloader.lifecycle.deletion.timing import HOUR_MS, DeletionBounds
+from offloader.lifecycle.deletion.timing import DeletionBounds
 from offloader.lifecycle.topics.cursors import policy as policies
 from offloader.lifecycle.topics.cursors.former import former_removals
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
@@ -23,8 +22,11 @@ from offloader.lifecycle.topics.cursors.saved import SavedCursor
 from offloader.metadata.records import Records
 from offloader.model import TopicName
 from tests.fakes.cluster_subscriptions import HeldCursor
+from tests.times import HOUR_MS
 
 from .removing import SUB, TIMING, TOPIC, RemovalWorld, write_former
+
+FAILED_IN_A_ROW = 3
 
 WEEK = 7 * 24 * HOUR_MS
 

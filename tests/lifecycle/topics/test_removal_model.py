@@ -19,8 +19,8 @@ from offloader.lifecycle.deletion import service, subscription_side
 from offloader.lifecycle.deletion.machine import DeletionRuling, DeletionStep
 from offloader.lifecycle.deletion.records import DeletionState
 from offloader.lifecycle.deletion.subscription_side import SubscriptionSide
-from offloader.lifecycle.deletion.timing import HOUR_MS
 from tests.fakes.cluster_subscriptions import HeldCursor
+from tests.times import HOUR_MS
 
 from .removing import SUB, TIMING, TOPIC, RemovalWorld
 from .test_removing import unused

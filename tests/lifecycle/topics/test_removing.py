@@ -16,13 +16,15 @@ from offloader.errors import (
 from offloader.lifecycle.deletion import subscription_side
 from offloader.lifecycle.deletion.machine import UnreferencedLedger, undoing
 from offloader.lifecycle.deletion.records import DeletionAnswer, DeletionState
-from offloader.lifecycle.deletion.timing import HOUR_MS
-from offloader.lifecycle.deletion.undo import LONGEST_CALL, drop, undo
+from offloader.lifecycle.deletion.undo import drop, undo
 from offloader.model import AcknowledgedRange
 from offloader.state.subscription import CursorState
 from tests.fakes.cluster_subscriptions import HeldCursor
+from tests.times import HOUR_MS
 
 from .removing import LEDGERS, SUB, TIMING, TOPIC, RemovalWorld
+
+LONGEST_CALL = 60.0
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from offloader.bookkeeper.model import Fragment, LedgerState, StoredEntry
 from offloader.errors import DamagedRecordError, TopicNotFoundError
 from offloader.lifecycle.topics.cursors.held import HeldLedger
 from offloader.model import TopicName
-from offloader.state.envelope import Compression
 from offloader.state.subscription import CursorState
 from offloader.state.subscription_codec import encode_cursor_entry, encode_cursor_node
+from tests.fakes.ledger_metadata import Compression
 
 from .world import TOPIC, StoredWorld
 

@@ -18,13 +18,18 @@ from offloader.lifecycle.topics.broker_retention import (
 )
 from offloader.lifecycle.topics.cursors.kinds import SubscriptionNames
 from offloader.lifecycle.topics.pace import VisitPace
-from offloader.lifecycle.topics.unloaded import QUIET_MS, UnloadedTopic, VisitReason, kept_from, look_at
+from offloader.lifecycle.topics.unloaded import UnloadedTopic, kept_from, look_at
 from offloader.lifecycle.topics.visit_plan import check_version
 from offloader.model import MIB, TopicName
 from offloader.state.managed_ledger import ListedLedger, ManagedLedger
 from offloader.state.managed_ledger_codec import decode_managed_ledger
 from offloader.state.subscription import CursorState
 from offloader.state.topic import NewestLedger, PulsarTopic
+
+UNDATED = "its last ledger has no date before the topic is loaded"
+OPEN = "its last ledger is open, and no broker has it loaded"
+
+QUIET_MS = 600_000
 
 TOPIC = TopicName.parse("acme/orders/t")
 HOUR = 3_600_000
@@ -81,7 +86,7 @@ def test_a_ledger_without_a_date_among_others_is_as_old_as_its_list_at_most() ->
 def test_the_last_ledger_counts_from_when_it_was_closed() -> None:
     closed = NewestLedger(True, 10, 70, NOW - 9 * DAY, NOW - 2 * DAY)
     found = looked(nodes(tail=closed))
-    assert (found.overdue, found.size, found.reasons) == (70, 70, (VisitReason.UNDATED,))
+    assert (found.overdue, found.size, found.reasons) == (70, 70, (UNDATED,))
     young = looked(nodes(tail=closed._replace(changed_ms=NOW - QUIET_MS)))
     assert (young.overdue, young.due_ms) == (0, NOW + 1)  # it is dated soon all the same: its time begins then
 
@@ -89,7 +94,7 @@ def test_the_last_ledger_counts_from_when_it_was_closed() -> None:
 @pytest.mark.parametrize("state", [LedgerState.OPEN, LedgerState.IN_RECOVERY])
 def test_an_open_last_ledger_is_worth_a_visit_only_where_retention_ends(state: LedgerState) -> None:
     tail = NewestLedger(state is LedgerState.CLOSED, 0, 0, NOW - HOUR, NOW - HOUR)
-    assert looked(nodes(tail=tail)).reasons == (VisitReason.OPEN,)
+    assert looked(nodes(tail=tail)).reasons == (OPEN,)
     for_ever = BrokerRetention(-1, -1, RetentionLevel.BROKER)
     found = looked(nodes(2 * DAY, tail=tail), for_ever)
     assert (found.reasons, found.due_ms, found.open_ledger) == ((), None, 1)

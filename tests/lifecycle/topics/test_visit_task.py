@@ -13,12 +13,14 @@ from offloader.errors import (
     OffloadError,
     TopicMovedError,
 )
-from offloader.lifecycle.topics.visit_task import SHARE_MS, UnloadedTopicsTask
+from offloader.lifecycle.topics.visit_task import UnloadedTopicsTask
 from offloader.lifecycle.topics.visiting import VisitParts
 from offloader.metrics import Metrics
 from offloader.model import TopicName
 from tests.examples import tries
 from tests.lifecycle.topics.support import NAMESPACE, PIN, Idle, name
+
+SHARE_MS = 30_000
 
 SEEDS = tries("OFFLOADER_EXAMPLES", 15, 60)
 HOUR = 3600

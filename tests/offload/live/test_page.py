@@ -15,9 +15,12 @@ from offloader.model import FailureKind, Lane, RollReason, TopicName
 from offloader.offload.driver.topic_status import _OF_KINDS
 from offloader.offload.live.page import remedy_of, sections
 from offloader.offload.live.status import Need, Trouble
-from offloader.offload.live.view import NEEDS_YOU, PER_PAGE, LaneStatus, LiveView, Ordered
+from offloader.offload.live.view import LaneStatus, LiveView, Ordered
 from offloader.pages.access import PageAccess
 from tests.offload.live.showing import MINUTE, NOW, Shown, caught_up, names, opened, topic, view
+
+NEEDS_YOU = "Needs you"
+PER_PAGE = 50
 
 FAILED = Trouble("the role may not", "slice-failed", FailureKind.FATAL, 7, NOW + 3 * MINUTE)
 MOVED = Trouble("the subscription stands at 9:9", "pin-moved")

@@ -7,11 +7,13 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from offloader.errors import AuthorizationFailedError
-from offloader.metrics.recent import MINUTES, SEGMENTS, Minute, Recent
+from offloader.metrics.recent import MINUTES, Minute, Recent
 from offloader.model import FailureKind, Lane, RollReason, TopicName
 from offloader.offload.driver import topic_status
 from offloader.offload.live.status import Need
 from tests.offload.simulation import Simulation
+
+SEGMENTS = 12
 
 BUSY, QUIET = TopicName.parse("public/default/t"), TopicName.parse("public/default/quiet")
 

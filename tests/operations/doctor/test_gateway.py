@@ -13,11 +13,16 @@ from offloader.errors import AccessDeniedError
 from offloader.metadata.layout import subscription_folder, subscriptions_folder
 from offloader.model import Position, TopicName
 from offloader.operations.doctor import examine as examining
-from offloader.operations.doctor.examine import SERVE_OR_DELETE, durable_subscriptions, unserved
+from offloader.operations.doctor.examine import durable_subscriptions, unserved
 from tests.archive.support import TOPIC
 from tests.cli.support import Line
 from tests.fakes.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.operations.doctor.test_examine import line  # noqa: F401 (a fixture)
+
+SERVE_OR_DELETE = (
+    "set gateway.durableSubscriptions to true, here and where the gateway runs; or delete each of them: "
+    "offloader gateway subscriptions delete TOPIC NAME --yes"
+)
 
 TOKENS = itertools.count()
 OTHER = TopicName.parse("public/other/t")

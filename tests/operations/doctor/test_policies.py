@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import pytest
 
+from offloader.config import Config
 from offloader.config.bridging import Bridge
-from offloader.offload.core.check import Verdict
+from offloader.model import TopicName
+from offloader.offload.core.check import Check, Verdict
 from offloader.offload.core.namespace_policies import (
     backlog_quotas,
     bridge_time_to_live,
-    expiration,
-    retention,
+    check_policies,
     stock_offload,
-    time_to_live,
 )
 
 NS = "public/default"
 MINUTE, DAY = 60_000, 86_400_000
+MINIMAL = """
+application: a
+pulsar: {serviceUrl: "pulsar://p:6650", adminUrl: "http://p:8080"}
+storage: {root: "s3://bucket"}
+"""
 OK, WARN, FAIL = Verdict.OK, Verdict.WARN, Verdict.FAIL
+
+
+def checked(**applied: object) -> dict[str, Check]:
+    """By their names: the checks of a namespace whose topics roll after ten minutes, and are discovered in one."""
+    policy = Config.parse(MINIMAL, {}).policies.of(TopicName.parse(f"{NS}/t"))
+    return {check.name: check for check in check_policies(NS, applied, policy, MINUTE)}
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(None, OK), (0, OK), (-1, OK), (3_600, FAIL), (86_400 * 7, WARN)])
 def test_messages_that_expire(seconds, verdict) -> None:
-    check = time_to_live(NS, seconds, 10 * MINUTE)
+    check = checked(message_ttl_in_seconds=seconds)["message-ttl"]
     assert check.verdict is verdict
     assert ("set-message-ttl public/default" in check.remedy) == (verdict is not OK)
 
@@ -80,7 +91,7 @@ def test_backlog_quotas(quotas, verdict, words) -> None:
 
 @pytest.mark.parametrize(("minutes", "verdict"), [(None, OK), (0, OK), (5, FAIL), (3 * 1440, WARN)])
 def test_subscriptions_that_expire(minutes, verdict) -> None:
-    assert expiration(NS, minutes).verdict is verdict
+    assert checked(subscription_expiration_time_minutes=minutes)["subscription-expiration"].verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -94,7 +105,7 @@ def test_subscriptions_that_expire(minutes, verdict) -> None:
     ],
 )
 def test_retention_against_discovery(policies, verdict) -> None:
-    assert retention(NS, policies, MINUTE).verdict is verdict
+    assert checked(retention_policies=policies)["retention"].verdict is verdict
 
 
 @pytest.mark.parametrize(

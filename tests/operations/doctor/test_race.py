@@ -8,10 +8,12 @@ from collections.abc import Mapping
 import pytest
 
 from offloader.errors import UnprovenStoreError
-from offloader.operations.doctor.probes import WRITERS, try_race
+from offloader.operations.doctor.probes import try_race
 from offloader.ports.object_store import Stat
 from offloader.storage.forwarding import ForwardingStore
 from offloader.storage.memory import MemoryStore
+
+WRITERS = 8
 
 
 class LookingFirst(ForwardingStore):

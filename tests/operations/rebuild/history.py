@@ -46,7 +46,7 @@ class History:
     clock: int = 20
 
     def __post_init__(self) -> None:
-        self._uuids = itertools.count(1)
+        self.uuids = itertools.count(1)
         self._hidden: dict[tuple[int, int, int], bool] = {}
         self._claim(1)
 
@@ -76,7 +76,7 @@ class History:
         self.clock += 1
         self.read_up_to = max(self.read_up_to, self.entry + count - 1)
         archive = Archive(self.store, sealed_at=self.clock, incarnation=self.incarnation)
-        archive._uuids = self._uuids
+        archive.uuids = self.uuids
         entries = [Stored(self.ledger, n, self._bytes(n)) for n in range(self.entry, self.entry + count)]
         hidden = [gap(self.ledger, e.entry, e.entry) for e in entries if self._is_hidden(e.entry)]
         entries = [e for e in entries if e.entry not in {g.first for g in hidden}]
@@ -108,7 +108,7 @@ class History:
     def dangle(self) -> None:
         """A process ends after the record of a segment, and before its commit."""
         archive = Archive(self.store, sealed_at=self.clock - 1, incarnation=self.incarnation)
-        archive._uuids = self._uuids
+        archive.uuids = self.uuids
         entries = [Stored(self.ledger, n, self._bytes(n)) for n in range(self.entry, self.entry + 2)]
         segment, data, index = archive.made(entries, [], {}, SMALL)
         fault = StoreFault("put", key=lambda key: "_catalog" in key)

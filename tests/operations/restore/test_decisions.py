@@ -16,7 +16,7 @@ from offloader.operations.restore.pairs import Existing, Pairing, pairing
 from offloader.operations.restore.progress import RateLimiter
 from offloader.operations.restore.provenance import Origin, Provenance, outgoing
 from offloader.operations.restore.tail import Tail, TargetContents, tail_of
-from offloader.operations.restore.target_policies import KEEPS_EVERYTHING, check_policies, inherited, left_to_broker
+from offloader.operations.restore.target_policies import check_policies, inherited, left_to_broker
 from tests.operations.restore.support import (
     FOREIGN,
     ORIGIN,
@@ -29,6 +29,8 @@ from tests.operations.restore.support import (
     gap,
     run,
 )
+
+KEEPS_EVERYTHING = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
 
 KEEPS = {
     "retention": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 from threading import Lock
+from typing import TypeVar
 
 import pytest
 
@@ -19,11 +20,13 @@ from offloader.operations.restore.progress import RateLimiter, RestoreProgress
 from offloader.operations.restore.provenance import read_provenance
 from offloader.operations.restore.restore import ArchiveSource, Restore, Tools
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.forwarding import ForwardingStore, T, Verb
+from offloader.storage.forwarding import ForwardingStore, Verb
 from tests.archive.support import TOPIC, Archive
 from tests.archive.test_deleted import ENTRIES, POLICY, append, archived, deleting, remove
 
 from .support import ORIGIN, Clock, MemoryTarget
+
+T = TypeVar("T")
 
 SEGMENTS, GO = 6, 4
 TOLD = f"deleted by {POLICY} on 1970-01-01T00:00:01Z"

@@ -16,13 +16,15 @@ from offloader.cursors.copies import CopiedCursor, pieces_of
 from offloader.errors import IntegrityError
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, Position, Source
-from offloader.operations.restore.numbering import EARLIEST, Numbering, RestoredRun, TargetPlaces, mapped
+from offloader.operations.restore.numbering import Numbering, RestoredRun, TargetPlaces, mapped
 from offloader.operations.restore.provenance import Provenance
 from offloader.operations.restore.restore import ArchiveSource, proven_numbering
 from offloader.operations.restore.tail import Tail
 from tests.archive.support import Archive, gap, stream
 from tests.format.support import Stored
 from tests.operations.restore.support import ORIGIN, archived, at
+
+EARLIEST = (-1, -1)
 
 LEDGERS = {2: 12, 3: 1, 5: 9}
 PLACES = st.tuples(st.sampled_from(list(LEDGERS)), st.integers(0, 11)).filter(lambda one: one[1] < LEDGERS[one[0]])

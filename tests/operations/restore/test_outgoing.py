@@ -10,19 +10,16 @@ from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMet
 from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.errors import DamagedObjectError
 from offloader.format.entry import crc_ok
-from offloader.operations.restore.provenance import (
-    BEFORE,
-    NUMBER,
-    POSITION,
-    PREFIX,
-    REPLICATED_FROM,
-    ROOT,
-    TOPIC,
-    Provenance,
-    outgoing,
-    read_provenance,
-)
+from offloader.operations.restore.provenance import Provenance, outgoing, read_provenance
 from tests.operations.restore.support import ORIGIN, at
+
+BEFORE = "offloader.source.before."
+NUMBER = "offloader.source.number"
+POSITION = "offloader.source.position"
+PREFIX = "offloader.source."
+REPLICATED_FROM = "offloader.source.replicated-from"
+ROOT = "offloader.source.root"
+TOPIC = "offloader.source.topic"
 
 MARK = Provenance(ORIGIN, at(12, 345, incarnation=2), 17)
 # Field 7 is `replicate_to`, 200 one that nobody knows: neither is in our subset.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offloader.archive.items import ArchivedEntry, Missing
-from offloader.archive.snapshot import LAST_ENTRY, OffloadedLedger, TopicSnapshot, Unreadable
+from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot, Unreadable
 from offloader.archive.topic import ArchivedTopic
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import LedgerList, LedgerSpan, Source
@@ -16,6 +16,8 @@ from tests.archive.ledgers.support import put_ledger
 from tests.archive.support import TOPIC, Archive, gap, stream, uuid_of
 from tests.format.support import Stored
 from tests.operations.restore.support import archived, at
+
+LAST_ENTRY = 2**63 - 1
 
 
 def test_the_outline_is_of_what_comes_after_the_tail() -> None:

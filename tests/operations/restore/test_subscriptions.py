@@ -12,10 +12,13 @@ from offloader.errors import AuthorizationFailedError, BrokerUnavailableError, O
 from offloader.lifecycle.topics.cursors.stored import StoredCursor
 from offloader.model import AcknowledgedRange, PartlyAcknowledged, TopicName
 from offloader.operations.restore.numbering import MappedCursor
-from offloader.operations.restore.subscriptions import TRIES, UNFINISHED, RestoreStanding, SubscriptionRestorer
+from offloader.operations.restore.subscriptions import RestoreStanding, SubscriptionRestorer
 from offloader.state.subscription import CursorState
 from tests.fakes.cluster_subscriptions import HeldCursor, MemorySubscriptions
 from tests.fakes.ledger_metadata import MemoryMetadata
+
+TRIES = 5
+UNFINISHED = "offloader.restore.unfinished"
 
 TOPIC = TopicName("public", "default", "t")
 PARTS = (PartlyAcknowledged(3, 8, (0b101,)),)
